@@ -24,7 +24,8 @@ from store.disks.placed import Find, Index, Places, join_places, open_index
 from store.errors import StoreError
 from store.frozen import frozen
 from store.recovery.known import Array, Known
-from store.reports.log_files import read_ledger_sizes, read_ledgers_map
+from store.reports.log_files import read_ledger_sizes
+from store.scan.ledgers_map import read_ledgers_map
 from store.sources.bookies import read_bookie_directory
 from store.sources.storage import Storage
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,17 +17,13 @@ from store.codec.entrylog import (
     log_file_name,
     log_id_of,
 )
-from store.errors import Corrupt, EntryLogCorrupt, SourceNotFound, StoreError, Unsupported
-from store.files import open_file
+from store.errors import Corrupt, SourceNotFound, StoreError, Unsupported
+from store.scan.ledgers_map import read_head, read_ledgers_map, read_map_bytes
 from store.wording import counted
 
 if TYPE_CHECKING:
     from store.engine.operation import Engine
 
-_MAP_IDS = (-1).to_bytes(8, "big", signed=True) + (-2).to_bytes(
-    8, "big", signed=True
-)  # behind the size of a record of a map
-_MAP_HEAD_BYTES = 4 + len(_MAP_IDS)
 BAD, UNVERIFIED, OK = "bad", "unverified", "ok"
 DETAILS_MAX = 1_000  # problems named a file; the count goes on
 _DIGEST_NAMES = {size: kind.name for kind, size in DIGEST_SIZE.items()}
@@ -138,24 +133,16 @@ def verify_indexes(path: Path) -> Iterator[LogVerdict]:
 
 def kind_of(path: Path) -> str:
     """Return "journal" for a file that begins with a journal's magic, or is named like one; else "entry-log"."""
-    head = _read_head(path)[:4]
+    head = read_head(path)[:4]
     if head == journal.MAGIC or (path.suffix == ".txn" and head != b"BKLO"):
         return "journal"
     return "entry-log"
 
 
-def _read_head(path: Path) -> bytes:
-    try:
-        with open_file(path) as file:
-            return file.read(HEADER_BYTES)
-    except OSError as error:
-        raise EntryLogCorrupt(f"{path} cannot be read: {error.strerror}", path=str(path)) from error
-
-
 def read_log_summary(path: Path) -> LogSummary:
     """Return what the name and the header of a log or journal tell; a bad header is told, not raised."""
     kind, size = kind_of(path), path.stat().st_size
-    head = _read_head(path)
+    head = read_head(path)
     if kind == "journal":
         number = journal.journal_id_of(path.name)
         summary = LogSummary(str(path), kind, -1 if number is None else number, size, OK, None, False, None)
@@ -274,37 +261,6 @@ def read_ledger_sizes(path: Path) -> dict[int, int]:
     return sizes
 
 
-def read_ledgers_map(path: Path) -> dict[int, int] | None:
-    """Return what the ledgers map of a log says, nothing for an empty file; None where there is none to believe."""
-    head = _read_head(path)
-    if not head:
-        return {}
-    try:
-        header: EntryLogHeader = decode_header(head, str(path))
-        if not header.has_map:
-            return None
-        return decode_ledgers_map(_bytes_of_map(path, header), header, str(path))
-    except StoreError:
-        return None
-
-
-def _bytes_of_map(path: Path, header: EntryLogHeader) -> memoryview:
-    """Return the bytes of a log, zeros in front of the ledgers map that HEADER names: memory of ours, read, not mapped, so that a
-    log that is cut meanwhile kills no process. What nobody touches of it costs nothing."""
-    import mmap
-
-    with open_file(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        start = header.ledgers_map_offset
-        data = memoryview(mmap.mmap(-1, size))
-        if HEADER_BYTES <= start < size:
-            # A garbage offset names no map: the log is not read for it.
-            os.preadv(file.fileno(), [data[start : start + _MAP_HEAD_BYTES]], start)
-            if data[start + 4 : start + _MAP_HEAD_BYTES] == _MAP_IDS:
-                os.preadv(file.fileno(), [data[start:]], start)
-        return data
-
-
 def _add_sizes(sizes: dict[int, int], batch: Any) -> None:  # Any: numpy records, or sizes already
     if not isinstance(batch, dict):
         from store.scan.grouping import ledger_sizes
@@ -318,14 +274,14 @@ def _add_sizes(sizes: dict[int, int], batch: Any) -> None:  # Any: numpy records
 def _verify_map(path: Path, verdict: LogVerdict, sizes: dict[int, int]) -> None:
     """Compare the ledgers map with the records; a log that was never sealed has none."""
     try:
-        header: EntryLogHeader = decode_header(_read_head(path), str(path))
+        header: EntryLogHeader = decode_header(read_head(path), str(path))
     except StoreError:
         verdict.map = "unknown: the header is damaged"
         return
     if not header.has_map:
         return
     try:
-        found = decode_ledgers_map(_bytes_of_map(path, header), header, str(path))
+        found = decode_ledgers_map(read_map_bytes(path, header), header, str(path))
     except Corrupt as error:
         verdict.map = error.message
         verdict.add(error.message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from socket import gethostname
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +20,7 @@ from pyspark.sql.types import StructField, StructType
 from store.engine.slices import Cut, FileRange, plan_slices
 from store.engine.spark_session import hide_traceback
 from store.errors import InvalidValue, StoreError
+from store.scan.file_pruning import Files, wanted_files
 from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
 from store.scan.operations import ENTRY_SCHEMA, ReadEntries, ScanOptions
 from store.scan.source_options import OPTIONS, is_catalogue, nearest, read_options, table_options
@@ -81,14 +82,14 @@ class PulsarEntries(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         return in_one_line(lambda: _Reader(*self._read(schema)))
 
-    def _read(self, schema: StructType) -> tuple[ReadEntries | ReadMessages, list[FileRange]]:
-        """Return what reads the columns of SCHEMA, the user's or ours, and the slices."""
+    def _read(self, schema: StructType) -> tuple[ReadEntries | ReadMessages, Files, dict[str, Any]]:
+        """Return what reads the columns of SCHEMA, the user's or ours, the files, and the options."""
         values = read_options({**_kept_options(schema), **self.options}, KNOWN)
         operation = self._known
         if operation is None or schema.names != operation.schema.names:
             operation = _operation(values, tuple(schema.names))
         _check_columns(schema, from_arrow_schema(operation.schema))
-        return operation, _pieces(values)
+        return operation, _files(values), values
 
     def _operation(self) -> ReadEntries | ReadMessages:
         if self._known is None:  # once: it travels with this object, and opens the store
@@ -153,11 +154,13 @@ def _scan_options(values: dict[str, Any], *, schemas: bool) -> tuple[ScanOptions
         raise InvalidValue("names of topics need a store (option store) that knows their ledgers")
     else:
         topics = {}
+    only_topics = bool(topics) or bool(store)
+    ledgers = tuple(ledger for ledger in values["ledgers"] if ledger in topics or not only_topics)
     options = ScanOptions(
         verify=values["checksums"],
         topics=topics,
-        only_topics=bool(topics) or bool(store),
-        ledgers=values["ledgers"],
+        only_topics=only_topics,
+        ledgers=ledgers or (_NO_LEDGER if values["ledgers"] else ()),
         start_ms=values["startTime"],
         end_ms=values["endTime"],
     )
@@ -174,7 +177,7 @@ def _ledger_topics(text: str) -> dict[int, str]:
         ) from None
 
 
-def _pieces(values: dict[str, Any]) -> list[FileRange]:
+def _files(values: dict[str, Any]) -> Files:
     paths = (*values["path"], *values["paths"])
     if not paths:
         raise InvalidValue(
@@ -182,16 +185,23 @@ def _pieces(values: dict[str, Any]) -> list[FileRange]:
             hint='write .load("/pulsar/data/bookkeeper/current/*.log"); '
             "of a table that was created with columns of its own: SELECT … FROM t WITH (path = '…')",
         )
-    return plan_slices(source_files(paths, recursive=values["recursiveFileLookup"]), Cut(values["sliceBytes"]))
+    return source_files(paths, recursive=values["recursiveFileLookup"])
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, operation: ReadEntries | ReadMessages, pieces: Sequence[FileRange]) -> None:
+    def __init__(self, operation: ReadEntries | ReadMessages, files: Files, values: dict[str, Any]) -> None:
         self._operation = operation
-        self._pieces = pieces
+        self._files = files
+        self._store = "" if values["topics"].startswith("{") else values["store"]
+        self._cut = Cut(values["sliceBytes"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_files": []}  # it travels with every task, which has a slice of its own
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [_Partition(piece) for piece in self._pieces]
+        """Return a slice a task; no task for files in which nothing passes the filters."""
+        files = in_one_line(lambda: wanted_files(self._files, self._operation.options, self._store))
+        return [_Partition(piece) for piece in plan_slices(files, self._cut)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: pyspark's stub allows tuples or Arrow batches
         if partition.value is None:  # Spark makes a partition where there is none
@@ -210,35 +220,50 @@ class FilteredEntries(PulsarEntries):
 
 class _FilteringReader(_Reader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Leave out entries that FILTERS on ledgers, topics and entries' times exclude; Spark applies all of them again."""
-        options = self._operation.options
+        """Leave out entries that FILTERS on ledgers, topics and entries' times exclude; return those that Spark has to apply."""
+        done = {"ledger_id"}  # columns that are never null in what is read
+        left = []
         for condition in filters:
-            options = _narrowed(options, condition)
-        self._operation = replace(self._operation, options=options)
-        return filters
+            options = self._narrowed(_column_of(condition), type(condition).__name__, getattr(condition, "value", None))
+            if options is None:
+                left.append(condition)
+            else:
+                self._operation = replace(self._operation, options=options)
+                done.add(_column_of(condition))
+        return [one for one in left if type(one).__name__ != "IsNotNull" or _column_of(one) not in done]
+
+    def _narrowed(self, column: str, kind: str, value: Any) -> ScanOptions | None:  # Any: a literal
+        """Return the options that read what VALUE compared with COLUMN is true for, and nothing else; None: it is Spark's to see."""
+        options = self._operation.options
+        if value is not None and kind in ("EqualTo", "EqualNullSafe", "In"):
+            wanted = set(value) if kind == "In" else {value}
+            if column == "ledger_id":
+                return _only(options, wanted - {None})
+            if column == "topic":
+                return _only(options, {ledger for ledger, topic in options.topics.items() if topic in wanted})
+        if column in _TIMES and kind in _BOUNDS and isinstance(value, datetime) and value.tzinfo is not None:
+            name = _TIMES[column]
+            # 0 is a time of entries, and none of messages.
+            nothing = (0 if isinstance(self._operation, ReadEntries) else 1, MAX_TIME_MS)
+            low, high = options.between.get(name, nothing)
+            least, most = _BOUNDS[kind]((value - _EPOCH) // timedelta(microseconds=1))
+            return replace(options, between={**options.between, name: (max(low, least), min(high, most))})
+        return None
 
 
-def _narrowed(options: ScanOptions, condition: Filter) -> ScanOptions:
-    """Return OPTIONS without entries for which CONDITION is not true; with all of them where that is not known here."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BOUNDS: dict[str, Callable[[int], tuple[int, int]]] = {  # µs → the ms for which it is true, both included
+    "GreaterThan": lambda at: (at // 1000 + 1, MAX_TIME_MS),
+    "GreaterThanOrEqual": lambda at: (-(-at // 1000), MAX_TIME_MS),
+    "LessThan": lambda at: (0, -(-at // 1000) - 1),
+    "LessThanOrEqual": lambda at: (0, at // 1000),
+    "EqualTo": lambda at: (-(-at // 1000), at // 1000),
+}
+
+
+def _column_of(condition: Filter) -> str:
     attribute: tuple[str, ...] = getattr(condition, "attribute", ())
-    value = getattr(condition, "value", None)
-    kind = type(condition).__name__
-    name = attribute[0] if len(attribute) == 1 else ""
-    if kind in ("EqualTo", "EqualNullSafe", "In") and value is not None:
-        wanted = set(value) if kind == "In" else {value}
-        if name == "ledger_id":
-            return _only(options, {ledger for ledger in wanted if ledger is not None})
-        if name == "topic" and None not in wanted:
-            return _only(options, {ledger for ledger, topic in options.topics.items() if topic in wanted})
-    if name in _TIMES and isinstance(value, datetime) and value.tzinfo is not None:
-        at = int(value.timestamp() * 1000)
-        low, high = options.between.get(_TIMES[name], (0, MAX_TIME_MS))
-        if kind in ("GreaterThan", "GreaterThanOrEqual", "EqualTo"):
-            low = max(low, at - 1)
-        if kind in ("LessThan", "LessThanOrEqual", "EqualTo"):
-            high = min(high, at + 1)
-        return replace(options, between={**options.between, _TIMES[name]: (low, high)})
-    return options
+    return attribute[0] if len(attribute) == 1 else ""
 
 
 def _only(options: ScanOptions, ledgers: set[int]) -> ScanOptions:

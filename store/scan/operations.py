@@ -17,6 +17,8 @@ from store.scan.sources import Source, open_source
 from store.timespec import MAX_TIME_MS
 
 Records = np.ndarray[Any, np.dtype[np.void]]
+_THERE = {"publish_ms": (kernel.UNFRAMED, 0), "broker_ms": (kernel.HAS_BROKER_TIME, kernel.HAS_BROKER_TIME)}
+"""What flags say of an entry that has such a time."""
 
 TIME = pa.timestamp("us", tz="UTC")
 """The type of times: Spark knows microseconds only."""
@@ -76,7 +78,7 @@ def scan_records(piece: FileRange, options: ScanOptions, problems: list[Problem]
         if options.start_ms is not None or options.end_ms is not None:
             chosen = chosen[_in_time(chosen, options.start_ms, options.end_ms)]
         for name, (low, high) in options.between.items():
-            chosen = chosen[(chosen[name] >= low) & (chosen[name] <= high)]
+            chosen = chosen[_between(chosen, name, low, high)]
         if len(chosen):
             yield chosen
 
@@ -114,6 +116,12 @@ def _in_time(records: Records, start_ms: int | None, end_ms: int | None) -> np.n
     if end_ms is not None:
         inside &= times < end_ms
     return inside
+
+
+def _between(records: Records, name: str, low: int, high: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    flag, wanted = _THERE[name]
+    inside: np.ndarray[Any, np.dtype[np.bool_]] = records["flags"] & flag == wanted
+    return inside & (records[name] >= low) & (records[name] <= high)
 
 
 @dataclass(frozen=True)
@@ -161,8 +169,8 @@ def entry_column(name: str, records: Records) -> pa.Array:
 
 
 _TIME_COLUMNS = {
-    "publish_time": ("publish_ms", kernel.UNFRAMED, 0),
-    "broker_time": ("broker_ms", kernel.HAS_BROKER_TIME, kernel.HAS_BROKER_TIME),
+    "publish_time": ("publish_ms", *_THERE["publish_ms"]),
+    "broker_time": ("broker_ms", *_THERE["broker_ms"]),
     "deliver_at_time": ("deliver_at_ms", 0, 0),
 }
 

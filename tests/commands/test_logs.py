@@ -20,7 +20,7 @@ from store.codec.entrylog import (
     encode_ledgers_map,
 )
 from store.engine.slices import Cut
-from store.reports import log_files as logfiles
+from store.scan.ledgers_map import read_map_bytes
 from tests.conftest import Cli
 from tests.scan.test_files import entry_record
 from tests.worlds import GOLDEN, assert_unchanged, scratch_copy, world
@@ -198,7 +198,7 @@ def test_a_ledgers_map_is_read_and_not_mapped(tmp_path: Path) -> None:
     head = copy.read_bytes()[:HEADER_BYTES]
     header = decode_header(head, "0.log")
     whole = decode_ledgers_map(copy.read_bytes(), header, "0.log")
-    view = logfiles._bytes_of_map(copy, header)
+    view = read_map_bytes(copy, header)
     os.truncate(copy, 100)
     assert decode_ledgers_map(view, header, "0.log") == whole
     assert bytes(view[HEADER_BYTES : HEADER_BYTES + 100]) == bytes(100)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.shapes import PREFIX, logs, sent, store
+from tests.worlds import world
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,9 +98,13 @@ def test_wrong_options_are_explained(load: Callable[..., DataFrame], options: di
 
 
 def _reader(**options: str) -> Any:  # Any: the reader with pushFilters
+    return _source_reader({"path": str(logs()), "store": str(store()), **options})
+
+
+def _source_reader(options: dict[str, str]) -> Any:  # Any: the reader with pushFilters
     from store.scan.datasource import FilteredEntries
 
-    source = FilteredEntries({"path": str(logs()), "store": str(store()), **options})
+    source = FilteredEntries(options)
     return source.reader(source.schema())
 
 
@@ -106,39 +112,62 @@ def _read(reader: Any) -> list[dict[str, Any]]:
     return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
 
-def test_pushed_filters_leave_out_what_they_can() -> None:
-    """And Spark gets all of them back: what is left out is not more than they exclude."""
-    from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThan, Not, StringContains
+def test_pushed_filters_leave_out_what_they_exclude_and_nothing_else() -> None:
+    """Those that Spark does not get back are exact; it gets back what this does not understand."""
+    from pyspark.sql.datasource import EqualNullSafe, EqualTo, In, IsNotNull, Not, StringContains
 
     everything = _read(_reader())
     ledgers = sorted({row["ledger_id"] for row in everything})
-    times = sorted(row["publish_time"] for row in everything)
-    middle = times[len(times) // 2]
     one, two = ledgers[0], ledgers[1]
     name = next(row["topic"] for row in everything if row["ledger_id"] == two)
-    cases: list[tuple[Any, Callable[[dict[str, Any]], bool]]] = [
-        ([EqualTo(("ledger_id",), one)], lambda row: row["ledger_id"] == one),
+    cases: list[tuple[Any, Any, Callable[[dict[str, Any]], bool]]] = [
+        ([EqualTo(("ledger_id",), one), IsNotNull(("ledger_id",))], [], lambda row: row["ledger_id"] == one),
+        ([EqualNullSafe(("ledger_id",), one)], [], lambda row: row["ledger_id"] == one),
         (
-            [In(("ledger_id",), (one, two)), EqualTo(("topic",), name)],
+            [In(("ledger_id",), (one, two, None)), EqualTo(("topic",), name), IsNotNull(("topic",))],
+            [],
             lambda row: row["topic"] == name and row["ledger_id"] == two,
         ),
-        ([EqualTo(("ledger_id",), one), EqualTo(("ledger_id",), two)], lambda row: False),
-        ([EqualTo(("topic",), "nothing")], lambda row: False),
-        ([Not(EqualTo(("ledger_id",), one)), StringContains(("topic",), "x")], lambda row: True),
+        ([EqualTo(("ledger_id",), one), EqualTo(("ledger_id",), two)], [], lambda row: False),
+        ([EqualTo(("topic",), "nothing")], [], lambda row: False),
     ]
-    for filters, holds in cases:
+    not_ours = [
+        Not(EqualTo(("ledger_id",), one)),
+        StringContains(("topic",), "x"),
+        IsNotNull(("topic",)),
+        EqualTo(("ledger_id", "x"), 1),
+        EqualNullSafe(("topic",), None),
+    ]
+    for filters, left, holds in [*cases, (not_ours, not_ours, lambda row: True)]:
         reader = _reader()
-        assert list(reader.pushFilters(filters)) == filters
+        assert list(reader.pushFilters(filters)) == left
         assert _read(reader) == [row for row in everything if holds(row)], filters
-    for filters, holds in (
-        ([GreaterThan(("publish_time",), middle)], lambda row: row["publish_time"] > middle),
-        ([LessThan(("broker_time",), middle)], lambda row: row["broker_time"] < middle),
+
+
+@pytest.mark.parametrize("level", ["entries", "messages"])
+@pytest.mark.parametrize("column", ["publish_time", "broker_time"])
+def test_pushed_times_are_exact(level: str, column: str) -> None:
+    """Beside, at and behind a millisecond, of every comparison; rows without such a time are none."""
+    from pyspark.sql import datasource as spark_filters
+
+    path = str(world("small") / "clean" / "bookkeeper" / "current" / "*.log")
+    options = {"path": path, "level": level, "columns": f"ledger_id,entry_id,{column}"}
+    everything = _read(_source_reader(options))
+    times = sorted(row[column] for row in everything if row[column] is not None)
+    assert len(times) > 1000
+    middle = times[len(times) // 2]
+    for kind, holds in (
+        ("GreaterThan", operator.gt),
+        ("GreaterThanOrEqual", operator.ge),
+        ("LessThan", operator.lt),
+        ("LessThanOrEqual", operator.le),
+        ("EqualTo", operator.eq),
     ):
-        reader = _reader()
-        assert list(reader.pushFilters(filters)) == filters
-        found = _read(reader)
-        assert len(found) < len(everything)
-        assert [row for row in found if holds(row)] == [row for row in everything if holds(row)]
+        for at in (middle, middle + timedelta(microseconds=1), middle - timedelta(microseconds=1)):
+            reader = _source_reader(options)
+            assert list(reader.pushFilters([getattr(spark_filters, kind)((column,), at)])) == []
+            expected = [row for row in everything if row[column] is not None and holds(row[column], at)]
+            assert _read(reader) == expected, (kind, at)
 
 
 def test_spark_pushes_its_filters(spark: SparkSession) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.shapes import PREFIX, logs, sent, store
+from tests.worlds import world
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -145,3 +146,25 @@ def test_a_table_with_columns_of_its_own_says_how_it_is_read(spark: SparkSession
     spark.sql(f"CREATE TABLE t (size INT) USING pulsar_entries OPTIONS (path '{logs()}')")
     assert "SELECT … FROM t WITH (path = '…')" in _message(spark.table("t").collect)
     assert spark.sql(f"SELECT * FROM t WITH (path = '{logs()}')").count() == read.load(str(logs())).count()
+
+
+def test_explain_shows_what_the_files_are_asked_for(spark: SparkSession, read: Source) -> None:
+    """Filters that Spark does not apply again, and the columns that are read: those that a schema or ``columns`` names."""
+    frame = read.load(str(logs()), schema="ledger_id long, publish_time timestamp, size int")
+    question = "SELECT size FROM {frame} WHERE ledger_id = 3 AND publish_time >= timestamp '2026-11-01' AND size > 5"
+    plan = str(spark.sql(f"EXPLAIN FORMATTED {question}", frame=frame).collect()[0][0])
+    assert "BatchScan pulsar_entries" in plan
+    pushed = next(line for line in plan.splitlines() if line.startswith("PushedFilters"))
+    assert "EqualTo(ledger_id,3)" in pushed
+    assert "GreaterThanOrEqual(publish_time," in pushed
+    assert "size" not in pushed
+    assert "ReadSchema: struct<ledger_id:bigint,publish_time:timestamp,size:int>" in plan
+
+
+def test_a_ledger_that_is_in_no_file_plans_no_task(read: Source) -> None:
+    sealed = str(world("small") / "clean" / "bookkeeper" / "current" / "0.log")
+    frame = read.load(sealed, sliceBytes="1m")
+    assert frame.rdd.getNumPartitions() == 7  # of 6.6 MiB
+    nothing = frame.where("ledger_id = 999999")
+    assert nothing.rdd.getNumPartitions() == 1  # Spark has one where there is none; it reads nothing
+    assert nothing.count() == 0
