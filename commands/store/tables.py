@@ -10,10 +10,12 @@ from pulsar_admin.options import command, pass_app
 from store.errors import (
     DiskFull,
     InvalidValue,
+    MissingComponent,
     NotWritable,
     Refused,
     SliceFailed,
     SourceNotFound,
+    StalePlan,
     StoreBusy,
     StoreError,
 )
@@ -25,35 +27,62 @@ from store.model.ledgers import open_reader
     examples=[
         "pulsar-admin store export tables tables",
         "pulsar-admin store export tables tables --only topics,ledgers,cursors",
+        "pulsar-admin store export tables fleet --iceberg",
     ],
     elsewhere=[
         "pulsar-admin store export tables s3://fleet/tables --cluster eu-1 --spark --spark-master spark://head:7077",
+        "pulsar-admin store export tables s3://fleet/tables --cluster eu-1 --iceberg --catalog http://catalog:8181",
     ],
     output="Each table: its rows, files and bytes, and the rows that it had before; entries with a wrong digest and bytes that are no "
     "records, in numbers.",
-    errors=[InvalidValue, Refused, StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable],
+    errors=[
+        InvalidValue,
+        MissingComponent,
+        Refused,
+        StalePlan,
+        StoreBusy,
+        SourceNotFound,
+        SliceFailed,
+        DiskFull,
+        NotWritable,
+    ],
     uses=["spark"],
 )
 @click.argument("directory", metavar="DIRECTORY|URL")
 @click.option("--cluster", metavar="NAME", help="What to call the cluster in the tables [as its metadata do].")
 @click.option("--only", metavar="TABLE[,TABLE…]", default="", help="Write these tables; the others stay as they are.")
+@click.option(
+    "--iceberg", is_flag=True, help="Write Apache Iceberg tables, partitioned by cluster; a second run appends."
+)
+@click.option(
+    "--catalog",
+    metavar="NAME|URI",
+    help="The Iceberg catalogue: http://…, sqlite:///…, or one of pyiceberg's configuration [catalog.db in DIRECTORY].",
+)
 @pass_app
-def export(app: App, directory: str, cluster: str | None, only: str) -> None:
+def export(app: App, directory: str, cluster: str | None, only: str, iceberg: bool, catalog: str | None) -> None:
     """Write what the store knows as tables of Parquet: topics, ledgers, cursors, entries and more.
 
     Files lie in TABLE/cluster=NAME/, and tables.json lists them. A second export of a cluster takes the place of the first; others
     lie beside it, so that one query asks them all. All of it becomes visible, or nothing. Entries are read from the files again,
     with every digest: here, in processes (--jobs), or by executors of Spark (--spark), which write the tables themselves and must see the
     same paths. Columns: docs/formats/tables.md.
+
+    --iceberg commits the same files to Iceberg tables, one commit a table: entries that a table has are not added again, the rows of the
+    other tables take the place of the cluster's. docs/howto/fleet.md.
     """
     from store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
+    from store.tables.iceberg_export import export_iceberg
 
+    if catalog is not None and not iceberg:
+        raise click.UsageError("--catalog is of --iceberg")
     tables = choose_tables([name.strip() for name in only.split(",") if name.strip()])
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
         size_bytes = scanned_bytes(reader, tables)
         with app.bulk(size_bytes) as engine, app.progress(size_bytes, "bytes", "export") as progress:
-            request = ExportRequest(directory, cluster, tables)
-            done = export_tables(reader, request, app.now_ms, problems.append, engine, progress.advance)
+            request = ExportRequest(directory, cluster, tables, catalog)
+            write = export_iceberg if iceberg else export_tables
+            done = write(reader, request, app.now_ms, problems.append, engine, progress.advance)
     app.emit(done)
     report(app, problems)

@@ -22,6 +22,7 @@ from store.kernels import records as kernel
 from store.scan.arrow import column, nullable
 from store.scan.operations import entry_column
 from store.tables.folder import Folder
+from store.tables.known import new_rows
 from store.tables.manifest import Part
 from store.tables.schemas import TABLES
 from store.tables.staging import NO_SEQUENCE, RECORD_FIELDS, STAGED
@@ -84,13 +85,17 @@ def key_range(number: int, segments: Sequence[Segment]) -> KeyRange:
 
 @dataclass(frozen=True)
 class FinishEntries:
-    """One final file or more a range, below DIRECTORY of the folder. ``ledgers``: files of the table that names topics."""
+    """One final file or more a range, below DIRECTORY of the folder; none for a range whose entries are all known.
+
+    ``ledgers``: files of the table that names topics; ``known``: files of entries that are not written again.
+    """
 
     folder: Folder
     directory: str
     cluster: str
     name: str
     ledgers: Sequence[Part]
+    known: Sequence[Part] = ()
     most_rows: int = RANGE_ROWS_MAX
 
     @property
@@ -101,13 +106,20 @@ class FinishEntries:
         """Yield a row for each final file."""
         assert isinstance(piece, KeyRange)
         try:
-            for number, records in enumerate(_sorted_passes(self.folder, piece.segments, self.most_rows)):
+            for number, records in enumerate(self._passes(piece)):
                 relative = f"{self.directory}/part-{piece.number:05d}-{number:03d}-{self.name}.parquet"
                 damaged = int(np.count_nonzero(records.rows["flags"] & kernel.BAD_DIGEST))
                 part = write_part(self.folder, relative, TABLES["entries"], self._batches(records))
                 yield _finished(part, damaged)
         except DiskFull as error:
             yield _row({"error": error.message})
+
+    def _passes(self, piece: KeyRange) -> Iterator[Chosen]:
+        """Yield the entries that are to be written, some at a time."""
+        for records in _sorted_passes(self.folder, piece.segments, self.most_rows):
+            wanted = records.only_new(self.folder, self.known) if self.known else records
+            if len(wanted.rows):
+                yield wanted
 
     def _batches(self, records: Chosen) -> Iterator[pa.RecordBatch]:
         topics = _read_topics(self.folder, self.ledgers, records.rows["ledger_id"])
@@ -149,6 +161,12 @@ class Chosen:
         """Return the entries WANTED."""
         rows, sequences, producers = self.rows[wanted], self.sequences[wanted], self.producers[wanted]
         return Chosen(rows, sequences, producers, self.copies[wanted], self.origins[wanted], self.files)
+
+    def only_new(self, folder: Folder, known: Sequence[Part]) -> Chosen:
+        """Return the entries that are in none of the files KNOWN."""
+        new = new_rows(folder, self.rows["ledger_id"], self.rows["entry_id"], known)
+        producers = self.producers.take(pa.array(new))
+        return Chosen(self.rows[new], self.sequences[new], producers, self.copies[new], self.origins[new], self.files)
 
 
 def _sorted_passes(folder: Folder, segments: Sequence[Segment], most_rows: int) -> Iterator[Chosen]:

@@ -42,11 +42,12 @@ WRITTEN = (*SMALL_TABLES, "entries")
 
 @frozen
 class ExportRequest:
-    """What to export where. ``cluster`` None: as the metadata say; ``only`` empty: all tables."""
+    """What to export where. ``cluster`` None: as the metadata say; ``only`` empty: all tables; ``catalog``: of Iceberg's."""
 
     directory: str
     cluster: str | None = None
     only: Sequence[str] = ()
+    catalog: str | None = None
 
 
 @frozen
@@ -94,12 +95,13 @@ class Exporting:
     fail: Callable[[StoreError], None]
     engine: Engine | None = None
     advance: Callable[[int], None] = lambda count: None
+    known: Sequence[Part] = ()  # entries in these are not written again
     token: str = field(default_factory=lambda: secrets.token_hex(4))
 
     @property
     def staging(self) -> str:
         """The directory of what is not named yet."""
-        return f"{_STAGING}{_word(self.cluster)}-{self.token}"
+        return f"{_STAGING}{word_of(self.cluster)}-{self.token}"
 
 
 def choose_tables(only: Sequence[str]) -> tuple[str, ...]:
@@ -135,7 +137,7 @@ def export_tables(
     identity = cluster_identity(reader.txn)
     check_identity(folder, read_manifest(folder), cluster, identity)
     folder.make()
-    with folder.locked(f".{_word(cluster)}.lock"):
+    with folder.locked(f".{word_of(cluster)}.lock"):
         removed = remove_left(folder, cluster)
         folder.make(run.staging)
         try:
@@ -163,9 +165,8 @@ def make_tables(run: Exporting) -> MadeTables:
     for table in small:
         made.parts[table] = _write_small(run, table)
     if "entries" in run.tables:
-        how = Making(
-            run.folder, run.staging, run.cluster, run.token, run.engine, run.advance, ledger_digests(run.reader.txn)
-        )
+        digests = ledger_digests(run.reader.txn)
+        how = Making(run.folder, run.staging, run.cluster, run.token, run.engine, run.advance, digests, known=run.known)
         entries = make_entries(run.reader.txn, how, made.parts["ledgers"])
         made.parts["entries"] = tuple(entries.parts)
         made.damaged, made.problems = entries.damaged, entries.problems
@@ -187,7 +188,7 @@ def commit_tables(
     named: dict[str, tuple[Part, ...]] = {}
     try:
         for table, parts in made.items():
-            targets = [f"{_home(table, run.cluster)}/{part.path.rpartition('/')[2]}" for part in parts]
+            targets = [f"{home_of(table, run.cluster)}/{part.path.rpartition('/')[2]}" for part in parts]
             for part, target in zip(parts, targets, strict=True):
                 run.folder.move(part.path, target)
             named[table] = tuple(replace(part, path=target) for part, target in zip(parts, targets, strict=True))
@@ -220,20 +221,25 @@ def remove_left(folder: Folder, cluster: str) -> list[str]:
     manifest = read_manifest(folder)
     there = manifest.clusters.get(cluster) if manifest else None
     known = {part.path for parts in (there.tables.values() if there else ()) for part in parts}
-    left = [name for name in folder.names() if name.rpartition("-")[0] == f"{_STAGING}{_word(cluster)}"]
+    left = left_by(folder, cluster)
     for table in TABLES:
-        home = _home(table, cluster)
+        home = home_of(table, cluster)
         left += [path for name in folder.names(home) if (path := f"{home}/{name}") not in known]
     for path in left:
         folder.remove(path)
     return left
 
 
-def _home(table: str, cluster: str) -> str:
+def left_by(folder: Folder, cluster: str) -> list[str]:
+    """Return the directories of what killed exports of CLUSTER had not named yet."""
+    return [name for name in folder.names() if name.rpartition("-")[0] == f"{_STAGING}{word_of(cluster)}"]
+
+
+def home_of(table: str, cluster: str) -> str:
     """Return the directory of the files of TABLE and CLUSTER, as Hive names partitions."""
-    return f"{table}/cluster={_word(cluster)}"
+    return f"{table}/cluster={word_of(cluster)}"
 
 
-def _word(cluster: str) -> str:
+def word_of(cluster: str) -> str:
     """Return CLUSTER as a part of a file's name."""
     return quote(cluster, safe="")

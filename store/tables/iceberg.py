@@ -7,7 +7,8 @@ Iceberg's table format 2 and pyiceberg 0.12.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ NAMESPACE = "pulsar"
 CATALOG_FILE = "catalog.db"
 MARK = "pulsar-admin.table"
 """The property of tables of ours: its value is the table's name."""
+_OF_CLUSTER = "pulsar-admin.cluster."
+"""With a cluster's name: the property that says which cluster that is."""
 
 _CLUSTER = "cluster"
 _ATTEMPTS = 10
@@ -59,13 +62,25 @@ class Warehouse:
 
 
 @frozen
-class Committed:
-    """What a commit made of a table: its rows of one cluster before and after."""
+class Commit:
+    """Files, below the table's location, that become rows of a cluster.
+
+    ``known`` None: all that the table has of it, one snapshot; else they are added to these files, by path, as ``files_of`` gave them when
+    the rows were chosen. ``identity``: what tells the cluster from another of the same name.
+    """
 
     table: str
     cluster: str
+    identity: str
+    paths: Sequence[str]
+    known: Collection[str] | None = None
+
+
+@frozen
+class Committed:
+    """What a commit made of a table: its rows of one cluster before and after; no snapshot where nothing was to be done."""
+
     snapshot: int | None
-    files: int
     rows_before: int
     rows_after: int
 
@@ -133,12 +148,12 @@ def _translated(what: str) -> Iterator[None]:
         raise SourceNotFound(f"{what}: {said}", hint=hint) from error
 
 
-def check_tables(warehouse: Warehouse, tables: Sequence[str]) -> None:
-    """Raise Refused when one of TABLES is there and is not what it should be: nothing is written before all were looked at."""
+def check_tables(warehouse: Warehouse, tables: Sequence[str], cluster: str, identity: str) -> None:
+    """Raise Refused when one of TABLES is there and cannot take rows of CLUSTER, the one that IDENTITY tells from others."""
     for name in tables:
         table = _find_table(warehouse, name)
         if table is not None:
-            _check_table(warehouse, name, table)
+            _check_table(warehouse, name, table, (cluster, identity))
 
 
 def _find_table(warehouse: Warehouse, name: str) -> Any:  # Any: pyiceberg's Table, or None
@@ -151,7 +166,8 @@ def _find_table(warehouse: Warehouse, name: str) -> Any:  # Any: pyiceberg's Tab
             return None
 
 
-def _check_table(warehouse: Warehouse, name: str, table: Any) -> None:  # Any: pyiceberg's Table
+def _check_table(warehouse: Warehouse, name: str, table: Any, cluster: tuple[str, str]) -> None:
+    """Raise Refused unless pyiceberg's TABLE can take rows of CLUSTER, a name and an identity."""
     what = f"the Iceberg table {NAMESPACE}.{name}"
     if table.properties.get(MARK) != name:
         hint = "give another catalogue, or rename that table"
@@ -164,6 +180,15 @@ def _check_table(warehouse: Warehouse, name: str, table: Any) -> None:  # Any: p
     fields = [(table.schema().find_column_name(one.source_id), str(one.transform)) for one in table.spec().fields]
     if fields != [(_CLUSTER, "identity")]:
         raise Refused(f"{what} is partitioned by {fields or 'nothing'}, not by cluster alone", table=name)
+    known = table.properties.get(_OF_CLUSTER + cluster[0], cluster[1])
+    if known != cluster[1]:
+        raise Refused(
+            f"{what} has rows of another cluster {cluster[0]!r}: that is {known}, this one is {cluster[1]}",
+            hint="call this one otherwise, --cluster NAME, or take another catalogue",
+            cluster=cluster[0],
+            expected=known,
+            found=cluster[1],
+        )
     for problem in _iter_conflicts(TABLES[name], table.schema().as_arrow()):
         raise Refused(
             f"{what}, column {problem}: nothing was written",
@@ -228,44 +253,46 @@ def _as_file(table: Any, file: Any) -> DataFile:  # Any: pyiceberg's Table and D
     return DataFile(file.file_path, file.record_count, file.file_size_in_bytes, ledgers)
 
 
-def replace_rows(warehouse: Warehouse, name: str, cluster: str, paths: Sequence[str]) -> Committed:
-    """Make the rows of PATHS, Parquet files below the table's location, all that the table NAME has of CLUSTER: one snapshot."""
-    return _commit(warehouse, name, cluster, paths, None)
+def commit(warehouse: Warehouse, change: Commit) -> Committed:
+    """Make CHANGE one commit of its table, behind those of other clusters that come between; the table is made where it is not there.
 
-
-def append_rows(
-    warehouse: Warehouse, name: str, cluster: str, paths: Sequence[str], known: Sequence[DataFile]
-) -> Committed:
-    """Add the rows of PATHS to the table NAME: one snapshot; without PATHS none, where the table is there already.
-
-    KNOWN is ``files_of`` as it was when the rows were chosen; raises StalePlan when the table has other files of CLUSTER by now.
+    Raises StalePlan when the table has other files of the cluster by now than it was compared with, Refused as ``check_tables``.
     """
-    return _commit(warehouse, name, cluster, paths, {file.path for file in known})
-
-
-def _commit(warehouse: Warehouse, name: str, cluster: str, paths: Sequence[str], known: set[str] | None) -> Committed:
-    """Commit until no other cluster's commit came between; KNOWN: the files to append to, None to replace what is there."""
     from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
-    what = f"the Iceberg table {NAMESPACE}.{name} cannot be written"
+    what = f"the Iceberg table {NAMESPACE}.{change.table} cannot be written"
     with _translated(what):
         warehouse.catalog.create_namespace_if_not_exists(NAMESPACE)
     for _ in range(_ATTEMPTS):
-        table = _find_table(warehouse, name)
+        table = _find_table(warehouse, change.table)
         if table is not None:
-            _check_table(warehouse, name, table)
-        there = [] if table is None else _data_files(table, cluster)
-        if known is not None and known != {file.file_path for file in there}:
+            _check_table(warehouse, change.table, table, (change.cluster, change.identity))
+        there = [] if table is None else _data_files(table, change.cluster)
+        if change.known is not None and set(change.known) != {file.file_path for file in there}:
             raise StalePlan(
-                f"another run has written {name} of the cluster {cluster} meanwhile: nothing was added to it",
+                f"another run has written {change.table} of the cluster {change.cluster} meanwhile: nothing was added",
                 hint="run the same command again",
             )
         with _translated(what), suppress(CommitFailedException, TableAlreadyExistsError):
-            transaction = _new_table(warehouse, name) if table is None else table.transaction()
-            return _commit_once(transaction, name, cluster, paths, there, keep=known is not None)
+            return _commit_once(
+                _new_table(warehouse, change.table) if table is None else table.transaction(), change, there
+            )
     raise StalePlan(
-        f"{name}: {_ATTEMPTS} commits in turn came behind those of other clusters", hint="run the same command again"
+        f"{change.table}: {_ATTEMPTS} commits in turn came behind those of other clusters",
+        hint="run the same command again",
     )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """pyiceberg warns of every column without statistics: those of long values have none."""
+    logger = logging.getLogger("pyiceberg.io.pyarrow")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _new_table(warehouse: Warehouse, name: str) -> Any:  # Any: pyiceberg's Transaction
@@ -285,30 +312,31 @@ def _new_table(warehouse: Warehouse, name: str) -> Any:  # Any: pyiceberg's Tran
     )
 
 
-def _commit_once(
-    transaction: Any, name: str, cluster: str, paths: Sequence[str], there: Sequence[Any], *, keep: bool
-) -> Committed:  # Any: pyiceberg's Transaction and DataFiles
-    """Commit what there is to commit, columns that the table did not have included."""
+def _commit_once(transaction: Any, change: Commit, there: Sequence[Any]) -> Committed:
+    """Commit CHANGE by pyiceberg's TRANSACTION, with columns that the table did not have; THERE: its files of the cluster."""
     from pyiceberg.table import _parquet_files_to_data_files
 
     table = transaction._table
-    # pyiceberg's own retries would append to rows that nobody compared with: _commit does them.
+    # pyiceberg's own retries would append to rows that nobody compared with: who calls does them.
     table.metadata.properties["commit.retry.num-retries"] = "0"
     with transaction.update_schema() as update:
-        update.union_by_name(TABLES[name])
+        update.union_by_name(TABLES[change.table])
     if transaction.table_metadata.name_mapping() is None:
         transaction.set_properties({_MAPPING: transaction.table_metadata.schema().name_mapping.model_dump_json()})
-    added = list(_parquet_files_to_data_files(transaction.table_metadata, list(paths), table.io))
-    before = sum(file.record_count for file in there)
-    gone = [] if keep else there
+    if table.properties.get(_OF_CLUSTER + change.cluster) is None:
+        transaction.set_properties({_OF_CLUSTER + change.cluster: change.identity})
+    with _quiet():
+        added = list(_parquet_files_to_data_files(transaction.table_metadata, list(change.paths), table.io))
+    gone = there if change.known is None else []
     if added or gone:
-        snapshot = transaction.update_snapshot(snapshot_properties={"pulsar-admin.cluster": cluster})
-        with snapshot.merge_append() if keep else snapshot.overwrite() as change:
+        snapshot = transaction.update_snapshot(snapshot_properties={"pulsar-admin.cluster": change.cluster})
+        with snapshot.overwrite() if gone else snapshot.merge_append() as update:
             for file in gone:
-                change.delete_data_file(file)
+                update.delete_data_file(file)
             for file in added:
-                change.append_data_file(file)
-    after = sum(file.record_count for file in added) + (before if keep else 0)
+                update.append_data_file(file)
+    before = sum(file.record_count for file in there)
+    after = sum(file.record_count for file in added) + (0 if gone else before)
     transaction.commit_transaction()
     current = table.current_snapshot() if added or gone else None
-    return Committed(name, cluster, current.snapshot_id if current else None, len(added), before, after)
+    return Committed(current.snapshot_id if current else None, before, after)

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from store.tables.folder import Folder
+from store.tables.manifest import Part
+
+Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 _KEYS = ["ledger_id", "entry_id"]
 _ROW = "row"
 
-Open = Callable[[str], pa.NativeFile]
 
+def new_rows(folder: Folder, ledgers: Array, entries: Array, known: Sequence[Part]) -> Array:
+    """Return the numbers (i64, ascending) of the pairs of LEDGERS (sorted) and ENTRIES, i64, that are in none of the files KNOWN.
 
-def only_new(table: pa.Table, known: Sequence[str], open_file: Open) -> pa.Table:
-    """Return the rows of TABLE, in their order, whose entries are in none of the Parquet files KNOWN, which OPEN_FILE opens.
-
-    Memory: TABLE and the keys of the known rows of its ledgers.
+    Memory: the pairs, and those of one known file that lie between the same ledgers.
     """
+    if not len(ledgers):
+        return np.zeros(0, np.int64)
+    left = pa.table([ledgers, entries, np.arange(len(ledgers))], [*_KEYS, _ROW])
+    low, high = int(ledgers[0]), int(ledgers[-1])
+    for part in known:
+        if part.ledgers is None or part.ledgers[0] > high or part.ledgers[1] < low:
+            continue
+        with folder.open_input(part.path) as file:
+            left = left.join(_keys_between(file, low, high), _KEYS, join_type="left anti")
+    return np.sort(left[_ROW].to_numpy())
+
+
+def _keys_between(file: Any, low: int, high: int) -> pa.Table:  # Any: a file of pyarrow
     from pyarrow import parquet
 
-    if not len(table):
-        return table
-    low, high = pc.min_max(table["ledger_id"]).as_py().values()
     between = [("ledger_id", ">=", low), ("ledger_id", "<=", high)]
-    left = table.select(_KEYS).append_column(_ROW, pa.array(range(len(table)), pa.int64()))
-    for path in known:
-        with open_file(path) as file:
-            there = parquet.read_table(file, columns=_KEYS, filters=between)
-        left = left.join(there, _KEYS, join_type="left anti")
-    return table if len(left) == len(table) else table.take(left[_ROW].combine_chunks().sort())
+    return parquet.read_table(file, columns=_KEYS, filters=between)

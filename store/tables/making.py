@@ -42,6 +42,7 @@ class Making:
     digests: LedgerDigests | None = None
     range_entries: int = RANGE_ENTRIES
     slice_bytes: int = SLICE_BYTES
+    known: Sequence[Part] = ()
 
 
 @dataclass(slots=True)
@@ -62,7 +63,7 @@ def make_entries(txn: Txn, how: Making, ledgers: Sequence[Part]) -> MadeEntries:
     how.folder.make(f"{how.staging}/segments")
     how.folder.make(f"{how.staging}/entries")
     staged = _stage(txn, how, made)
-    finish = FinishEntries(how.folder, f"{how.staging}/entries", how.cluster, how.name, ledgers)
+    finish = FinishEntries(how.folder, f"{how.staging}/entries", how.cluster, how.name, ledgers, how.known)
     ranges = staged.ranges()
     while pieces := list(islice(ranges, _ROUND_RANGES)):
         for _, rows in _run(how, finish, pieces, lambda piece: how.advance(0)):

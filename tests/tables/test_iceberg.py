@@ -15,8 +15,10 @@ from pyiceberg.utils.config import Config
 
 from store.errors import InvalidValue, Refused, SourceNotFound, StalePlan
 from store.tables import iceberg
-from store.tables.iceberg import Warehouse, append_rows, check_tables, files_of, open_warehouse, replace_rows
-from store.tables.known import only_new
+from store.tables.folder import Folder
+from store.tables.iceberg import Commit, Warehouse, check_tables, commit, files_of, open_warehouse
+from store.tables.known import new_rows
+from store.tables.manifest import Part
 from store.tables.schemas import TABLES
 from tests.tables.rest_catalog import TOKEN, serving
 
@@ -73,19 +75,25 @@ def write(warehouse: Warehouse, table: str, cluster: str, name: str, rows: pa.Ta
 
 def replaced(warehouse: Warehouse, table: str, cluster: str, name: str, numbers: Sequence[int]) -> iceberg.Committed:
     path = write(warehouse, table, cluster, name, rows_of(table, cluster, numbers))
-    return replace_rows(warehouse, table, cluster, [path])
+    return commit(warehouse, Commit(table, cluster, f"the one in the {cluster}", [path]))
 
 
 def appended(warehouse: Warehouse, cluster: str, name: str, numbers: Sequence[int]) -> iceberg.Committed:
     """Append what is not there, as a run does."""
     known = files_of(warehouse, "entries", cluster)
-    rows = only_new(
-        rows_of("entries", cluster, numbers),
-        [file.path for file in known],
-        lambda path: pa.OSFile(path.removeprefix("file://")),
+    rows = rows_of("entries", cluster, numbers)
+    root = warehouse.root.removeprefix("file://")
+    parts = [Part(file.path.removeprefix("file://" + root + "/"), 0, 0, file.ledgers) for file in known]
+    keys = (rows[name].to_numpy() for name in ("ledger_id", "entry_id"))
+    new = rows.take(new_rows(Folder.of(root), *keys, parts))
+    paths = [write(warehouse, "entries", cluster, name, new)] if len(new) else []
+    return commit(
+        warehouse, Commit("entries", cluster, f"the one in the {cluster}", paths, [file.path for file in known])
     )
-    paths = [write(warehouse, "entries", cluster, name, rows)] if len(rows) else []
-    return append_rows(warehouse, "entries", cluster, paths, known)
+
+
+def check(warehouse: Warehouse, *tables: str) -> None:
+    check_tables(warehouse, tables or list(TABLES), "north", "the one in the north")
 
 
 def read(warehouse: Warehouse, table: str, where: str = "True") -> list[dict[str, Any]]:
@@ -114,12 +122,12 @@ def test_small_tables_of_a_cluster_are_replaced_in_one_snapshot(warehouse: Wareh
     replaced(warehouse, "topics", "north", "one", range(5))
     replaced(warehouse, "topics", "south", "two", range(3))
     said = replaced(warehouse, "topics", "north", "three", range(4))
-    assert (said.rows_before, said.rows_after, said.files) == (5, 4, 1)
+    assert (said.rows_before, said.rows_after) == (5, 4)
     counted = [row["cluster"] for row in read(warehouse, "topics")]
     assert sorted(counted) == ["north"] * 4 + ["south"] * 3
     snapshots = warehouse.catalog.load_table("pulsar.topics").snapshots()
-    assert [snapshot.summary.operation.value for snapshot in snapshots] == ["append", "overwrite", "overwrite"]
-    assert replace_rows(warehouse, "topics", "north", []).rows_after == 0
+    assert [snapshot.summary.operation.value for snapshot in snapshots] == ["append", "append", "overwrite"]
+    assert commit(warehouse, Commit("topics", "north", "the one in the north", [])).rows_after == 0
     assert {row["cluster"] for row in read(warehouse, "topics")} == {"south"}
 
 
@@ -127,9 +135,9 @@ def test_entries_that_are_there_are_not_added_again(warehouse: Warehouse) -> Non
     appended(warehouse, "north", "one", range(150))
     appended(warehouse, "south", "two", range(150))
     said = appended(warehouse, "north", "three", range(90, 320))
-    assert (said.rows_before, said.rows_after, said.files) == (150, 320, 1)
+    assert (said.rows_before, said.rows_after) == (150, 320)
     nothing = appended(warehouse, "north", "four", range(320))
-    assert (nothing.rows_before, nothing.rows_after, nothing.files, nothing.snapshot) == (320, 320, 0, None)
+    assert (nothing.rows_before, nothing.rows_after, nothing.snapshot) == (320, 320, None)
     table = warehouse.catalog.load_table("pulsar.entries")
     assert [one.summary.operation.value for one in table.snapshots()] == ["append"] * 3, (
         "incremental readers skip others"
@@ -187,7 +195,7 @@ def test_a_column_of_another_type_is_refused_by_name(warehouse: Warehouse, monke
     replaced(warehouse, "topics", "north", "one", [1])
     grown(monkeypatch, "topics", pa.field("size", pa.string()))
     with pytest.raises(Refused, match=r"pulsar\.topics, column size: it has int64, rows to be added have string"):
-        check_tables(warehouse, list(TABLES))
+        check(warehouse)
     with pytest.raises(Refused, match="column size"):
         replaced(warehouse, "topics", "north", "two", [1, 2])
     monkeypatch.undo()
@@ -198,24 +206,30 @@ def test_a_table_of_others_is_refused_by_name(warehouse: Warehouse) -> None:
     warehouse.catalog.create_namespace("pulsar")
     warehouse.catalog.create_table("pulsar.topics", schema=TABLES["topics"])
     with pytest.raises(Refused, match=r"pulsar\.topics was not made by store export tables"):
-        check_tables(warehouse, list(TABLES))
+        check(warehouse)
 
 
 def test_a_table_that_lies_elsewhere_is_refused(warehouse: Warehouse, tmp_path: Path) -> None:
     replaced(warehouse, "topics", "north", "one", [1])
     other = open_warehouse(str(tmp_path / "others"), f"sqlite:///{tmp_path}/tables/catalog.db")
     with pytest.raises(Refused, match=r"pulsar\.topics lies at file://.*/tables/topics, not at"):
-        check_tables(other, ["topics"])
+        check(other, "topics")
     other.catalog.close()
+
+
+def test_another_cluster_of_the_same_name_is_refused(warehouse: Warehouse) -> None:
+    replaced(warehouse, "topics", "north", "one", [1])
+    said = r"pulsar\.topics has rows of another cluster 'north': that is the one in the north, this one is"
+    with pytest.raises(Refused, match=said):
+        check_tables(warehouse, ["topics"], "north", "the one at the pole")
 
 
 def test_a_run_that_was_overtaken_adds_nothing(warehouse: Warehouse) -> None:
     """Two runs of a cluster chose their rows at the same time: the later one would double them."""
     paths = [write(warehouse, "entries", "north", name, rows_of("entries", "north", range(9))) for name in "ab"]
-    known = files_of(warehouse, "entries", "north")
-    append_rows(warehouse, "entries", "north", paths[:1], known)
+    commit(warehouse, Commit("entries", "north", "the one in the north", paths[:1], []))
     with pytest.raises(StalePlan, match="another run has written entries of the cluster north"):
-        append_rows(warehouse, "entries", "north", paths[1:], known)
+        commit(warehouse, Commit("entries", "north", "the one in the north", paths[1:], []))
     assert len(read(warehouse, "entries")) == 9
 
 
@@ -258,12 +272,12 @@ def test_a_rest_catalogue_with_what_pyiceberg_is_told_of_it(
     """Address and token come from its configuration; a commit is one request."""
     with serving(warehouse.catalog) as (uri, asked):
         with pytest.raises(SourceNotFound, match="NotAuthorized"):
-            check_tables(open_warehouse(str(tmp_path / "tables"), uri), ["topics"])
+            check(open_warehouse(str(tmp_path / "tables"), uri), "topics")
         monkeypatch.setenv("PYICEBERG_CATALOG__FLEET__URI", uri)
         monkeypatch.setenv("PYICEBERG_CATALOG__FLEET__TOKEN", TOKEN)
         monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
         other = open_warehouse(str(tmp_path / "tables"), "fleet")
-        check_tables(other, ["topics"])
+        check(other, "topics")
         assert replaced(other, "topics", "north", "one", [1, 2]).rows_after == 2
         assert replaced(other, "topics", "north", "two", [1]).rows_before == 2
         table = "/v1/namespaces/pulsar/tables"

@@ -1,0 +1,125 @@
+"""``store export tables --iceberg``: the files of an export as commits of Iceberg tables, one a table.
+
+Small tables become what the store says now; entries that a table has are not added again. A kill leaves tables with their commit
+and tables without; the next run commits all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from store.engine.operation import Engine
+from store.errors import Refused, StalePlan, StoreError
+from store.frozen import frozen
+from store.model.ledgers import EntryReader
+from store.tables.cluster import cluster_identity, cluster_name
+from store.tables.export import (
+    Exporting,
+    ExportRequest,
+    MadeTables,
+    choose_tables,
+    home_of,
+    left_by,
+    make_tables,
+    word_of,
+)
+from store.tables.folder import Folder
+from store.tables.iceberg import Commit, DataFile, Warehouse, check_tables, commit, files_of, open_warehouse
+from store.tables.manifest import NAME, Part
+
+ENTRIES = "entries"
+
+
+@frozen
+class TableCommitted:
+    """One table of the cluster: its rows now and before, the files added, and the snapshot; None: there was nothing to commit."""
+
+    table: str
+    rows: int
+    rows_before: int
+    files: int
+    snapshot: str | None  # a number of 64 bits, which not every reader of JSON keeps
+
+
+@frozen
+class IcebergReport:
+    """What was committed. ``damaged``: entries whose digest is wrong; ``problems``: bytes of files that are no records; ``removed``:
+    what a killed export had left."""
+
+    directory: str
+    cluster: str
+    tables: tuple[TableCommitted, ...]
+    damaged: int
+    problems: int
+    removed: tuple[str, ...]
+
+
+def export_iceberg(
+    reader: EntryReader,
+    request: ExportRequest,
+    now_ms: int,
+    fail: Callable[[StoreError], None],
+    engine: Engine | None = None,
+    advance: Callable[[int], None] = lambda count: None,
+) -> IcebergReport:
+    """Commit the tables that REQUEST names to its catalogue; what cannot be read of metadata is told to FAIL.
+
+    Raises Refused (tables that are not ours, of another cluster of this name, or with columns that do not fit), StalePlan (another run
+    was faster), StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable.
+    """
+    folder = Folder.of(request.directory)
+    cluster, identity = cluster_name(reader.txn, request.cluster), cluster_identity(reader.txn)
+    tables = choose_tables(request.only)
+    if folder.read(NAME) is not None:
+        raise Refused(f"{folder.place} has tables without a catalogue ({NAME})", hint="name another directory")
+    warehouse = open_warehouse(request.directory, request.catalog)
+    check_tables(warehouse, tables, cluster, identity)
+    folder.make()
+    with folder.locked(f".{word_of(cluster)}.lock"):
+        removed = left_by(folder, cluster)
+        for path in removed:
+            folder.remove(path)
+        known = files_of(warehouse, ENTRIES, cluster) if ENTRIES in tables else []
+        parts = [_part_of(warehouse, file) for file in known]
+        run = Exporting(reader, folder, cluster, tables, now_ms, fail, engine, advance, parts)
+        folder.make(run.staging)
+        try:
+            made = make_tables(run)
+            done = [_commit_table(warehouse, run, made, table, identity, known) for table in tables]
+        finally:
+            with suppress(StoreError):
+                folder.remove(run.staging)
+    return IcebergReport(folder.place, cluster, tuple(done), made.damaged, made.problems, tuple(removed))
+
+
+def _part_of(warehouse: Warehouse, file: DataFile) -> Part:
+    """Return FILE as executors open it; raises Refused for one that does not lie with the tables."""
+    relative = file.path.removeprefix(f"{warehouse.root}/")
+    if relative == file.path:
+        raise Refused(
+            f"the Iceberg table {ENTRIES} has the file {file.path}, which is not below {warehouse.root}",
+            hint="what it holds cannot be compared with what is to be added: rewrite that file there, or take another catalogue",
+        )
+    return Part(relative, file.rows, file.size_bytes, file.ledgers)
+
+
+def _commit_table(
+    warehouse: Warehouse, run: Exporting, made: MadeTables, table: str, identity: str, known: Sequence[DataFile]
+) -> TableCommitted:
+    """Give the files of TABLE their names, and commit them; where that is refused they are removed."""
+    named = []
+    for part in made.parts[table]:
+        target = f"{home_of(f'{table}/data', run.cluster)}/{part.path.rpartition('/')[2]}"
+        run.folder.move(part.path, target)
+        named.append(target)
+    there = {file.path for file in known} if table == ENTRIES else None
+    change = Commit(table, run.cluster, identity, [f"{warehouse.root}/{path}" for path in named], there)
+    try:
+        done = commit(warehouse, change)
+    except (Refused, StalePlan):
+        for path in named:
+            run.folder.remove(path)
+        raise
+    snapshot = None if done.snapshot is None else str(done.snapshot)
+    return TableCommitted(table, done.rows_after, done.rows_before, len(named), snapshot)
