@@ -1,0 +1,95 @@
+"""``store export tables --iceberg`` on worlds: the same rows as a reader of the files finds, once each, whatever runs were killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from store.tables import iceberg_export
+from tests.conftest import Cli
+from tests.stores import imported
+from tests.tables.test_export import held
+from tests.worlds import oracle, world
+
+SMALL = "small"
+
+
+@contextmanager
+def asked(folder: Path, table: str) -> Iterator[Any]:
+    """DuckDB with a view of TABLE, as pyiceberg scans it."""
+    catalog = load_catalog("pulsar", uri=f"sqlite:///{folder}/catalog.db")
+    with catalog.load_table(f"pulsar.{table}").scan().to_duckdb("rows") as connection:
+        yield connection
+    catalog.close()
+
+
+def rows_of(folder: Path, table: str, query: str) -> list[tuple[Any, ...]]:
+    with asked(folder, table) as connection:
+        found: list[tuple[Any, ...]] = connection.execute(query).fetchall()
+        return found
+
+
+def exported(cli: Cli, state: str, folder: Path, *words: str) -> dict[str, Any]:
+    """Rows before and after of each table, as the command says."""
+    done = cli(
+        "--store", imported(SMALL, state), "store", "export", "tables", folder, "--iceberg", *words, "-o", "json"
+    )
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr == ""
+    return {one["table"]: (one["rowsBefore"], one["rows"]) for one in done.json["tables"]}
+
+
+def test_a_cluster_as_time_goes_by_beside_another(cli: Cli, tmp_path: Path) -> None:
+    """``mutated`` is ``clean`` some changes later: what is new is added, what was trimmed stays, small tables are as they are now."""
+    folder = tmp_path / "fleet"
+    before, after = (set(held(world(SMALL) / state)) for state in ("clean", "mutated"))
+    exported(cli, "clean", folder)
+    said = exported(cli, "mutated", folder)
+    assert said["entries"] == (len(before), len(before | after))
+    assert exported(cli, "mutated", folder)["entries"] == (len(before | after), len(before | after)), (
+        "nothing is doubled"
+    )
+    exported(cli, "clean", folder, "--cluster", "other")
+    keys = "select cluster, count(*), count(distinct (ledger_id, entry_id)) from rows group by 1 order by 1"
+    now = len(before | after)
+    assert rows_of(folder, "entries", keys) == [("other", len(before), len(before)), ("standalone", now, now)]
+    found = rows_of(folder, "topics", "select topic, partitioned_topic from rows where cluster = 'other'")
+    assert {name for row in found for name in row} >= {f"persistent://{name}" for name in oracle(SMALL)["topics"]}
+
+
+@pytest.mark.parametrize("table", ["cursors", "entries"])
+def test_a_run_that_was_killed_is_completed_by_the_next(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    """Killed in front of the commit of TABLE: those before it have theirs, and the next run leaves nothing doubled."""
+    folder = tmp_path / "fleet"
+    with monkeypatch.context() as killed:
+        commit = iceberg_export.commit
+
+        def stopped(warehouse: Any, change: Any) -> Any:
+            if change.table == table:
+                raise KeyboardInterrupt
+            return commit(warehouse, change)
+
+        killed.setattr(iceberg_export, "commit", stopped)
+        done = cli("--store", imported(SMALL, "clean"), "store", "export", "tables", folder, "--iceberg")
+        assert done.exit_code == 130
+    expected = len(held(world(SMALL) / "clean"))
+    assert exported(cli, "clean", folder)["entries"] == (0, expected)
+    assert exported(cli, "clean", folder)["entries"] == (expected, expected)
+
+
+def test_what_is_refused_writes_nothing(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "fleet"
+    words = ("--store", imported(SMALL, "clean"), "store", "export", "tables", folder)
+    assert cli(*words, "--only", "topics").exit_code == 0
+    done = cli(*words, "--iceberg")
+    assert (done.exit_code, "tables.json" in done.stderr) == (3, True), done.stderr
+    assert not (folder / "catalog.db").exists()
+    done = cli(*words, "--catalog", "nowhere")
+    assert (done.exit_code, "--catalog is of --iceberg" in done.stderr) == (2, True)
