@@ -129,7 +129,8 @@ def _diagnoses(app: App, options: Any) -> Iterator[Any]:  # Any: DoctorOptions, 
     from store.db.storeinfo import check_pages
     from store.doctor import Severity, diagnose
 
-    check_pages(app.settings.store)  # before LMDB reads them: it dies of damage
+    if app.settings.tables is None:
+        check_pages(app.settings.store)  # before LMDB reads them: it dies of damage
     with app.store.read() as txn:
         total = catalogued_bytes(txn) if options.deep else 0
     with app.bulk(total) as engine, app.progress(total or None, "bytes", "doctor") as progress:

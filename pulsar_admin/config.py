@@ -87,6 +87,10 @@ class Settings:
     """What is asked of the rows of a list; never from the environment or the file: rows would be missing unasked."""
     now_given: bool = False
     """Whether ``--now`` says what time it is, not the clock."""
+    tables: str | None = None
+    """Where the tables are that answer in place of the store; never from the environment or the file, as changes refuse them."""
+    cluster: str | None = None
+    """Whose tables; None: those of the only cluster there."""
 
 
 def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option values from click
@@ -128,6 +132,8 @@ def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option val
         pager=(os.environ.get("PAGER") or "less -RFX") if given.get("pager") else None,
         query=_query(given, now_ms, tz),
         now_given=bool(values.get("now")),
+        tables=given.get("tables"),
+        cluster=given.get("cluster"),
     )
 
 

@@ -12,9 +12,11 @@ import click
 from pulsar_admin.config import Settings
 from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of
 from pulsar_admin.results import Results
-from store.errors import NotFound, StoreError
+from store.errors import NotFound, Refused, StoreError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pulsar_admin.confirm import Plan
     from pulsar_admin.engine import Choice
     from pulsar_admin.output import Column
@@ -64,13 +66,33 @@ class App(Results):
         With ``--wait`` a command that changes holds the writer lock from here on: what it plans on stays as it is.
         """
         if self._store is None:
-            from store.db.environment import open_store
-
             if self.settings.wait_ms and self._is_changing():
                 self._hold_lock()
-            self._store = open_store(self.settings.store)
+            self._store = self._opened()
             self._tell_now()
         return self._store
+
+    @property
+    def store_path(self) -> Path:
+        """Where the store is, for what needs a store and not only what one says; raises Refused for ``--tables``."""
+        self.refuse_tables()
+        return self.settings.store
+
+    def refuse_tables(self) -> None:
+        """Raise Refused where tables are to answer in place of the store."""
+        if self.settings.tables is not None:
+            raise Refused(
+                "--tables are only read, and this command works on a store", hint="name the store with --store"
+            )
+
+    def _opened(self) -> Store:
+        if self.settings.tables is not None:
+            from store.tables.opened import open_tables
+
+            return open_tables(self.settings.tables, self.settings.cluster)
+        from store.db.environment import open_store
+
+        return open_store(self.settings.store)
 
     def close(self) -> None:
         """Close the store; the next use of ``store`` opens it again."""
@@ -82,6 +104,7 @@ class App(Results):
         """Close the store and open it for writing, for the caller to close; raises StoreBusy where --wait is over."""
         from store.db.environment import open_store
 
+        self.refuse_tables()
         self.close()  # LMDB forbids a process to open one environment twice
         if self.settings.wait_ms:
             self._hold_lock()

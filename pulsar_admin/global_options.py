@@ -44,6 +44,14 @@ _CLOCKS = click.Choice(["auto", "publish", "broker", "event"])
 _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: click.Option's keywords
     (("--store",), {"metavar": "DIR", "help": "The store [PULSAR_ADMIN_STORE; default ./pulsar-store]."}),
     (
+        ("--tables",),
+        {
+            "metavar": "DIR|URL",
+            "help": "Answer from the tables that `store export tables` wrote there, without a store.",
+        },
+    ),
+    (("--cluster",), {"metavar": "NAME", "help": "Whose tables, where --tables has those of several."}),
+    (
         ("-o", "--output"),
         {
             "type": _FORMATS,

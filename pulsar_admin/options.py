@@ -229,6 +229,8 @@ class Command(click.Command):
             raise click.UsageError(f"--spark: this command has no bulk work{_reason(ctx.command_path)}", ctx)
         if any(given.get(name) for name in OF_ROWS):
             self._check_rows(ctx)
+        if "tables" in given:
+            self._check_tables(ctx)
         try:
             result = super().invoke(ctx)
             if (app := app_of(ctx.find_root())) is not None:
@@ -245,6 +247,13 @@ class Command(click.Command):
         if (self.changes or "dry_run" in self.uses) and not previews:
             asked = ", ".join(f"--{name}" for name in OF_ROWS if ctx.meta[GIVEN].get(name))
             raise click.UsageError(f"{asked}: of what this command does only the preview is a list: --dry-run", ctx)
+
+    def _check_tables(self, ctx: click.Context) -> None:
+        """Raise Refused or UsageError where this command cannot answer from tables."""
+        if "store" in ctx.meta[GIVEN]:
+            raise click.UsageError("--store and --tables: answers come from one of them, name one", ctx)
+        if self.changes or ("dry_run" in self.uses and "tables" not in self.uses):
+            current_app().refuse_tables()
 
     def _check_plan(self, ctx: click.Context) -> None:
         """Raise Refused or UsageError where this command's work cannot be kept as a plan."""

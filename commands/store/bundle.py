@@ -71,7 +71,7 @@ def import_bundle(app: App, file: Path) -> None:
     """
     from store.transfer.bundle import import_bundle as import_file
 
-    result, header = import_file(file, app.settings.store, app.now_ms)
+    result, header = import_file(file, app.store_path, app.now_ms)
     with open_store(app.settings.store) as store:
         same = _findings(store) == header.get("findings")
     app.problems(not same)

@@ -45,7 +45,7 @@ def _findings(app: App, deep: bool) -> Iterator[Any]:  # Any: Finding, or the ro
     from store.check.finding import Severity
     from store.db.storeinfo import check_pages
 
-    check_pages(app.settings.store)  # before LMDB reads them: it dies of damage
+    check_pages(app.store_path)  # before LMDB reads them: it dies of damage
     counts = {Severity.PROBLEM: 0, Severity.NOTE: 0}
     with app.store.read() as txn:
         total = catalogued_bytes(txn) if deep else 0

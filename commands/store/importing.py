@@ -50,7 +50,7 @@ def init(app: App) -> None:
 
     The directory named with --store must not exist, or be empty. `store import` makes its store itself.
     """
-    path = app.settings.store
+    path = app.store_path
     check_new_store(path)
     if not app.settings.dry_run:
         create_store(path, now_ms=app.now_ms)

@@ -61,7 +61,7 @@ COLUMNS = (
 
 @command(
     "find-by-time",
-    uses=["clock", "spark"],
+    uses=["clock", "spark", "tables"],
     examples=[
         "pulsar-admin topics find-by-time public/default/plain --time 2026-11-20T00:00:00Z",
         "pulsar-admin topics find-by-time acme/iot/skewed --time @1795260000000 --clock publish --explain",

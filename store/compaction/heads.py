@@ -81,8 +81,10 @@ class _Head:
             reader.read(ledger_id, entry_id)  # raises, and says why
             raise EntryCorrupt(f"{where}: not in the index", where=where)
         self.where = where
-        self._files = reader.files
-        self._file_id, self._offset, size = block.place(index)
+        self._reader = reader
+        self._entry = ledger_id, entry_id
+        self._place = block.place(index)
+        size = self._place[2]
         self._skip = 4 + _ENTRY_HEADER_BYTES + block.header.digest_bytes
         self.total_bytes = 4 + size - self._skip
         self.bytes_read = 0
@@ -90,7 +92,7 @@ class _Head:
         self._check_record(self._read(min(4 + size, self._skip + _HEAD_BYTES)), (size, ledger_id, entry_id))
 
     def _read(self, length: int) -> memoryview:
-        raw = memoryview(self._files.read(self._file_id, self._offset, length))
+        raw = memoryview(self._reader.read_head(*self._entry, self._place, length))
         self.bytes_read += length
         self._data = raw[self._skip :]
         return raw
@@ -98,8 +100,9 @@ class _Head:
     def _check_record(self, raw: memoryview, expected: tuple[int, int, int]) -> None:
         found = _RECORD.unpack_from(raw) if len(raw) >= _RECORD.size else None
         if found != expected or self.total_bytes < 0:
+            name = self._reader.files.name(self._place[0])
             raise EntryLogCorrupt(
-                f"{self._files.name(self._file_id)} @ {self._offset:#x}: expected size, ledger and entry {expected}, found {found}",
+                f"{name} @ {self._place[1]:#x}: expected size, ledger and entry {expected}, found {found}",
                 hint="the file changed since import; run: pulsar-admin store check --deep",
                 where=self.where,
             )

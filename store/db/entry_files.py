@@ -47,6 +47,7 @@ class EntryFiles:
         self._store = store
         self._txn = txn
         self._open: dict[int, tuple[int, LogFile]] = {}
+        self._logs: dict[int, LogFile] = {}
 
     def read_record(self, place: tuple[int, int, int]) -> memoryview:
         """Return the body (from its ledger id on) of the record at PLACE = (file id, offset of the size field, size)."""
@@ -93,14 +94,11 @@ class EntryFiles:
 
     def name(self, file_id: int) -> str:
         """Return the path of a file for messages."""
-        return self._descriptor(file_id)[1].path
+        return self._log(file_id).path
 
     def path_of(self, file_id: int) -> Path:
         """Return where a file is, found to be the one imported; absolute, for processes that stand elsewhere."""
         return self._descriptor(file_id)[1].locate(self._store.path).absolute()
-
-    def log(self, file_id: int) -> LogFile:
-        return self._descriptor(file_id)[1]
 
     def _descriptor(self, file_id: int) -> tuple[int, LogFile]:
         found = self._open.get(file_id)
@@ -108,16 +106,27 @@ class EntryFiles:
             found = self._open[file_id] = self._open_file(file_id)
         return found
 
-    def _open_file(self, file_id: int) -> tuple[int, LogFile]:
-        log = find_log(self._txn, file_id)
+    def _log(self, file_id: int) -> LogFile:
+        log = self._logs.get(file_id) or find_log(self._txn, file_id)
         if log is None:
             raise IndexCorrupt(
                 f"the index names file {file_id}, which is not catalogued", hint="pulsar-admin store index --rebuild"
             )
+        self._logs[file_id] = log
+        return log
+
+    def _open_file(self, file_id: int) -> tuple[int, LogFile]:
+        log = self._log(file_id)
         path = log.locate(self._store.path)
         try:
             descriptor = open_regular(path)
         except FileNotFoundError as error:
+            if self._txn.columns is not None:
+                raise SourceChanged(
+                    f"{path} is not reachable from here: the tables name it, and hold no bodies of messages",
+                    hint="mount it at that path, or ask where it is; times, sizes and producers need no log",
+                    path=str(path),
+                ) from error
             raise SourceChanged(
                 f"{path} is gone; it held {counted(log.records, 'record')} when it was imported",
                 hint="bring the file back, or see what other files have of it: pulsar-admin store refresh",

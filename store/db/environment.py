@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import lmdb
 
@@ -31,6 +31,9 @@ from store.errors import (
     StoreError,
 )
 from store.files import PRIVATE_DIRECTORY, create_directory, has_room, mode_below, remove_tree, reserve_file
+
+if TYPE_CHECKING:
+    from store.db.columns import EntryColumns
 
 DATABASES = (
     "tree",
@@ -73,6 +76,11 @@ class Txn:
     def store(self) -> Store:
         """The store that this is a transaction of."""
         return self._store
+
+    @property
+    def columns(self) -> EntryColumns | None:
+        """What tells of entries without their files; None: the files do."""
+        return None
 
     def get(self, database: str, key: bytes) -> bytes | None:
         value = self._txn.get(key, db=self._store.handle(database))

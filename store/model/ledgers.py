@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from store.model.private_keys import PrivateKeys
 
 
+NOTED = "noted"
+"""Where in a transaction's memo a dictionary is that is told which entries are read, and where they lie."""
+
+
 @frozen
 class Ledger:
     """One ledger: its metadata (None: deleted, or never listed), what the index holds, and where it ends.
@@ -210,7 +214,7 @@ class EntryReader:
         digest_type, password = self._digest(ledger_id)
         where = f"{self.files.name(place[0])} @ {place[1]:#x}"
         try:
-            entry = decode_entry(self.files.read_record(place), digest_type, where=where, password=password)
+            entry = decode_entry(self._record(ledger_id, entry_id, place), digest_type, where=where, password=password)
         except EntryCorrupt as error:
             raise EntryCorrupt(error.message, hint=self._elsewhere(ledger_id), **error.context) from error
         if (entry.ledger_id, entry.entry_id) != (ledger_id, entry_id):
@@ -219,6 +223,27 @@ class EntryReader:
                 hint="the file changed since import; run: pulsar-admin store check --deep",
             )
         return entry
+
+    def _record(self, ledger_id: int, entry_id: int, place: tuple[int, int, int]) -> memoryview:
+        kept = self._kept(ledger_id, entry_id, place)
+        return self.files.read_record(place) if kept is None else memoryview(kept)[4:]
+
+    def read_head(self, ledger_id: int, entry_id: int, place: tuple[int, int, int], length: int) -> bytes:
+        """Return the first LENGTH bytes of the record at PLACE, from its size field on."""
+        kept = self._kept(ledger_id, entry_id, place)
+        return self.files.read(place[0], place[1], length) if kept is None else kept[:length]
+
+    def _kept(self, ledger_id: int, entry_id: int, place: tuple[int, int, int]) -> bytes | None:
+        """Return the record where tables keep it, from its size field on."""
+        noted = self.txn.memo.get(NOTED)
+        if noted is not None:
+            noted[ledger_id, entry_id] = place
+        return None if self.txn.columns is None else self.txn.columns.record(ledger_id, entry_id)
+
+    def check(self, ledger_id: int, entry_id: int) -> None:
+        """Raise what ``read`` raises unless the entry is whole; where tables tell of it, they did so when they were written."""
+        if self.txn.columns is None or find_place(self.txn, ledger_id, entry_id) is None:
+            self.read(ledger_id, entry_id)
 
     def _digest(self, ledger_id: int) -> tuple[DigestType | None, bytes]:
         found = self._digests.get(ledger_id)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from store.db.clocks import Clock
-from store.kernels.producers import longest_forward_run, number_spans, producer_spans
+from store.kernels.producers import longest_forward_run, number_spans
 from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
 from store.model.extent import iter_ledger_parts
 from store.model.ledgers import EntryReader
@@ -137,9 +137,7 @@ class _Tally:
 
     def _number(self, batch: EntryBatch) -> Array:
         """Return the number of each entry's producer; new ones get the next."""
-        starts = batch.offsets + 4 + 32 + batch.rows["digest_bytes"]
-        spans = np.empty((len(batch), 2), np.int64)
-        producer_spans(batch.data, starts, batch.offsets + 4 + batch.held, spans)
+        spans = batch.producer_spans()
         numbers = np.empty(len(batch), np.int32)
         firsts = np.empty(len(batch), np.int32)
         table = np.full(1 << (2 * len(batch)).bit_length(), -1, np.int32)

@@ -17,6 +17,7 @@ from store.db.blocks import Block
 from store.engine.memory import give_back
 from store.errors import EntryCorrupt, EntryLogCorrupt, NotWritable, SourceChanged, StoreError
 from store.kernels import records as kernel
+from store.kernels.producers import producer_spans
 from store.kernels.records import BAD_DIGEST, UNFRAMED
 from store.model.ledgers import EntryReader, iter_blocks
 from store.scan.files import LedgerDigests
@@ -52,6 +53,7 @@ class EntryBatch:
     offsets: Array  # i64, into ``data``
     held: Array  # i64, bytes of the record's body that are in ``data``
     rows: Array  # kernel.RECORD
+    named: bool = False  # ``data`` has the producers' names alone, ``held`` bytes each (−1: none): columns of tables
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -71,7 +73,17 @@ class EntryBatch:
             self.offsets[mask],
             self.held[mask],
             self.rows[mask],
+            self.named,
         )
+
+    def producer_spans(self) -> Array:
+        """Return (start, length) of each entry's producer name in ``data``; length −1: none."""
+        if self.named:
+            return np.column_stack((self.offsets, self.held))
+        starts = self.offsets + 4 + _ENTRY_HEADER_BYTES + self.rows["digest_bytes"]
+        spans = np.empty((len(self), 2), np.int64)
+        producer_spans(self.data, starts, self.offsets + 4 + self.held, spans)
+        return spans
 
 
 @dataclass(slots=True)
@@ -83,6 +95,7 @@ class EntryScan:
     heads: bool = False
     batch_bytes: int = BATCH_BYTES
     digests: LedgerDigests | None = None  # how to verify; None: as the index says
+    columns: bool = True  # whether rows and producers will do where tables have them, and no file is read
     missing: int = 0
     unreadable: list[EntryCorrupt | EntryLogCorrupt] = field(default_factory=list)
 
@@ -95,6 +108,13 @@ class EntryScan:
 
     def batches(self) -> Iterator[EntryBatch]:
         """Yield the entries in the order of the parts, in bounded memory."""
+        if self.heads and self.columns and self.reader.txn.columns is not None:
+            for missing, (ledger_ids, entry_ids, data, offsets, held, rows) in self.reader.txn.columns.batches(
+                self.parts
+            ):
+                self.missing += missing
+                yield EntryBatch(ledger_ids, entry_ids, data, offsets, held, rows, named=True)
+            return
         if self.heads and self.reader.engine is not None:
             from store.scan.spread import read_on
 

@@ -22,7 +22,7 @@ _THERE = {"publish_ms": (kernel.UNFRAMED, 0), "broker_ms": (kernel.HAS_BROKER_TI
 
 TIME = pa.timestamp("us", tz="UTC")
 """The type of times: Spark knows microseconds only."""
-_FLAGS = {
+FLAGS = {
     "batch": kernel.BATCH,
     "marker": kernel.MARKER,
     "encrypted": kernel.ENCRYPTED,
@@ -33,7 +33,7 @@ _FLAGS = {
     "framed": kernel.UNFRAMED,
     "digest_ok": kernel.BAD_DIGEST,
 }
-_INVERTED = {"framed", "digest_ok"}
+INVERTED = {"framed", "digest_ok"}
 ENTRY_SCHEMA = pa.schema(
     [
         ("path", pa.string()),
@@ -47,7 +47,7 @@ ENTRY_SCHEMA = pa.schema(
         ("publish_time", TIME),
         ("broker_time", TIME),
         ("deliver_at_time", TIME),
-        *((name, pa.bool_()) for name in _FLAGS),
+        *((name, pa.bool_()) for name in FLAGS),
     ]
 )
 
@@ -158,9 +158,9 @@ class ReadEntries:
 
 def entry_column(name: str, records: Records) -> pa.Array:
     """Return the column NAME of ENTRY_SCHEMA, one that RECORDS alone tell."""
-    if name in _FLAGS:
-        is_set = records["flags"] & _FLAGS[name] != 0
-        return column(~is_set if name in _INVERTED else is_set)
+    if name in FLAGS:
+        is_set = records["flags"] & FLAGS[name] != 0
+        return column(~is_set if name in INVERTED else is_set)
     if name == "payload_bytes":
         return column(np.maximum(records["size"] - 32 - records["digest_bytes"], 0).astype(np.int32))
     if name in _TIME_COLUMNS:

@@ -131,7 +131,7 @@ def _scan(reader: EntryReader, topic: Topic, index: int, entries_read: int) -> I
 
     following: tuple[int, Position] | None = None
     indexed = False
-    scan = EntryScan(reader, iter_ledger_parts(topic, 0, topic.number_of_entries), heads=True)
+    scan = EntryScan(reader, iter_ledger_parts(topic, 0, topic.number_of_entries), heads=True, columns=False)
     for batch in scan.batches():
         heads = np.zeros(len(batch), HEAD)
         starts = batch.offsets + 36 + batch.rows["digest_bytes"]

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
-from store.codec.entry import Entry
 from store.codec.schema import decode_schema_locator
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_children, iter_nodes
@@ -32,6 +30,7 @@ from store.policies.events import find_policy_events
 from store.policies.in_force import GLOBAL_TOPIC, NAMESPACE, TOPIC, iter_stored
 from store.policies.table import POLICIES
 from store.policies.values import NOTHING, find_cluster, read_namespace_json
+from store.tables.kept import iter_bodies, iter_kept
 from store.tables.ledger_rows import iter_ledgers
 from store.tables.schemas import TABLES
 from store.timespec import MAX_TIME_MS
@@ -48,7 +47,6 @@ _SCOPES = {"local": TOPIC, "global": GLOBAL_TOPIC}
 
 SMALL_TABLES = ("topics", "ledgers", "cursors", "policies", "schemas", "nodes", "rows", "bodies")
 """What ``iter_table`` makes, in the order in which they are of use."""
-_DATABASES = ("copies", "damage", "delayed", "logs", "nacks", "owners", "state")
 
 
 def iter_table(
@@ -253,38 +251,16 @@ def _node_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row]
 
 def _database_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row]:
     del fail, topics  # as they are, not understood
-    for database in _DATABASES:
-        for key, value in reader.txn.items(database):
-            yield database, key, bytes(value)
-
-
-class _Noting(EntryReader):
-    """Notes the places of the entries that were asked for."""
-
-    def __init__(self, reader: EntryReader) -> None:
-        super().__init__(reader.files, reader.txn)
-        self.noted: list[tuple[int, int, tuple[int, int, int]]] = []
-
-    def read_at(self, ledger_id: int, entry_id: int, place: tuple[int, int, int]) -> Entry:
-        self.noted.append((ledger_id, entry_id, place))
-        return super().read_at(ledger_id, entry_id, place)
-
-    def rows(self) -> Iterator[Row]:
-        """Yield the records that were read and can be."""
-        for ledger_id, entry_id, place in self.noted:
-            file_id, offset, size = place
-            with suppress(StoreError):  # what cannot be read is told where it was asked for
-                record = size.to_bytes(4) + bytes(self.files.read_record(place))
-                yield ledger_id, entry_id, str(self.files.path_of(file_id)), offset, record
-        self.noted.clear()
+    yield from iter_kept(reader.txn)
 
 
 def _body_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row]:
-    noting = _Noting(reader)
-    for _ in _cursor_rows(noting, lambda error: None, topics):
-        yield from noting.rows()
-    for _ in _schema_rows(noting, fail, topics):
-        yield from noting.rows()
+    def read(own: EntryReader) -> Iterator[Row]:
+        for rows in (_cursor_rows, _policy_rows, _schema_rows):
+            yield from rows(own, lambda error: None, topics)  # told where these tables are made
+
+    del fail
+    yield from iter_bodies(reader.txn.store, read)
 
 
 _ROWS: dict[str, Callable[[EntryReader, Fail, Topics], Iterator[Row]]] = {

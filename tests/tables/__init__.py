@@ -1,0 +1,1 @@
+"""Tables: what they hold, and answers from these alone."""

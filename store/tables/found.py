@@ -1,0 +1,50 @@
+"""The tables of one cluster in a folder: checked against what the folder's list says before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from store.errors import InvalidValue, NotFound, SourceNotFound, Unsupported
+from store.tables.folder import Folder
+from store.tables.groups import Group, Opened, ReadCount
+from store.tables.manifest import NAME, ClusterTables, read_manifest
+
+
+class Found:
+    """What FOLDER has of the cluster NAME."""
+
+    def __init__(self, folder: Folder, name: str, cluster: ClusterTables) -> None:
+        self._folder, self._name, self._cluster = folder, name, cluster
+        self.count = ReadCount()
+
+    def groups(self, table: str, keys: Sequence[str], columns: Sequence[str]) -> list[Group]:
+        """Return the row groups of TABLE with bounds of KEYS; raises SourceNotFound, SourceChanged, Unsupported, Corrupt."""
+        parts = self._cluster.tables.get(table)
+        if parts is None:
+            raise Unsupported(
+                f"{self._folder.place} has no table {table} of the cluster {self._name}",
+                hint="export all tables: pulsar-admin store export tables DIR",
+            )
+        opened = (Opened(self._folder, part, self.count) for part in parts)
+        return [group for file in opened for group in file.groups(keys, columns)]
+
+
+def find_tables(place: str, cluster: str | None) -> Found:
+    """Find the tables of CLUSTER, or of the only one that there is at PLACE; raises SourceNotFound, Unsupported, NotFound,
+    InvalidValue and Corrupt."""
+    folder = Folder.of(place)
+    manifest = read_manifest(folder)
+    found = {} if manifest is None else manifest.clusters
+    if not found:
+        raise SourceNotFound(
+            f"{place} has no tables ({NAME} names none)",
+            hint="make them with: pulsar-admin --store STORE store export tables DIR",
+            path=place,
+        )
+    names = ", ".join(sorted(found))
+    if cluster is None and len(found) != 1:
+        raise InvalidValue(f"{place} has tables of several clusters: {names}", hint="say which one: --cluster NAME")
+    name = next(iter(found)) if cluster is None else cluster
+    if name not in found:
+        raise NotFound(f"{place} has no tables of the cluster {name!r}", hint=f"there are: {names}", cluster=name)
+    return Found(folder, name, found[name])

@@ -1,0 +1,123 @@
+"""Row groups of Parquet files whose rows are sorted by a key: which of them may hold one, and what was read of them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from store.errors import Corrupt, EntryLogCorrupt, SourceChanged, SourceNotFound, Unsupported
+from store.tables.folder import Folder
+from store.tables.manifest import NAME, Part
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+Bounds = tuple[Any, Any]  # Any: of one type, by column
+
+
+@dataclass(slots=True)
+class ReadCount:
+    """What was read of tables, and how many row groups those have that were opened."""
+
+    groups: int = 0
+    bytes: int = 0
+    of_groups: int = 0
+
+
+class Opened:
+    """A file of a table, open, that has the rows that the folder's list says."""
+
+    def __init__(self, folder: Folder, part: Part, count: ReadCount) -> None:
+        self.relative, self.count = part.path, count
+        with _explained(part.path):
+            self.file = pq.ParquetFile(folder.open_input(part.path), pre_buffer=False)
+        found = self.file.metadata.num_rows
+        if found != part.rows:
+            raise SourceChanged(
+                f"{part.path}: expected {part.rows:,} rows, as {NAME} says, found {found:,}",
+                hint="export the tables again; files of two exports are not mixed",
+                path=part.path,
+            )
+
+    def groups(self, keys: Sequence[str], columns: Sequence[str]) -> Iterator[Group]:
+        """Yield the row groups with the bounds of KEYS; raises Unsupported where one of COLUMNS is not there."""
+        missing = sorted({*keys, *columns} - set(self.file.schema_arrow.names))
+        if missing:
+            raise Unsupported(
+                f"{self.relative} has no column {', '.join(missing)}: an earlier version wrote it",
+                hint="export the tables again",
+                path=self.relative,
+            )
+        for number in range(self.file.metadata.num_row_groups):
+            if self.file.metadata.row_group(number).num_rows:
+                yield Group(self, number, keys)
+
+
+class Group:
+    """One row group. ``bounds``: least and largest value of each key."""
+
+    __slots__ = ("_facts", "_number", "_part", "bounds", "rows")
+
+    def __init__(self, part: Opened, number: int, keys: Sequence[str]) -> None:
+        self._part, self._number = part, number
+        facts = part.file.metadata.row_group(number)
+        self._facts = {facts.column(place).path_in_schema: facts.column(place) for place in range(facts.num_columns)}
+        self.rows: int = facts.num_rows
+        self.bounds: tuple[Bounds, ...] = tuple(self._bounds(key) for key in keys)
+        part.count.of_groups += 1
+
+    def _bounds(self, key: str) -> Bounds:
+        found = self._facts[key].statistics
+        if found is not None and found.has_min_max:
+            return found.min, found.max
+        column = self.read([key]).column(0)
+        return column[0].as_py(), column[-1].as_py()
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """Return COLUMNS of these rows; raises Corrupt."""
+        self._part.count.groups += 1
+        self._part.count.bytes += sum(self._facts[name].total_compressed_size for name in columns)
+        with _explained(self._part.relative):
+            return self._part.file.read_row_group(self._number, columns=list(columns))
+
+
+@contextmanager
+def _explained(relative: str) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, SourceNotFound) as error:
+        raise SourceNotFound(
+            f"{relative} is gone: {NAME} names it", hint="export the tables again, or bring it back", path=relative
+        ) from error
+    except (OSError, EntryLogCorrupt, pa.ArrowException) as error:
+        said = " ".join(str(error).split())[:200]
+        raise Corrupt(
+            f"{relative} cannot be read: {said}", hint="export the tables again, or bring it back", path=relative
+        ) from error
+
+
+class Kept(Generic[Key, Value]):
+    """What was made last, up to LIMIT in the sum of SIZE_OF."""
+
+    def __init__(self, limit: int, size_of: Callable[[Value], int]) -> None:
+        self._limit, self._size_of = limit, size_of
+        self._values: OrderedDict[Key, Value] = OrderedDict()
+        self._size = 0
+        self.misses = 0
+
+    def get(self, key: Key, make: Callable[[Key], Value]) -> Value:
+        """Return the value of KEY; MAKE makes one that is not there any more."""
+        if key in self._values:
+            self._values.move_to_end(key)
+            return self._values[key]
+        self.misses += 1
+        value = self._values[key] = make(key)
+        self._size += self._size_of(value)
+        while self._size > self._limit and len(self._values) > 1:
+            self._size -= self._size_of(self._values.popitem(last=False)[1])
+        return value

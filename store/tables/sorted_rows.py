@@ -1,0 +1,204 @@
+"""Databases of a store as rows in the order of their keys, read from row groups that are asked for."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from store.codec.rocksvalue import NodeStat
+from store.db.blocks import block_of_key, ledger_of_key
+from store.db.environment import Txn
+from store.db.tree import Node, row_of
+from store.tables.entry_rows import EntryTable
+from store.tables.groups import Group, Kept
+
+_HELD_ROWS = 1 << 20
+_LONG_PATH = 400  # bytes from which on keys are not in the order of paths
+NODE_COLUMNS = ("path", "value", "version", "created_time", "modified_time", "owner")
+
+
+class Rows(Protocol):
+    """The rows of one database, in the order of their keys."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of KEY."""
+
+    def seek(self, prefix: bytes, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield rows from the key START on, at least those that begin with PREFIX."""
+
+    def count(self) -> int:
+        """Return how many rows there are."""
+
+
+class NoRows:
+    """A database that tables do not have."""
+
+    def get(self, key: bytes) -> None:
+        return None
+
+    def seek(self, prefix: bytes, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return iter(())
+
+    def count(self) -> int:
+        return 0
+
+
+class Decoded(NamedTuple):
+    """The rows of one group, sorted."""
+
+    keys: list[bytes]
+    values: list[bytes]
+
+
+class SortedRows:
+    """Rows in row groups that are sorted by key; MAKE decodes one. LOWS and HIGHS: bounds of their keys."""
+
+    def __init__(
+        self, groups: Sequence[tuple[bytes, bytes, Group]], make: Callable[[Group], list[tuple[bytes, bytes]]]
+    ) -> None:
+        found = sorted(groups, key=lambda item: item[:2])
+        self._lows = [low for low, _, _ in found]
+        self._highs = [high for _, high, _ in found]
+        self._groups = [group for _, _, group in found]
+        self._make = make
+        self._held: Kept[int, Decoded] = Kept(_HELD_ROWS, lambda decoded: len(decoded.keys))
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether row groups are read again and again."""
+        return self._held.misses > 2 * len(self._groups)
+
+    def _decoded(self, number: int) -> Decoded:
+        rows = sorted(self._make(self._groups[number]))
+        return Decoded([key for key, _ in rows], [value for _, value in rows])
+
+    def get(self, key: bytes) -> bytes | None:
+        for number in range(bisect_left(self._highs, key), bisect_right(self._lows, key)):
+            found = self._held.get(number, self._decoded)
+            place = bisect_left(found.keys, key)
+            if place < len(found.keys) and found.keys[place] == key:
+                return found.values[place]
+        return None
+
+    def seek(self, prefix: bytes, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for number in range(bisect_left(self._highs, start), len(self._groups)):
+            found = self._held.get(number, self._decoded)
+            place = bisect_left(found.keys, start)
+            yield from zip(found.keys[place:], found.values[place:], strict=True)
+
+    def all(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield every row, each group read once and forgotten."""
+        for number in range(len(self._groups)):
+            yield from zip(*self._decoded(number), strict=True)
+
+    def count(self) -> int:
+        return sum(group.rows for group in self._groups)
+
+
+def node_rows(groups: Sequence[Group]) -> SortedRows:
+    """Return the database ``tree`` of the table ``nodes``."""
+    return SortedRows([(*_key_bounds(*group.bounds[0]), group) for group in groups], _nodes_of)
+
+
+def _key_bounds(low: str, high: str) -> tuple[bytes, bytes]:
+    first, last = low.encode()[:_LONG_PATH], high.encode()
+    return first, last if len(last) <= _LONG_PATH else last[:_LONG_PATH] + b"\xff" * 33
+
+
+def _nodes_of(group: Group) -> list[tuple[bytes, bytes]]:
+    table = group.read(NODE_COLUMNS)
+    columns = [table.column(name) for name in ("path", "value", "version", "owner")]
+    times = [table.column(name).cast("int64").fill_null(0) for name in ("created_time", "modified_time")]
+    rows = zip(*(column.to_pylist() for column in (*columns, *times)), strict=True)
+    return [
+        row_of(Node(path, NodeStat(version, owner or 0, created // 1000, modified // 1000, False), value))
+        for path, value, version, owner, created, modified in rows
+    ]
+
+
+def kept_rows(groups: Sequence[Group], database: str) -> SortedRows:
+    """Return DATABASE of the table ``rows``, which is sorted by database and key."""
+
+    def rows_of(group: Group) -> list[tuple[bytes, bytes]]:
+        columns = group.read(("database", "key", "value")).to_pydict()
+        found = zip(columns["database"], columns["key"], columns["value"], strict=True)
+        return [(key, value) for name, key, value in found if name == database]
+
+    found = []
+    for group in groups:
+        if group.bounds[0] == (database, database):
+            found.append((*group.bounds[1], group))
+        elif group.bounds[0][0] <= database <= group.bounds[0][1] and (rows := rows_of(group)):
+            found.append((rows[0][0], rows[-1][0], group))  # the bounds are those of several databases
+    return SortedRows(found, rows_of)
+
+
+class BlockRows:
+    """The database ``entries``: location blocks."""
+
+    def __init__(self, table: EntryTable) -> None:
+        self._table = table
+
+    def get(self, key: bytes) -> bytes | None:
+        ledger = self._table.ledger(block_of_key(key)[0])
+        if ledger is None:
+            return None
+        place = bisect_left(ledger.blocks, (key,))
+        found = ledger.blocks[place : place + 1]
+        return found[0][1] if found and found[0][0] == key else None
+
+    def seek(self, prefix: bytes, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        if len(prefix) >= 8:
+            ledger = self._table.ledger(ledger_of_key(prefix))
+            blocks = [] if ledger is None else ledger.blocks
+            yield from blocks[bisect_left(blocks, (start,)) :]
+            return
+        for ledger in self._table.ledgers(_first_ledger(start)):
+            yield from ledger.blocks[bisect_left(ledger.blocks, (start,)) :]
+
+    def count(self) -> int:
+        return sum(1 for _ in self.seek(b"", b""))
+
+
+class TimeRows:
+    """The database ``times``: a row a ledger."""
+
+    def __init__(self, table: EntryTable) -> None:
+        self._table = table
+
+    def get(self, key: bytes) -> bytes | None:
+        ledger = self._table.ledger(ledger_of_key(key))
+        return None if ledger is None else ledger.times[1]
+
+    def seek(self, prefix: bytes, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        if len(prefix) >= 8:
+            row = self.get(prefix)
+            yield from () if row is None else ((prefix, row),)
+            return
+        for ledger in self._table.ledgers(_first_ledger(start)):
+            if ledger.times[0] >= start:
+                yield ledger.times
+
+    def count(self) -> int:
+        return sum(1 for _ in self.seek(b"", b""))
+
+
+def _first_ledger(start: bytes) -> int:
+    return ledger_of_key((start + bytes(8))[:8])
+
+
+class SpilledRows:
+    """Rows that were all written into a store of this process's own."""
+
+    def __init__(self, txn: Txn, database: str) -> None:
+        self._txn, self._database = txn, database
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._txn.get(self._database, key)
+
+    def seek(self, prefix: bytes, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return ((key, bytes(value)) for key, value in self._txn.items(self._database, prefix, start))
+
+    def count(self) -> int:
+        return self._txn.count(self._database)

@@ -1,0 +1,210 @@
+"""Answers from tables alone: the broker's on the recorded worlds, the store's byte for byte, and without one log."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from store.model.ledgers import open_reader
+from store.tables import entry_rows, sorted_rows
+from store.tables.opened import open_tables
+from store.transfer.imports import ImportOptions, import_standalone
+from tests.conftest import Cli
+from tests.stores import NOW_MS, imported
+from tests.tables.writing import write_tables
+from tests.test_search import ASKED, check_publish_times, check_rule_broker
+from tests.worlds import CLUSTER, WORLD_NAMES, scratch_copy
+
+NOW = "2026-11-22T00:00:00Z"
+NEED_NO_LOG = [
+    "topics list public/default",
+    "topics find-by-time --all-topics --time @1795253000 -o jsonl",
+    "topics find-by-time --all-topics --time @1795253000 --clock publish -o jsonl",
+    "topics find-by-time --all-topics --time @1795253000 --clock broker --rule all-before -o jsonl",
+    "topics skew --all-topics -o json",
+    "topics timeline --all-topics -o json",
+    "topics stats public/default/plain --get-earliest-time-in-backlog",
+    "topics subscriptions public/default/plain",
+    "topics describe public/default/plain",
+    "ledgers list",
+]
+NEED_LOGS = [
+    "topics find-by-time --all-topics --time @1795253000 --rule broker -o jsonl",  # of a compacted topic
+    "topics find-by-time --all-topics --time @1795253000 --clock event -o jsonl",
+    "topics find-by-index public/default/plain --index 10",
+    "topics read public/default/plain --limit 5",
+    "topics dump public/default/plain -o jsonl",
+    "store usage -o json",  # stats the files
+    "doctor",
+    "overview",
+]
+
+
+OF_SEVERAL_BOOKIES = [
+    "topics find-by-time --all-topics --time @1795253000 -o jsonl",
+    "topics skew --all-topics -o json",
+    "ledgers list",
+    "overview",
+    "store usage",
+]
+
+
+@pytest.fixture(scope="module")
+def tables_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Tables of a world's clean state, written once; only to be read."""
+
+    @cache
+    def written(world: str) -> Path:
+        return write_tables(imported(world, "clean"), tmp_path_factory.mktemp(world))
+
+    return written
+
+
+@pytest.mark.parametrize("world", [*WORLD_NAMES, CLUSTER])
+def test_times_are_found_where_the_live_broker_found_them(world: str, tables_of: Callable[[str], Path]) -> None:
+    with open_tables(str(tables_of(world))) as store, open_reader(store) as reader:
+        assert check_rule_broker(reader, world) == ASKED[world]
+        check_publish_times(reader, world)
+
+
+@pytest.mark.parametrize(
+    ("world", "line"),
+    [*(("small", line) for line in (*NEED_NO_LOG, *NEED_LOGS)), *((CLUSTER, line) for line in OF_SEVERAL_BOOKIES)],
+)
+def test_commands_say_what_they_say_of_the_store(
+    world: str, line: str, cli: Cli, tables_of: Callable[[str], Path]
+) -> None:
+    of_store = cli("--now", NOW, "--store", imported(world, "clean"), *line.split())
+    assert cli("--now", NOW, "--tables", tables_of(world), *line.split()) == of_store
+    assert of_store.stdout
+
+
+@pytest.mark.parametrize("state", ["clean", "crashed"])
+def test_what_columns_tell_opens_no_log(state: str, cli: Cli, tmp_path: Path) -> None:
+    data = scratch_copy("small", state, tmp_path)
+    import_standalone(data, tmp_path / "store", ImportOptions(now_ms=NOW_MS), lambda _: None)
+    tables = write_tables(tmp_path / "store", tmp_path / "tables")
+    backlogs = [
+        f"topics analyze-backlog {topic} -s {name} -o json"
+        for topic, subscriptions in _subscriptions(cli, tmp_path / "store")
+        for name in subscriptions
+    ]
+    assert backlogs
+    before = {line: cli("--now", NOW, "--tables", tables, *line.split()) for line in (*NEED_NO_LOG, *backlogs)}
+    shutil.rmtree(data)
+    shutil.rmtree(tmp_path / "store")
+    for line, said in before.items():
+        assert cli("--now", NOW, "--tables", tables, *line.split()) == said, line
+    event = cli(
+        "--tables",
+        tables,
+        *["topics", "find-by-time", "public/default/plain", "--time", "0", "--clock", "event", "-o", "json"],
+    )
+    assert (event.exit_code, event.stdout, event.error["code"]) == (6, "", "source-changed")
+    assert event.error["message"].startswith(f"{data}/bookkeeper/current/0.log is not reachable from here: the tables")
+    read = cli("--tables", tables, "topics", "read", "public/default/plain", "-o", "json")
+    assert (read.exit_code, read.stdout, read.stderr.count("is not reachable from here")) == (1, "[]", 1)
+
+
+def _subscriptions(cli: Cli, store: Path) -> list[tuple[str, list[str]]]:
+    names = cli("--store", store, "topics", "list", "public/default").stdout.split()
+    return [(name, cli("--store", store, "topics", "subscriptions", name).stdout.split()) for name in names]
+
+
+def test_rows_asked_for_here_and_there_answer_the_same(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = imported("small", "clean")
+    tables = write_tables(store, tmp_path, rows_in_group=30)
+    monkeypatch.setattr(sorted_rows, "_HELD_ROWS", 60)
+    monkeypatch.setattr(entry_rows, "_HELD_ROWS", 60)
+    monkeypatch.setattr(entry_rows, "_HELD_BYTES", 1000)
+    for line in ("topics list public/default", "topics find-by-time --pattern acme/* --time @1795253000 -o jsonl"):
+        of_store = cli("--now", NOW, "--store", store, *line.split())
+        assert cli("--now", NOW, "--tables", tables, *line.split()) == of_store
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "topics create public/default/new",
+        "topics reset-cursor public/default/plain -s sub --time 1h",
+        "store refresh",
+        "store check",
+        "store undo 1",
+    ],
+)
+def test_tables_are_not_changed(line: str, cli: Cli, tables_of: Callable[[str], Path]) -> None:
+    found = cli("--tables", tables_of("small"), *line.split())
+    assert found.exit_code == 3
+    assert found.stderr.startswith("error: --tables are only read, and this command works on a store\n")
+
+
+def test_store_and_tables_are_not_both_named(cli: Cli, tables_of: Callable[[str], Path]) -> None:
+    found = cli("--store", "x", "--tables", tables_of("small"), "tenants", "list")
+    assert (found.exit_code, "name one" in found.stderr) == (2, True)
+
+
+def _said(cli: Cli, folder: Path, *more: str) -> tuple[int, str, str]:
+    error = cli("--tables", folder, *more, "topics", "list", "public/default", "-o", "json")
+    return error.exit_code, error.error["code"], error.error["message"]
+
+
+@pytest.fixture
+def folder(tables_of: Callable[[str], Path], tmp_path: Path) -> Path:
+    """A copy of the tables of ``small``, to be damaged."""
+    return shutil.copytree(tables_of("small"), tmp_path / "tables")
+
+
+def test_clusters_are_told_apart(cli: Cli, folder: Path) -> None:
+    assert _said(cli, folder, "--cluster", "d") == (5, "not-found", f"{folder} has no tables of the cluster 'd'")
+    write_tables(imported(CLUSTER, "clean"), folder, "d")
+    assert _said(cli, folder)[::2] == (2, f"{folder} has tables of several clusters: c, d")
+    for cluster, world in (("c", "small"), ("d", CLUSTER)):
+        of_store = cli("--store", imported(world, "clean"), "ledgers", "list")
+        assert cli("--tables", folder, "--cluster", cluster, "ledgers", "list") == of_store
+
+
+def test_tables_that_are_not_as_listed(cli: Cli, folder: Path) -> None:
+    nodes = next((folder / "nodes").rglob("*.parquet"))
+    relative = str(nodes.relative_to(folder))
+    whole = nodes.read_bytes()
+    rows = pq.read_table(nodes)
+    pq.write_table(rows.slice(1), nodes)
+    found = f"expected {len(rows)} rows, as tables.json says, found {len(rows) - 1}"
+    assert _said(cli, folder) == (6, "source-changed", f"{relative}: {found}")
+    pq.write_table(rows.drop_columns(["version"]), nodes)
+    assert _said(cli, folder)[1:] == ("unsupported", f"{relative} has no column version: an earlier version wrote it")
+    nodes.write_bytes(whole[: len(whole) // 2])
+    assert _said(cli, folder)[:2] == (6, "corrupt")
+    nodes.unlink()
+    assert _said(cli, folder) == (5, "source-not-found", f"{relative} is gone: tables.json names it")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "word"),
+    [
+        ('{"tables": 2}', "unsupported", "has format 2, this version reads 1"),
+        ('{"tables": 1, "clusters": {"c": {"tables": {}}}}', "unsupported", "has no table"),
+        ('{"tables": 1, "clusters": {"c": 1}}', "corrupt", "is damaged"),
+        ("[" * 100_000, "corrupt", "is damaged"),
+        ('{"tables": 1, "clusters": {}}', "source-not-found", "has no tables"),
+    ],
+)
+def test_lists_that_cannot_be_read(text: str, code: str, word: str, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "tables.json").write_text(text)
+    _, found, message = _said(cli, tmp_path)
+    assert (found, word in message) == (code, True), message
+
+
+def test_a_directory_without_tables(cli: Cli, tmp_path: Path) -> None:
+    assert _said(cli, tmp_path)[:2] == (5, "source-not-found")
+    assert _said(cli, tmp_path / "none")[:2] == (5, "source-not-found")
