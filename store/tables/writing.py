@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from store.tables.folder import Folder
 from store.tables.manifest import Part
+from store.tables.schemas import TABLES
 
 GROUP_ROWS = 1 << 15
 """Few: a question on one ledger reads a row group."""
@@ -38,7 +39,7 @@ def _open_parquet(sink: Any, schema: pa.Schema) -> Any:  # Any: pyarrow has no t
         sink,
         schema,
         compression="zstd",
-        write_statistics=[name for name in schema.names if name not in _LARGE],
+        write_statistics=[name for name in schema.names if name not in _LARGE or schema is TABLES["rows"]],
         write_page_checksum=True,
         store_schema=False,
     )
