@@ -133,7 +133,7 @@ def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option val
         query=_query(given, now_ms, tz),
         now_given=bool(values.get("now")),
         tables=given.get("tables"),
-        cluster=given.get("cluster"),
+        cluster=given.get("tables_cluster"),
     )
 
 

@@ -50,7 +50,11 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
             "help": "Answer from the tables that `store export tables` wrote there, without a store.",
         },
     ),
-    (("--cluster",), {"metavar": "NAME", "help": "Whose tables, where --tables has those of several."}),
+    # Its own name: some commands have an argument CLUSTER.
+    (
+        ("tables_cluster", "--cluster"),
+        {"metavar": "NAME", "help": "Whose tables, where --tables has those of several."},
+    ),
     (
         ("-o", "--output"),
         {
