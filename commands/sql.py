@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,9 @@ from store.extras import require
 from store.model.ledgers import EntryReader, open_reader
 
 if TYPE_CHECKING:
+    from pulsar_admin.columns import Column
     from pulsar_admin.plot import Chart
+    from pulsar_admin.sql_rows import Row
     from store.tables.catalog import StoreTables
     from store.tables.sql import Answer, Database
 
@@ -100,7 +103,7 @@ def _opened(app: App) -> Iterator[Asked]:
     with open_reader(app.store) as reader, TemporaryDirectory(prefix="pulsar-admin-") as spill:
         tables = StoreTables(reader, find_cluster_name(reader.txn))
         zone = getattr(app.settings.tz, "key", None) or "UTC"
-        database = Database(tables, zone=zone, memory_bytes=app.settings.memory_bytes, spill=Path(spill))
+        database = Database(tables, zone=zone, memory_bytes=app.settings.memory_bytes, spill=spill)
         try:
             yield Asked(app, reader, tables, database)
         finally:
@@ -124,23 +127,31 @@ class Asked:
         for statement in self.database.split(text):
             self.tables.problems.clear()
             with self.app.scan(self.reader, size, "sql", unused="so little is read in this process"):
-                _show(self.app, self.database.run(statement), options)
+                show_rest = _show(self.app, self.database.run(statement), options)
+            show_rest()  # progress would be drawn into it
             for line in self.tables.told():
                 self.app.note(line)
             report(self.app, self.tables.problems)
 
 
-def _show(app: App, answer: Answer, options: Shown) -> None:
+def _show(app: App, answer: Answer, options: Shown) -> Callable[[], None]:
+    """Write the rows as they come, or return what shows them when all that is wanted of them was read."""
     from pulsar_admin.sql_rows import chart_of, columns_of, json_rows, unique_names
 
     names = unique_names(answer.names)
     rows = json_rows(names, answer, app.settings.tz)
+    columns = columns_of(names, answer.types)
     if options.plot or options.png or options.svg:
-        _plot(app, chart_of(names, rows), options)
-        return
-    on_terminal = sys.stdout.isatty() and app.settings.output in (None, "table") and app.settings.query is None
-    app.emit_rows(islice(rows, TERMINAL_ROWS) if on_terminal else rows, columns_of(names, answer.types))
-    if on_terminal and next(rows, None) is not None:
+        return partial(_plot, app, chart_of(names, rows), options)
+    if sys.stdout.isatty() and app.settings.output in (None, "table") and app.settings.query is None:
+        return partial(_show_first, app, list(islice(rows, TERMINAL_ROWS + 1)), columns)
+    app.emit_rows(rows, columns)
+    return lambda: None
+
+
+def _show_first(app: App, rows: list[Row], columns: list[Column]) -> None:
+    app.emit_rows(rows[:TERMINAL_ROWS], columns)
+    if len(rows) > TERMINAL_ROWS:
         app.tell(f"the first {TERMINAL_ROWS} rows; add a limit, or take all with -o csv or -o jsonl")
 
 

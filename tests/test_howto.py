@@ -27,6 +27,7 @@ PAGES = (
     "monitor.md",
     "negative-acks.md",
     "reset-a-cursor.md",
+    "sql.md",
     "why.md",
     "tables.md",
 )

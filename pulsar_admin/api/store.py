@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Unpack
 
+from pulsar_admin.api.columns import Columns
 from pulsar_admin.api.plan import Change, ChangeReport, Plan, changes_of, plan_of, report_of, steps_of
 from pulsar_admin.api.recovering import Recoveries
 from pulsar_admin.api.session import Session, Time, check_choice, warn_partial, whole_number
@@ -39,12 +40,10 @@ from store.wording import counted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pulsar_admin.api.batches import Batches
     from pulsar_admin.api.ledger import Ledger
     from pulsar_admin.api.messages import Messages
     from pulsar_admin.api.namespace import Namespace
     from pulsar_admin.api.searching import Wanted
-    from pulsar_admin.api.spark import SparkTables
     from store.check import Finding
     from store.doctor import Diagnosis
     from store.dump.job import DumpReport
@@ -94,7 +93,7 @@ def open_store(
         raise
 
 
-class Store(Transfers, Recoveries):
+class Store(Transfers, Recoveries, Columns):
     """An open store, from ``open_store``. Each question reads one snapshot, plans stay valid until something is written."""
 
     def __enter__(self) -> Store:
@@ -219,21 +218,6 @@ class Store(Transfers, Recoveries):
         from pulsar_admin.api.ledger import Ledger
 
         return Ledger(self._session, ledger_id)
-
-    def spark(self, session: SparkSession) -> SparkTables:
-        """Return the store's messages and entries as data frames of a Spark SESSION, which reads the entry logs themselves."""
-        from pulsar_admin.api.spark import SparkTables
-
-        return SparkTables(self._session, session)
-
-    def table(self, name: str) -> Batches:
-        """Return a table of what the store knows as Arrow batches: topics, ledgers, cursors, policies, schemas or nodes.
-
-        Columns and names are those of the files that ``store export tables`` writes. Raises InvalidValue for another name.
-        """
-        from pulsar_admin.api.tables import table_of
-
-        return table_of(self._session, name)
 
     def nodes(self, path: str = "/") -> tuple[str, ...]:
         """Return the names directly below PATH in the metadata, as in Pulsar's metadata store; none where nothing is."""

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from pulsar_admin.api.batches import Batches
 from pulsar_admin.api.session import Session
 from store.errors import InvalidValue, StoreError
+from store.extras import require
 from store.model.ledgers import EntryReader
 from store.tables.cluster import find_cluster_name
 from store.tables.rows import SMALL_TABLES, iter_table
 from store.tables.schemas import TABLES
+
+if TYPE_CHECKING:
+    from store.tables.sql import Database
 
 
 def table_of(session: Session, name: str) -> Batches:
@@ -24,3 +31,35 @@ def table_of(session: Session, name: str) -> Batches:
         yield from iter_table(reader, name, find_cluster_name(reader.txn), problems.append)
 
     return Batches(session, TABLES[name], source)
+
+
+def rows_of(session: Session, statement: str) -> Batches:
+    """Return the rows of one SELECT; raises BadSql, Refused, MissingComponent."""
+    require("duckdb", "sql")
+    with session.reader() as reader, _opened(reader, []) as database:
+        statements = database.split(statement)
+        if len(statements) != 1:
+            raise InvalidValue(f"{len(statements)} statements where one is wanted", hint="ask one after the other")
+        schema = database.schema(statements[0])
+
+    def source(reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
+        with _opened(reader, problems) as database:
+            yield from database.batches(statements[0])
+
+    return Batches(session, schema, source)
+
+
+@contextmanager
+def _opened(reader: EntryReader, problems: list[StoreError]) -> Iterator[Database]:
+    """Open what asks the tables of a snapshot; what they could not read is added to PROBLEMS."""
+    from store.tables.catalog import StoreTables
+    from store.tables.sql import Database
+
+    with TemporaryDirectory(prefix="pulsar-admin-") as spill:
+        tables = StoreTables(reader, find_cluster_name(reader.txn))
+        database = Database(tables, spill=spill)
+        try:
+            yield database
+        finally:
+            database.close()
+            problems += tables.problems

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 import duckdb
@@ -20,6 +19,7 @@ from store.tables.catalog import StoreTables
 
 ROWS_AT_ONCE = 2048
 _WORDS_MAX = 100
+_BATCH_ROWS = 1 << 16
 _FUNCTIONS = frozenset(
     [
         *("range", "generate_series", "unnest", "repeat", "repeat_row", "summary", "json_each", "json_tree"),
@@ -40,18 +40,21 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 class Database:
     """A DuckDB of its own, in memory. ``zone``: of times that have none, and of what is shown.
 
-    What does not fit into MEMORY_BYTES goes to the directory SPILL, which DuckDB makes and takes away; None: such a statement ends.
+    What does not fit into MEMORY_BYTES goes to the directory SPILL, which DuckDB makes and takes away; none: such a statement ends.
     """
 
     def __init__(
-        self, tables: StoreTables, *, zone: str = "UTC", memory_bytes: int | None = None, spill: Path | None = None
+        self, tables: StoreTables, *, zone: str = "UTC", memory_bytes: int | None = None, spill: str = ""
     ) -> None:
         self._tables = tables
         self._known: set[str] = set()
-        config = {**_CONFIG, "temp_directory": "" if spill is None else str(spill)}
+        config = {**_CONFIG, "temp_directory": spill}
         if memory_bytes is not None:
             config["memory_limit"] = f"{memory_bytes}B"
         self._connection = duckdb.connect(":memory:", config=config)
+        self._connection.execute(
+            "SET enable_progress_bar = false"
+        )  # Python's module turns it on, and it goes to stdout
         self._connection.execute(f"SET TimeZone = '{zone}'")
         for name in tables.names:
             self._make(name)
@@ -102,11 +105,22 @@ class Database:
         except (duckdb.Error, RuntimeError) as error:
             self.fail(error)
 
-    def arrow(self, statement: str, rows: int) -> pa.RecordBatchReader:
-        """Run one statement; return its rows as a stream of batches of ROWS."""
-        self._make_tables(statement)
+    def schema(self, statement: str) -> pa.Schema:
+        """Return the columns of one statement of ``split``, which is not run."""
+        return self._query(statement).limit(0).to_arrow_table().schema
+
+    def batches(self, statement: str) -> Iterator[pa.RecordBatch]:
+        """Run one statement of ``split``; yield its rows as they come."""
         try:
-            return self._connection.sql(statement).to_arrow_reader(rows)
+            yield from self._query(statement).to_arrow_reader(_BATCH_ROWS)
+        except (duckdb.Error, RuntimeError, pa.ArrowException) as error:
+            self.fail(error)
+
+    def _query(self, statement: str) -> Any:  # Any: DuckDB's relation
+        self._make_tables(statement)
+        self._tables.errors.clear()
+        try:
+            return self._connection.sql(statement)
         except (duckdb.Error, RuntimeError) as error:
             self.fail(error)
 
@@ -185,7 +199,7 @@ def _raise(error: Exception) -> NoReturn:
     """Raise what DuckDB's ERROR means."""
     text = str(error).strip()
     message, _, rest = text.partition("\n")
-    if isinstance(error, duckdb.InterruptException) or "INTERRUPT" in message:
+    if isinstance(error, duckdb.InterruptException) or message == "Query interrupted":  # of Ctrl-C, as a RuntimeError
         raise KeyboardInterrupt from None
     if isinstance(error, duckdb.OutOfMemoryException):
         raise LimitExceeded(message, hint="give --memory more, or ask for fewer columns and rows") from None

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
 
 import duckdb
 import pytest
 
+import pulsar_admin
 from store.db.environment import open_store
+from store.errors import BadSql, InvalidValue, Refused, SourceChanged
 from store.model.ledgers import open_reader
 from store.tables.catalog import StoreTables
 from store.tables.sql import Database
-from tests.stores import imported
+from tests.stores import copied, imported
 from tests.tables.statements import Statements
 
 _TABLES = ("messages", "ledgers", "cursors", "topics", '"public/default/*"', '"public/default/avro"', '"acme/iot/*"')
@@ -63,3 +67,47 @@ def test_what_is_not_read_changes_no_answer(both: Both, seed: int) -> None:
         statement = statements.make()
         made, whole = both.rows(statement)
         assert made == whole, statement
+
+
+def test_nothing_but_rows_is_written(both: Both) -> None:
+    """DuckDB's bar, which its module for Python turns on, would go to stdout."""
+    setting = "SELECT value FROM duckdb_settings() WHERE name = 'enable_progress_bar'"
+    assert both.made._connection.execute(setting).fetchall() == [("false",)]
+
+
+def test_rows_in_python(demo_store: Path) -> None:
+    with pulsar_admin.open_store(demo_store) as store:
+        found = store.sql(
+            'select value.item, publish_time, payload from "public/default/avro" where entry_id = 0 order by batch_index'
+        )
+        assert found.schema.names == ["item", "publish_time", "payload"]
+        rows = [*found.rows()]
+        assert [row["item"] for row in rows[:3]] == ["item-0", "item-1", "item-2"]
+        assert found.to_arrow().num_rows == len(rows)
+        assert store.sql("select 1 as a limit 0").to_arrow().to_pylist() == []
+        with pytest.raises(BadSql):
+            store.sql("selec 1")
+        with pytest.raises(BadSql):
+            store.sql("select cast(key as int) from messages where key <> ''").to_arrow()
+        with pytest.raises(Refused):
+            store.sql("copy messages to 'x'")
+        with pytest.raises(InvalidValue):
+            store.sql("select 1; select 2")
+
+
+def test_a_file_that_cannot_be_read_is_told_as_ever(tmp_path: Path) -> None:
+    """What a scan raises comes out as it is, not as DuckDB's words about a stream."""
+    path = copied("small", "clean", tmp_path)
+    with open_store(path) as store, open_reader(store) as reader:
+        tables = StoreTables(reader, None)
+        database = Database(tables)
+
+        def broken(*_: object) -> NoReturn:
+            raise SourceChanged("the file is gone")
+
+        reader.files.read = broken  # type: ignore[method-assign]
+        with pytest.raises(SourceChanged, match="the file is gone"):
+            [*database.run("select count(key) from messages")]
+        with pytest.raises(SourceChanged, match="the file is gone"):
+            [*database.batches("select key from messages")]
+        database.close()
