@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.api.imports import Mode, layout_of
 from pulsar_admin.api.session import Session, check_choice, warn_partial
-from store.errors import InvalidValue
+from store.errors import InvalidValue, StoreError
 from store.model.publish_times import Form
 
 if TYPE_CHECKING:
+    from store.tables.export import TablesReport
     from store.transfer.exports import ExportPlan
     from store.transfer.offloads import OffloadResult
     from store.transfer.refresh import RefreshPreview, RefreshResult
@@ -163,3 +164,18 @@ class Transfers:
             return plan.report(dry_run=True)
         with self._session.writing() as store:
             return apply_bookie_export(store, plan, self._session.now_ms)
+
+    def export_tables(
+        self, directory: Path | str, *, cluster: str | None = None, only: Iterable[str] = ()
+    ) -> TablesReport:
+        """Write what the store knows as tables of Parquet into DIRECTORY or a URL, by JOBS or SPARK of ``open_store``.
+
+        CLUSTER: what to call it there; ONLY: these tables. What cannot be read of metadata is left out with a PartialData warning. Raises
+        InvalidValue, Refused, StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable; the tables are as before then.
+        """
+        from store.tables.export import ExportRequest, export_tables
+
+        problems: list[StoreError] = []
+        with self._session.scan(problems) as reader:
+            request = ExportRequest(str(directory), cluster, tuple(only))
+            return export_tables(reader, request, self._session.now_ms, problems.append, reader.engine)

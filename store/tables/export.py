@@ -147,7 +147,7 @@ def export_tables(
             with suppress(StoreError):
                 folder.remove(run.staging)
     written = [_written(table, before, after) for table in tables]
-    return TablesReport(folder.place, cluster, tuple(written), made.damaged, made.problems, tuple(removed))
+    return TablesReport(request.directory, cluster, tuple(written), made.damaged, made.problems, tuple(removed))
 
 
 def _written(table: str, before: ClusterTables | None, after: ClusterTables) -> TableWritten:

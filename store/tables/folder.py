@@ -141,13 +141,15 @@ class Folder:
             elif os.path.lexists(there):
                 remove_file(there)
             return
+        from pyarrow import fs
+
         with translated(self.at(relative)):
             system, path = file_system_of(self.at(relative))
             info = system.get_file_info(path)
             if info.is_file:
                 system.delete_file(path)
-            else:
-                _delete_below(system, path)
+            elif info.type != fs.FileType.NotFound:
+                system.delete_dir(path)  # also the empty objects that stand for directories
 
     def names(self, relative: str = "") -> list[str]:
         """Return the names directly below RELATIVE, none where nothing is."""
@@ -208,14 +210,6 @@ def _new_object(where: str) -> Iterator[Any]:  # Any: a stream of pyarrow
 def _mode_below(parent: Path) -> int:
     """Return the mode of a new directory: whom PARENT lets in may read it."""
     return _DIRECTORY_MODE | (parent.stat().st_mode & 0o077) if parent.is_dir() else _DIRECTORY_MODE
-
-
-def _delete_below(system: Any, path: str) -> None:  # Any: pyarrow's FileSystem
-    from pyarrow import fs
-
-    for info in system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True)):
-        if info.is_file:
-            system.delete_file(info.path)
 
 
 @contextmanager

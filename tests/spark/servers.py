@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -32,6 +33,32 @@ def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
         else:
             return
     raise AssertionError("the server does not start")
+
+
+@contextmanager
+def server_of(*module: str) -> Iterator[int]:
+    """Run MODULE, which takes its port as last word, as a server on loopback; give the port."""
+    port = free_port()
+    command = [sys.executable, "-m", *module, str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(port, server)
+        yield port
+    finally:
+        server.kill()
+        server.wait()
+
+
+@contextmanager
+def s3_bucket(name: str) -> Iterator[str]:
+    """Give the URL of a new bucket on a server of its own on loopback; ``{}`` stands for the object."""
+    from pyarrow import fs
+
+    with server_of("moto.server", "-H", "127.0.0.1", "-p") as port:
+        url = f"s3://key:secret@{name}/{{}}?endpoint_override=127.0.0.1%3A{port}&scheme=http&region=us-east-1"
+        system, _ = fs.FileSystem.from_uri(url.format("x") + "&allow_bucket_creation=true")
+        system.create_dir(name)
+        yield url
 
 
 def bare_python(folder: Path) -> str:

@@ -63,6 +63,7 @@ COMPARED_ELSEWHERE = {
     "store import cluster": "test_engines.py::test_an_import_of_a_cluster_writes_the_same_bytes",
     "store add bookie": "test_engines.py::test_an_import_of_a_cluster_writes_the_same_bytes",
     "store refresh": "test_commands.py::test_refresh_and_rebuild",
+    "store export tables": "test_tables.py::test_spark_writes_the_rows_of_this_process",
     "store recover": "../recovery/test_chains.py::test_engines_say_the_same",
     "logs dump": "../commands/test_logs.py::test_slices_say_what_one_scan_says",
     "logs verify": "../commands/test_logs.py::test_slices_say_what_one_scan_says",

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,7 +18,7 @@ from store.scan.message_rows import ReadMessages
 from store.scan.operations import ReadEntries
 from store.scan.sources import source_files
 from store.transfer.fetching import fetch_bookie
-from tests.spark.servers import free_port, wait_for
+from tests.spark.servers import s3_bucket, server_of
 from tests.worlds import world
 
 FOLDER = world("small") / "crashed" / "bookkeeper" / "current"
@@ -97,27 +94,11 @@ def test_a_truncated_object_is_one_failed_slice(tmp_path: Path) -> None:
     assert set(found) == set(pieces[:-1])
 
 
-@contextmanager
-def _server(*module: str) -> Iterator[int]:
-    """Run MODULE, which takes its port as last word, as a server on loopback; give the port."""
-    port = free_port()
-    command = [sys.executable, "-m", *module, str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_for(port, server)
-        yield port
-    finally:
-        server.kill()
-        server.wait()
-
-
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
     """The URL of a bucket with the entry logs, on a server of its own on loopback; ``{}`` stands for the object."""
-    with _server("moto.server", "-H", "127.0.0.1", "-p") as port:
-        url = f"s3://key:secret@logs/{{}}?endpoint_override=127.0.0.1%3A{port}&scheme=http&region=us-east-1"
-        system, _ = fs.FileSystem.from_uri(url.format("x") + "&allow_bucket_creation=true")
-        system.create_dir("logs")
+    with s3_bucket("logs") as url:
+        system, _ = fs.FileSystem.from_uri(url.format("x"))
         for log in FOLDER.glob("*.log"):
             with system.open_output_stream(f"logs/current/{log.name}") as out:
                 out.write(log.read_bytes())
@@ -141,7 +122,7 @@ def test_gs(tmp_path: Path) -> None:
     """The server answers one request at a time, and Google's client leaves large ones open: a log that is not large."""
     log = tmp_path / "0.log"
     log.write_bytes((FOLDER / "0.log").read_bytes()[:500_000])
-    with _server("gcp_storage_emulator", "start", "--in-memory", "--host", "127.0.0.1", "--port") as port:
+    with server_of("gcp_storage_emulator", "start", "--in-memory", "--host", "127.0.0.1", "--port") as port:
         url = f"gs://anonymous@logs/{{}}?endpoint_override=127.0.0.1%3A{port}&scheme=http&retry_limit_seconds=10"
         system, _ = fs.FileSystem.from_uri(url.format("x") + "&project_id=any")
         system.create_dir("logs")
