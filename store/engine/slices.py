@@ -28,7 +28,8 @@ class Cut:
 class FileRange:
     """One slice before it is read: a file (path or URL) of KIND, its file id in the store (−1: none), and the bytes to read.
 
-    ``seek``: ``start`` was cut anywhere; the first record at or behind it is searched for.
+    ``seek``: ``start`` was cut anywhere; the first record at or behind it is searched for. ``limit``: the file is read as if it
+    ended there, whatever was appended since (−1: to its end).
     """
 
     path: str
@@ -37,6 +38,7 @@ class FileRange:
     start: int
     end: int
     seek: bool = False
+    limit: int = -1
 
     @property
     def bytes(self) -> int:

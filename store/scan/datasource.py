@@ -7,13 +7,13 @@ Works with a classic session and with Spark Connect.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from socket import gethostname
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
@@ -42,10 +42,15 @@ _VALUE = {"value", "value_error"}
 _T = TypeVar("_T")
 
 
-def in_one_line(work: Callable[[], _T]) -> _T:
-    """Return what WORK returns; what is wrong with an option or a file becomes one line of the error that Spark raises."""
+def in_one_line(work: Callable[[], _T], *, passing: type[OSError] | tuple[()] = ()) -> _T:
+    """Return what WORK returns; what is wrong with an option or a file becomes one line of the error that Spark raises.
+
+    PASSING: an error that the caller deals with.
+    """
     try:
         return work()
+    except passing:
+        raise
     except StoreError as error:
         said = "; ".join(filter(None, [error.message, error.hint]))
     except OSError as error:
@@ -82,14 +87,26 @@ class PulsarEntries(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         return in_one_line(lambda: _Reader(*self._read(schema)))
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from store.scan.streaming import RefusedStream, stream_reader
+
+        values = in_one_line(lambda: read_options(self.options, KNOWN))
+        try:
+            return stream_reader(self._asked(schema, values), values)
+        except StoreError as error:
+            return RefusedStream(error)
+
     def _read(self, schema: StructType) -> tuple[ReadEntries | ReadMessages, Files, dict[str, Any]]:
         """Return what reads the columns of SCHEMA, the user's or ours, the files, and the options."""
         values = read_options({**_kept_options(schema), **self.options}, KNOWN)
+        return self._asked(schema, values), _files(values), values
+
+    def _asked(self, schema: StructType, values: dict[str, Any]) -> ReadEntries | ReadMessages:
         operation = self._known
         if operation is None or schema.names != operation.schema.names:
             operation = _operation(values, tuple(schema.names))
         _check_columns(schema, from_arrow_schema(operation.schema))
-        return operation, _files(values), values
+        return operation
 
     def _operation(self) -> ReadEntries | ReadMessages:
         if self._known is None:  # once: it travels with this object, and opens the store
@@ -177,7 +194,8 @@ def _ledger_topics(text: str) -> dict[int, str]:
         ) from None
 
 
-def _files(values: dict[str, Any]) -> Files:
+def paths_of(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the paths that options name; raises InvalidValue where there are none."""
     paths = (*values["path"], *values["paths"])
     if not paths:
         raise InvalidValue(
@@ -185,7 +203,11 @@ def _files(values: dict[str, Any]) -> Files:
             hint='write .load("/pulsar/data/bookkeeper/current/*.log"); '
             "of a table that was created with columns of its own: SELECT … FROM t WITH (path = '…')",
         )
-    return source_files(paths, recursive=values["recursiveFileLookup"])
+    return paths
+
+
+def _files(values: dict[str, Any]) -> Files:
+    return source_files(paths_of(values), recursive=values["recursiveFileLookup"])
 
 
 class _Reader(DataSourceReader):

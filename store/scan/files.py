@@ -50,7 +50,8 @@ class LedgerDigests(NamedTuple):
 class Slice:
     """Bytes START to END of one file; a record belongs to the slice in which it begins.
 
-    ``seek``: START was cut anywhere in an entry log; the first record at or behind it is searched for.
+    ``seek``: START was cut anywhere in an entry log; the first record at or behind it is searched for. ``limit``: where the file
+    ends for this scan, though it may have grown since; −1: where it ends.
     """
 
     path: str
@@ -58,6 +59,7 @@ class Slice:
     start: int
     end: int
     seek: bool = False
+    limit: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class FileScan:
         Raises SourceChanged when the file is gone or becomes shorter, EntryLogCorrupt when the disk cannot read it.
         """
         with _translated(self.slice.path), open_file(self.slice.path) as file:
-            size = os.fstat(file.fileno()).st_size
+            size = self._size_of(file)
             self.next_offset = self.resume_offset = self.slice.start
             if self.next_offset == 0 and size:
                 self.next_offset = self._first_record(file, size)
@@ -112,6 +114,16 @@ class FileScan:
             finally:
                 self._whole = self.window = None
         self.tail_problems = sum(problem.offset >= self.resume_offset for problem in self.problems)
+
+    def _size_of(self, file: Any) -> int:
+        size, limit = os.fstat(file.fileno()).st_size, self.slice.limit
+        if size < limit:
+            raise SourceChanged(
+                f"{self.slice.path} became shorter: expected {limit} bytes or more, found {size}",
+                hint="bring the file back",
+                path=self.slice.path,
+            )
+        return size if limit < 0 else limit
 
     def _first_record(self, file: Any, size: int) -> int:
         """Return where the first record is to be looked for. The header is a hint; the records are the truth."""

@@ -25,6 +25,7 @@ from store.model.ledgers import EntryReader
 from store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode
 from store.names import Position
 from store.scan.entries import BATCH_BYTES, BATCH_ENTRIES, EntryBatch, EntryScan, Places
+from store.scan.files import Problem
 from store.scan.messages import MessageColumns
 from store.scan.operations import TIME, ScanOptions, scan_records
 from store.scan.redacted import redact_batch, redact_schema
@@ -105,10 +106,10 @@ class ReadMessages:
         kind = pa.string() if self.values is None or "value" not in names else self.values.kind
         return pa.schema([field.with_type(kind) if field.name == "value" else field for field in fields])
 
-    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield the messages in file order."""
+    def run(self, piece: FileRange, damage: list[Problem] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the messages in file order; damage goes to DAMAGE."""
         with open_source(piece) as source, closing(PlainFiles({0: source.path})) as files:
-            yield from self.rows(self._entries(piece, source, files), piece.path, [])
+            yield from self.rows(self._entries(piece, source, files, [] if damage is None else damage), piece.path, [])
 
     def rows(self, batches: Iterable[EntryBatch], path: str, problems: list[StoreError]) -> Iterator[pa.RecordBatch]:
         """Yield the messages of entries in the file PATH; what cannot be taken apart is told to PROBLEMS."""
@@ -132,8 +133,10 @@ class ReadMessages:
                 made = pa.RecordBatch.from_arrays(columns, schema=schema)
                 yield redact_batch(made) if self.redact else made
 
-    def _entries(self, piece: FileRange, source: Source, files: PlainFiles) -> Iterator[EntryBatch]:
-        for records in scan_records(piece, self.options, [], source):
+    def _entries(
+        self, piece: FileRange, source: Source, files: PlainFiles, problems: list[Problem]
+    ) -> Iterator[EntryBatch]:
+        for records in scan_records(piece, self.options, problems, source):
             good = records[records["flags"] & (UNFRAMED | BAD_DIGEST) == 0]
             total = np.cumsum(good["size"], dtype=np.int64)
             groups = np.maximum(total // BATCH_BYTES, np.arange(len(good)) // BATCH_ENTRIES)

@@ -13,7 +13,7 @@ from store.engine.slices import FileRange
 from store.kernels import records as kernel
 from store.scan.arrow import column, nullable
 from store.scan.files import FileScan, LedgerDigests, Problem, Slice
-from store.scan.sources import Source, open_source
+from store.scan.sources import Source, is_url, open_source
 from store.timespec import MAX_TIME_MS
 
 Records = np.ndarray[Any, np.dtype[np.void]]
@@ -69,7 +69,8 @@ class ScanOptions:
 
 def scan_records(piece: FileRange, options: ScanOptions, problems: list[Problem], source: Source) -> Iterator[Records]:
     """Yield the records of a slice, whose bytes are SOURCE, that pass the filters; damage goes to PROBLEMS."""
-    part = Slice(source.path, piece.kind, piece.start, min(piece.end, source.size_bytes), piece.seek)
+    limit = -1 if is_url(piece.path) else piece.limit  # of an object no more is fetched
+    part = Slice(source.path, piece.kind, piece.start, min(piece.end, source.size_bytes), piece.seek, limit)
     wanted = np.array(sorted(options.ledgers or (options.topics if options.only_topics else ())), np.int64)
     for batch in _scan(part, options, problems, source):
         chosen = batch
@@ -136,10 +137,11 @@ class ReadEntries:
         names = self.columns or tuple(ENTRY_SCHEMA.names)
         return pa.schema([ENTRY_SCHEMA.field(name) for name in names])
 
-    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+    def run(self, piece: FileRange, damage: list[Problem] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the entries in file order; damage goes to DAMAGE."""
         schema = self.schema
         with open_source(piece) as source:
-            for records in scan_records(piece, self.options, [], source):
+            for records in scan_records(piece, self.options, [] if damage is None else damage, source):
                 columns = [self._column(name, records, piece) for name in schema.names]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -90,6 +90,13 @@ def _slice_bytes(text: str) -> int:
     return size_bytes
 
 
+def _count(text: str) -> int:
+    number = parse_integer(text.strip())
+    if not number:
+        raise InvalidValue("is no number from 1 on")
+    return number
+
+
 OPTIONS = (
     Option("path", _listed, (), "files, directories or globs, separated by commas; journals (`*.txn`) too"),
     Option("paths", _paths, (), "the same as a JSON list, which `load([a, b])` makes; a comma is part of a path"),
@@ -110,6 +117,9 @@ OPTIONS = (
     Option("endTime", read_time_ms, None, "only entries before then"),
     Option("checksums", read_flag, True, "verify digests", "true"),
     Option("sliceBytes", _slice_bytes, SLICE_BYTES, "bytes a task reads", "64m"),
+    Option("maxFilesPerTrigger", _count, 0, "files that a batch of a stream reads at most", "1000"),
+    Option("maxBytesPerTrigger", parse_size_bytes, 0, "bytes that a batch of a stream reads, in place of files"),
+    Option("failOnDataLoss", read_flag, True, "a stream fails where what it began to read is gone", "true"),
 )
 
 

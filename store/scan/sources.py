@@ -23,6 +23,7 @@ from store.errors import (
     StoreError,
     Unsupported,
 )
+from store.files import open_file
 
 if TYPE_CHECKING:
     from store.engine.slices import FileRange
@@ -204,6 +205,28 @@ def iter_object(url: str, path: str) -> Iterator[bytes]:
             yield bytes(chunk)
 
 
+def read_bytes(path: str, start: int, count: int) -> bytes:
+    """Return up to COUNT bytes of the file or object at PATH from START on; raises StoreErrors for a URL, OSError for a file."""
+    if not is_url(path):
+        with open_file(path) as file:
+            return os.pread(file.fileno(), count, start)
+    with translated(path):
+        system, inner = file_system_of(path)
+        with system.open_input_file(inner) as stream:
+            return bytes(stream.read_at(count, start))
+
+
+def file_info(path: str) -> tuple[int, float]:
+    """Return size in bytes, and when it was written in seconds, of the file or object at PATH; raises as ``read_bytes`` does."""
+    if not is_url(path):
+        info = os.stat(path)
+        return info.st_size, info.st_mtime
+    with translated(path):
+        system, inner = file_system_of(path)
+        found = system.get_file_info(inner)
+        return found.size or 0, (found.mtime_ns or 0) / 1e9
+
+
 class Source(Protocol):
     """The bytes of a slice: a file of this machine at ``path``, complete up to ``end``, of ``size_bytes`` in all."""
 
@@ -279,6 +302,8 @@ def _fetch(piece: FileRange) -> Iterator[Fetched]:
         file = system.open_input_file(path)
         size_bytes = file.size()
     with file:
+        if piece.limit >= 0:
+            size_bytes = min(size_bytes, piece.limit)
         if size_bytes < piece.end:
             raise SourceChanged(
                 f"{piece.path} became shorter: expected {piece.end} bytes or more, found {size_bytes}",

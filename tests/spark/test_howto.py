@@ -1,4 +1,4 @@
-"""The page docs/howto/spark.md: its blocks run in order and print what it shows."""
+"""The pages on Spark: their blocks run in order and print what they show."""
 
 from __future__ import annotations
 
@@ -12,22 +12,28 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "spark.md"
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "howto"
 _BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n^```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.spark
-def test_the_blocks_of_the_page_run(
-    spark: SparkSession, demo_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("page", "outputs"), [("spark", 7), ("streaming", 1)])
+def test_the_blocks_of_a_page_run(
+    page: str,
+    outputs: int,
+    spark: SparkSession,
+    demo_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(demo_folder)
     monkeypatch.setattr("store.engine.spark_session.open_session", contextmanager(lambda options: iter([spark])))
     capsys.readouterr()
     names: dict[str, Any] = {}  # Any: what the page defines
-    blocks = _BLOCK.findall(PAGE.read_text())
-    assert sum(bool(shown) for _, shown in blocks) == 7
+    blocks = _BLOCK.findall((PAGES / f"{page}.md").read_text())
+    assert sum(bool(shown) for _, shown in blocks) == outputs
     for code, shown in blocks:
         # The session was started elsewhere: its workers do not know this working directory.
-        here = re.sub('"(standalone/|pulsar-store)', rf'"{demo_folder}/\1', code)
-        exec(compile(here, str(PAGE), "exec"), names)
+        here = re.sub('"(standalone/|pulsar-store|checkpoint"|followed")', rf'"{demo_folder}/\1', code)
+        exec(compile(here, page, "exec"), names)
         assert capsys.readouterr().out == shown, code

@@ -1,0 +1,142 @@
+"""``spark.readStream.format("pulsar_entries")``: entry logs and journals that grow, as a stream of micro-batches.
+
+Source: ``pyspark.sql.datasource.DataSourceStreamReader`` and ``pyspark.sql.streaming.python_streaming_source_runner`` of Spark 4.3. The
+driver's part runs in one Python process a query, ``read`` on the executors. What comes next is for ``store.scan.following`` to say.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+
+from store.engine.slices import FileRange
+from store.errors import InvalidValue, StoreError
+from store.scan.datasource import in_one_line, paths_of
+from store.scan.files import Problem
+from store.scan.following import Followed, Follower, Limit
+from store.scan.message_rows import ReadMessages
+from store.scan.offsets import FIRST, Listed, Offset
+from store.scan.operations import ReadEntries
+
+MAX_FILES = 1000
+"""``maxFilesPerTrigger`` where nothing else is said: an offset names each file that its batch read."""
+_TRIES = 3
+_SHOWN = 20
+_log = logging.getLogger("pulsar_entries")
+_T = TypeVar("_T")
+
+
+def stream_reader(operation: ReadEntries | ReadMessages, values: Mapping[str, Any]) -> EntryStreamReader:
+    """Return the reader that the options VALUES ask for; raises InvalidValue."""
+    files, size_bytes = values["maxFilesPerTrigger"], values["maxBytesPerTrigger"]
+    if files and size_bytes:
+        raise InvalidValue("maxFilesPerTrigger and maxBytesPerTrigger exclude each other", hint="give one of them")
+    if values["topics"] and not values["topics"].startswith("{"):
+        raise InvalidValue(
+            "a stream cannot be of topics: no store knows the ledgers that they will have",
+            hint="give option store alone, and filter by column topic",
+        )
+    followed = Followed(
+        paths_of(values),
+        fails=values["failOnDataLoss"],
+        verify=values["checksums"],
+        slice_bytes=values["sliceBytes"],
+        recursive=values["recursiveFileLookup"],
+    )
+    if values["store"]:  # which knows the topics of ledgers so far, and no more than that
+        operation = replace(operation, options=replace(operation.options, only_topics=False))
+    return EntryStreamReader(
+        operation, followed, ReadMaxBytes(size_bytes) if size_bytes else ReadMaxFiles(files or MAX_FILES)
+    )
+
+
+class RefusedStream(DataSourceStreamReader):
+    """Raises ERROR when it is first asked: what ``streamReader`` raises, Spark 4.3 tells as an UnboundLocalError of its own."""
+
+    def __init__(self, error: StoreError) -> None:
+        self._error = error
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return in_one_line(self._refuse)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: as pyspark's
+        raise AssertionError("it has no partitions")
+
+    def _refuse(self) -> ReadLimit:
+        raise self._error
+
+
+class _Task(InputPartition):
+    """Pieces of files that one task reads."""
+
+    def __init__(self, pieces: tuple[FileRange, ...]) -> None:
+        super().__init__(pieces)
+
+
+class EntryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what is FOLLOWED, in batches of LIMIT."""
+
+    def __init__(self, operation: ReadEntries | ReadMessages, followed: Followed, limit: ReadLimit) -> None:
+        self._operation = operation
+        self._followed = followed
+        self._limit = limit
+        self._follower: Follower | None = None
+        self._there: list[Listed] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:  # Any: pickle's protocol
+        # Executors need to read only.
+        return {**self.__dict__, "_follower": None, "_there": None}
+
+    def initialOffset(self) -> Offset:
+        return FIRST
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return self._limit
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._there = self._ask(lambda follower: follower.files())
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        wanted = Limit()
+        if isinstance(limit, ReadMaxFiles):
+            wanted = Limit(files=limit.max_files)
+        elif isinstance(limit, ReadMaxBytes):
+            wanted = Limit(size_bytes=limit.max_bytes)
+        elif not isinstance(limit, ReadAllAvailable):
+            raise ValueError(f"pulsar_entries: a stream cannot be limited by {type(limit).__name__}")
+        return self._ask(lambda follower: follower.latest(start, wanted, self._there))
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        return [_Task(pieces) for pieces in self._ask(lambda follower: follower.plan(start, end))]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: pyspark's stub allows tuples or Arrow batches
+        for piece in partition.value or ():
+            problems: list[Problem] = []
+            rows = self._operation.run(piece, problems)
+            while (batch := in_one_line(lambda rows=rows: next(rows, None))) is not None:  # type: ignore[misc]
+                yield batch
+            for problem in problems[:_SHOWN]:
+                _log.warning("%s @ %#x: %d bytes: %s", piece.path, problem.offset, problem.length_bytes, problem.reason)
+            if len(problems) > _SHOWN:
+                _log.warning("%s: %d more places are damaged", piece.path, len(problems) - _SHOWN)
+
+    def _ask(self, question: Callable[[Follower], _T]) -> _T:
+        """Return the answer to QUESTION; what is asked of a file that is deleted meanwhile is asked once more."""
+        follower = self._follower = self._follower or Follower(self._followed)
+        for _ in range(_TRIES):
+            try:
+                return in_one_line(lambda: question(follower), passing=FileNotFoundError)
+            except FileNotFoundError:
+                continue
+        return in_one_line(lambda: question(follower))

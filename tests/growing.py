@@ -1,0 +1,165 @@
+"""A disk that grows as a bookie's does: journal first, logs at a flush, then lastMark; killed, it writes again what lies behind the mark.
+
+Source: ``Journal``, ``SingleDirectoryDbLedgerStorage``, ``DefaultEntryLogger`` of BookKeeper 4.16. A program, too:
+``python -m tests.growing FOLDER RATE LOG_BYTES`` writes until it is killed, and keeps in FOLDER/written how many entries the journal has.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from store.codec.bookie import LogMark, encode_last_mark
+from store.codec.digest import DigestType
+from store.codec.entry import Entry
+from store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map, log_file_name
+from store.codec.journal import PADDED_HEADER_BYTES
+from store.codec.journal import encode_header as encode_journal_header
+from tests.encoders import encode_entry
+
+Id = tuple[int, int]
+LEDGERS = 7
+ALIGNMENT = 512
+
+
+def record(entry: Id, size_bytes: int = 200) -> bytes:
+    """Return the record of ENTRY, in a log and in a journal; its bytes follow from its id."""
+    payload = random.Random(hash(entry)).randbytes(size_bytes)
+    body = encode_entry(Entry(*entry, entry[1] - 1, 0, DigestType.CRC32C, memoryview(payload)))
+    return len(body).to_bytes(4, "big") + body
+
+
+@dataclass
+class Bookie:
+    """Writes into FOLDER/current; a log is sealed behind LOG_BYTES."""
+
+    folder: Path
+    log_bytes: int = 64 << 10
+    journal: int = 1000
+    memory: list[Id] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.current = self.folder / "current"
+        self.current.mkdir(parents=True, exist_ok=True)
+        self.start()
+
+    def start(self) -> None:
+        """Begin a new journal and a new log, and write once more what the journals hold behind lastMark."""
+        self.memory = []
+        self.marked = self.mark()
+        journals = sorted(int(path.stem, 16) for path in self.current.glob("*.txn"))
+        self.memory = [entry for journal in journals for entry in self._behind_mark(journal)]
+        self.journal = max([self.journal - 1, *journals]) + 1
+        self.journal_bytes = bytearray(encode_journal_header(6))
+        (self.current / f"{self.journal:x}.txn").write_bytes(bytes(self.journal_bytes))
+        self._open_log()
+        self.marked_log = self.log_id
+        self.flush()
+
+    def mark(self) -> LogMark:
+        """Return lastMark, the beginning where there is none."""
+        path = self.current / "lastMark"
+        raw = path.read_bytes() if path.exists() else bytes(16)
+        return LogMark(int.from_bytes(raw[:8], "big"), int.from_bytes(raw[8:], "big"))
+
+    def _behind_mark(self, journal: int) -> Iterator[Id]:
+        raw = (self.current / f"{journal:x}.txn").read_bytes()
+        at = PADDED_HEADER_BYTES
+        while at + 4 <= len(raw):
+            size = int.from_bytes(raw[at : at + 4], "big", signed=True)
+            if size == -0x100:
+                at += 8 + int.from_bytes(raw[at + 4 : at + 8], "big")
+                continue
+            if size <= 0 or at + 4 + size > len(raw):
+                return
+            if LogMark(journal, at) >= self.marked:
+                yield int.from_bytes(raw[at + 4 : at + 12], "big"), int.from_bytes(raw[at + 12 : at + 20], "big")
+            at += 4 + size
+
+    def _open_log(self) -> None:
+        self.log_id = max([-1, *(int(path.stem, 16) for path in self.current.glob("*.log"))]) + 1
+        self.sizes: dict[int, int] = {}
+        self.log = os.open(self.current / log_file_name(self.log_id), os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        os.write(self.log, encode_header(EntryLogHeader(1, 0, 0)))
+
+    def write(self, entries: list[Id]) -> None:
+        """Append ENTRIES to the journal, padded, and keep them in memory."""
+        raw = b"".join(map(record, entries))
+        place = os.stat(self.current / f"{self.journal:x}.txn").st_size
+        left = -(place + len(raw) + 8) % ALIGNMENT
+        raw += (-0x100).to_bytes(4, "big", signed=True) + left.to_bytes(4, "big") + bytes(left)
+        with (self.current / f"{self.journal:x}.txn").open("ab") as file:
+            file.write(raw)
+        self.memory += entries
+
+    def flush(self, *, marks: bool = True, pieces: int = 1) -> None:
+        """Write memory to the log, sorted, a part of a record at a time, and move lastMark; sealing a log that is full.
+
+        lastMark moves in any case before a replay would be longer than a log.
+        """
+        mark = LogMark(self.journal, os.stat(self.current / f"{self.journal:x}.txn").st_size)
+        for entry in sorted(self.memory):
+            raw = record(entry)
+            for piece in range(pieces):
+                os.write(self.log, raw[len(raw) * piece // pieces : len(raw) * (piece + 1) // pieces])
+            self.sizes[entry[0]] = self.sizes.get(entry[0], 0) + len(raw)
+            if os.fstat(self.log).st_size >= self.log_bytes:
+                self.roll()
+        self.memory = []
+        if marks or self.log_id > self.marked_log:
+            self.set_mark(mark)
+            self.marked_log = self.log_id
+
+    def set_mark(self, mark: LogMark) -> None:
+        """Write lastMark, whole."""
+        path = self.current / "lastMark.new"
+        path.write_bytes(encode_last_mark(mark))
+        path.rename(self.current / "lastMark")
+
+    def roll(self) -> None:
+        """Seal the log and begin the next."""
+        place = os.fstat(self.log).st_size
+        os.write(self.log, encode_ledgers_map(self.sizes))
+        os.pwrite(self.log, encode_header(EntryLogHeader(1, place, len(self.sizes))), 0)
+        os.close(self.log)
+        self._open_log()
+
+    def kill(self, torn_bytes: int = 0) -> None:
+        """Lose memory, and leave TORN_BYTES of a record at the end of the log."""
+        os.write(self.log, record((1, 1 << 20))[:torn_bytes])
+        os.close(self.log)
+
+
+def ids(first: int, count: int) -> list[Id]:
+    """Return COUNT entries from the FIRST on, over all ledgers in turn."""
+    return [(number % LEDGERS, number // LEDGERS) for number in range(first, first + count)]
+
+
+def main(folder: str, rate: str, log_bytes: str) -> None:
+    """Write until killed."""
+    path = Path(folder)
+    counter = path / "written"
+    bookie = Bookie(path, int(log_bytes))
+    number = sum(1 for _ in range(0))
+    number = int(counter.read_text()) if counter.exists() and counter.stat().st_size else 0
+    beat = 0
+    while True:
+        count = max(1, int(rate) // 20)
+        fresh = path / "written.new"
+        fresh.write_text(str(number + count))  # in front of the journal: an entry may be there twice, none never
+        bookie.write(ids(number, count))
+        fresh.rename(counter)
+        number += count
+        beat += 1
+        if beat % 7 == 0:
+            bookie.flush(marks=beat % 14 == 0, pieces=3)
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,244 @@
+"""Following files that grow, against a bookie of the test: each entry once, whatever is cut, killed and planned again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from store.errors import InvalidValue, SourceChanged, SourceNotFound, StoreError
+from store.scan.following import Followed, Follower, Limit
+from store.scan.offsets import FIRST, Offset
+from store.scan.operations import ReadEntries
+from tests.growing import Bookie, Id, ids, record
+
+ALL = Limit()
+COLUMNS = ("ledger_id", "entry_id", "offset", "digest_ok")
+
+
+def _read(followed: Followed, start: Offset, end: Offset) -> list[Id]:
+    """Return the entries of a batch, planned by a process that knows nothing but the offsets."""
+    rows = []
+    for pieces in Follower(followed).plan(start, end):
+        for piece in pieces:
+            for batch in ReadEntries(columns=COLUMNS).run(piece):
+                rows += [(row["ledger_id"], row["entry_id"]) for row in batch.to_pylist() if row["digest_ok"]]
+    return rows
+
+
+def _followed(folder: Path, *, journals: bool = False, **options: object) -> Followed:
+    paths = [f"{folder}/current/*.log", *([f"{folder}/current/*.txn"] if journals else [])]
+    return Followed(paths, **options)  # type: ignore[arg-type]
+
+
+def _drain(follower: Follower, followed: Followed, start: Offset, limit: Limit = ALL) -> tuple[list[Id], Offset]:
+    found: list[Id] = []
+    while (end := json.loads(json.dumps(follower.latest(start, limit)))) != start:
+        found += _read(followed, start, end)
+        start = end
+    return found, start
+
+
+@pytest.mark.parametrize("journals", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_each_entry_once(tmp_path: Path, journals: bool, seed: int) -> None:
+    """A bookie that writes, flushes, seals, marks, is killed and replays, in any order, and a stream that restarts."""
+    draw = random.Random(seed)
+    bookie = Bookie(tmp_path, log_bytes=8000)
+    followed = _followed(tmp_path, journals=journals, slice_bytes=4096)
+    follower, offset, found, written = Follower(followed), FIRST, [], 0
+    for _ in range(6):
+        what = draw.choice(["write", "write", "flush", "flush", "kill", "stream", "stream", "restart"])
+        if what == "write":
+            count = draw.randrange(1, 60)
+            bookie.write(ids(written, count))
+            written += count
+        elif what == "flush":
+            bookie.flush(marks=draw.random() < 0.7, pieces=draw.choice([1, 3]))
+        elif what == "kill":
+            bookie.kill(torn_bytes=draw.randrange(0, 150))
+            bookie.start()
+        elif what == "stream":
+            end = follower.latest(offset, draw.choice([Limit(), Limit(files=1), Limit(size_bytes=5000)]))
+            end = json.loads(json.dumps(end))
+            batch = _read(followed, offset, end)
+            assert _read(followed, offset, end) == batch
+            assert (end == offset) == (not batch) or not batch
+            found += batch
+            offset = end
+        else:
+            follower = Follower(followed)
+    bookie.flush()
+    found += _drain(follower, followed, offset)[0]
+    assert [entry for entry, count in Counter(found).items() if count > 1] == []
+    assert set(found) == set(ids(0, written))
+
+
+def test_the_journal_is_ahead_of_the_logs(tmp_path: Path) -> None:
+    bookie = Bookie(tmp_path)
+    followed = _followed(tmp_path, journals=True)
+    follower = Follower(followed)
+    bookie.write(ids(0, 10))
+    found, offset = _drain(follower, followed, FIRST)
+    assert sorted(found) == sorted(ids(0, 10))
+    bookie.flush()
+    bookie.write(ids(10, 1))
+    found, offset = _drain(follower, followed, offset)
+    assert found == ids(10, 1)
+    bookie.flush()
+    bookie.write(ids(11, 1))
+    found, offset = _drain(follower, followed, offset)
+    assert found == ids(11, 1)
+    recent = offset["recent"]
+    assert sum(len(one) for one in recent.values()) <= 2, "what the mark passed is forgotten"
+
+
+def test_a_torn_tail_waits_and_damage_in_the_middle_does_not(tmp_path: Path) -> None:
+    bookie = Bookie(tmp_path)
+    bookie.memory = ids(0, 20)
+    bookie.flush()
+    log = tmp_path / "current" / "0.log"
+    followed = _followed(tmp_path)
+    follower = Follower(followed)
+    found, offset = _drain(follower, followed, FIRST)
+    assert sorted(found) == sorted(ids(0, 20))
+    broken, good = bytearray(record((3, 1000))), record((3, 1001))
+    broken[40] ^= 1
+    for raw, expected in ((good[:50], []), (good[50:], [(3, 1001)]), (bytes(broken), []), (b"rubbish", [])):
+        with log.open("ab") as file:
+            file.write(raw)
+        found, offset = _drain(follower, followed, offset)
+        assert found == expected
+    with log.open("ab") as file:
+        file.write(record((3, 1002)))
+    assert _drain(follower, followed, offset)[0] == [(3, 1002)]
+
+
+def test_a_preallocated_log(tmp_path: Path) -> None:
+    """Zeros are what was not written yet: also those in front of other bytes, while the log is the newest."""
+    bookie = Bookie(tmp_path)
+    log = tmp_path / "current" / "0.log"
+    followed = _followed(tmp_path)
+    os.truncate(log, 1 << 20)
+    assert _drain(Follower(followed), followed, FIRST) == ([], FIRST)
+    with log.open("r+b") as file:
+        file.seek(1024)
+        file.write(record((1, 1)))
+        place = file.tell()
+        file.seek(place + len(record((1, 2))))
+        file.write(record((1, 3)))
+        file.flush()
+        found, offset = _drain(Follower(followed), followed, FIRST)
+        assert found == [(1, 1)]
+        file.seek(place)
+        file.write(record((1, 2)))
+    assert _drain(Follower(followed), followed, offset)[0] == [(1, 2), (1, 3)]
+    bookie.kill()
+
+
+def test_lost_pages_of_a_log_that_nothing_is_appended_to(tmp_path: Path) -> None:
+    log = tmp_path / "current" / "0.log"
+    bookie = Bookie(tmp_path)
+    bookie.kill()
+    with log.open("ab") as file:
+        file.write(record((1, 1)) + bytes(4096) + record((1, 2)))
+    bookie.start()
+    bookie.memory = [(2, 0)]
+    bookie.flush()
+    followed = _followed(tmp_path)
+    found, offset = _drain(Follower(followed), followed, FIRST)
+    assert found == [(1, 1), (2, 0)]
+    os.utime(log, (1, 1))
+    bookie.memory = [(2, 1)]
+    bookie.flush()
+    assert _drain(Follower(followed), followed, offset)[0] == [(1, 2), (2, 1)]
+
+
+@pytest.mark.parametrize("limit", [Limit(files=1), Limit(files=7), Limit(size_bytes=3000), Limit(size_bytes=1)])
+def test_limits(tmp_path: Path, limit: Limit) -> None:
+    bookie = Bookie(tmp_path, log_bytes=4000)
+    bookie.memory = ids(0, 200)
+    bookie.flush()
+    followed = _followed(tmp_path)
+    start, found, files = FIRST, [], len(list((tmp_path / "current").glob("*.log")))
+    batches = 0
+    while (end := Follower(followed).latest(start, limit)) != start:
+        tasks = Follower(followed).plan(start, end)
+        pieces = [piece for task in tasks for piece in task]
+        assert len({piece.path for piece in pieces}) <= (limit.files or files)
+        assert (
+            sum(piece.bytes for piece in pieces) <= max(limit.size_bytes, 0 if limit.files else 1) + 1024 + 600
+            or limit.files
+        )
+        found += _read(followed, start, end)
+        start, batches = end, batches + 1
+    assert Counter(found) == Counter(ids(0, 200))
+    assert batches > 2
+
+
+def test_an_offset_stays_small(tmp_path: Path) -> None:
+    bookie = Bookie(tmp_path, log_bytes=1500)
+    followed = _followed(tmp_path)
+    offset, sizes = FIRST, []
+    for number in range(40):
+        bookie.write(ids(10 * number, 10))
+        bookie.flush()
+        offset = _drain(Follower(followed), followed, offset)[1]
+        sizes.append(len(json.dumps(offset)))
+    assert len(list((tmp_path / "current").glob("*.log"))) > 40
+    assert max(sizes) < 1200
+    (folder,) = offset["logs"].values()
+    assert "," not in folder["done"]
+
+
+def test_a_log_that_shrinks_vanishes_or_is_another(tmp_path: Path) -> None:
+    bookie = Bookie(tmp_path)
+    bookie.memory = ids(0, 30)
+    bookie.flush()
+    followed = _followed(tmp_path)
+    offset = _drain(Follower(followed), followed, FIRST)[1]
+    log = tmp_path / "current" / "0.log"
+    raw = log.read_bytes()
+
+    def said(start: Offset, how: Followed = followed) -> str:
+        with pytest.raises(SourceChanged) as raised:
+            Follower(how).latest(start, Limit())
+        with pytest.raises(SourceChanged):
+            Follower(how).plan(FIRST, start)
+        assert len(raised.value.message.splitlines()) == 1
+        return raised.value.message
+
+    log.write_bytes(raw[:-1])
+    assert said(offset) == f"{log} became shorter: expected {len(raw)} bytes or more, found {len(raw) - 1}"
+    log.write_bytes(raw[:1024] + record((5, 5)) + raw)
+    assert "is another file than the one that the stream has read" in said(offset)
+    log.unlink()
+    (tmp_path / "current" / "1.log").write_bytes(raw)
+    assert said(offset) == f"{log} is gone; the stream has read {len(raw)} bytes of it"
+    anyway = _followed(tmp_path, fails=False)
+    assert sorted(_drain(Follower(anyway), anyway, offset)[0]) == []
+
+
+@pytest.mark.parametrize(
+    ("paths", "error", "said"),
+    [
+        (["/nowhere/*.log"], SourceNotFound, "no entry log at /nowhere"),
+        (["{here}/odd.bin"], InvalidValue, "is called neither as an entry log nor as a journal"),
+        (["{here}/*.txn"], InvalidValue, "nothing says what of"),
+    ],
+)
+def test_what_cannot_be_followed(tmp_path: Path, paths: list[str], error: type[StoreError], said: str) -> None:
+    (tmp_path / "odd.bin").write_bytes(b"x")
+    (tmp_path / "5.txn").write_bytes(b"BKLG\0\0\0\6" + bytes(504))
+    with pytest.raises(error, match=said):
+        Follower(Followed([path.format(here=tmp_path) for path in paths])).latest(FIRST, Limit())
+
+
+def test_a_folder_that_is_empty_still(tmp_path: Path) -> None:
+    followed = _followed(tmp_path)
+    (tmp_path / "current").mkdir()
+    assert Follower(followed).latest(FIRST, Limit()) == FIRST
