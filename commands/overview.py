@@ -144,6 +144,7 @@ _REASONS = {
     "cursor": "subscriptions that still need them",
     "open-ledger": "the last ledgers of topics",
     "retention": "retention",
+    "retention-unknown": "retention that is not known (policies cannot be read)",
     "trim": "nothing: a broker trims them",
 }
 
@@ -173,7 +174,12 @@ def _disks(found: Overview, screen: Screen) -> list[str]:
 def _blocker(row: Blocker) -> str:
     ledgers = counted(row.ledgers, "ledger")
     more = f" and {row.others} more" if row.others else ""
-    by = {"cursor": f"subscription {row.subscription}{more}", "open-ledger": "last ledger", "retention": "retention"}
+    by = {
+        "cursor": f"subscription {row.subscription}{more}",
+        "open-ledger": "last ledger",
+        "retention": "retention",
+        "retention-unknown": "unknown retention",
+    }
     return by[row.reason] + (f", {ledgers}" if row.reason != "open-ledger" else "")
 
 

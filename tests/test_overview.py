@@ -27,6 +27,7 @@ from store.reports.overview import Largest, Overview, Wanted, read_overview
 from tests.conftest import Cli
 from tests.reference_index import reference_index
 from tests.stores import NOW_MS, imported
+from tests.why.test_disk import kept, retention
 from tests.worlds import WORLD_NAMES, asked_topics, oracle, scratch_copy, world
 
 ALL = 10_000
@@ -130,6 +131,20 @@ def test_every_byte_of_a_topic_is_held_once(name: str) -> None:
     stuck = [one for one, row in stats["subscriptions"].items() if row["msgBacklog"] == stats_entries(name)]
     assert plain.subscription == min(stuck)
     assert plain.others >= len(stuck) - 1 > 0
+
+
+def test_of_policies_that_cannot_be_read_retention_is_unknown(tmp_path: Path, cli: Cli) -> None:
+    """As `store usage --why` says it: all cursors have left two ledgers, and nothing says whether retention keeps them."""
+    readable = kept(tmp_path / "readable", {"done": (12, 9)}, retention(-1, -1))
+    damaged = kept(tmp_path / "damaged", {"done": (12, 9)}, b"{")
+    held = {path.name: cli("--store", path, "overview", "-o", "json").json["held"] for path in (readable, damaged)}
+    assert held["readable"].keys() == {"retention", "open-ledger"}
+    assert held["damaged"].keys() == {"retention-unknown", "open-ledger"}
+    assert held["damaged"]["retention-unknown"] == held["readable"]["retention"]
+    text = " ".join(cli("--store", damaged, "overview").stdout.split())
+    assert "retention that is not known (policies cannot be read)" in text
+    assert "unknown retention, 2 ledgers" in text
+    assert 'kept_bytes{reason="retention-unknown"}' in cli("--store", damaged, "metrics").stdout
 
 
 def stats_entries(name: str) -> int:

@@ -21,6 +21,8 @@ from store.policies.in_force import find_retention
 
 BROKER_DEFAULT = Retention(0, 0)
 """``defaultRetentionTimeInMinutes`` and ``…SizeInMB`` of a broker that sets nothing."""
+UNKNOWN_RETENTION = Retention(-1, -1)
+"""Of policies that cannot be read: nothing is promised to be deleted."""
 _MINUTE_MS = 60_000
 _MEGABYTE = 1 << 20
 
@@ -78,12 +80,11 @@ def released_ledgers(topic: Topic, positions: Positions, retention: Retention, n
 
 
 def retention_of(txn: Txn, topic: Topic) -> Retention:
-    """Return the retention that a broker which sets nothing itself keeps TOPIC's ledgers by."""
+    """Return the retention that a broker which sets nothing itself keeps TOPIC's ledgers by, or the very ``UNKNOWN_RETENTION``."""
     try:
         in_force = find_retention(txn, topic.name)
     except MetadataCorrupt:
-        # Nothing is promised to be deleted on policies that cannot be read.
-        return Retention(-1, -1)
+        return UNKNOWN_RETENTION
     return BROKER_DEFAULT if in_force is None else in_force.retention
 
 

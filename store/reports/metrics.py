@@ -160,8 +160,8 @@ def _of_namespaces(found: Overview) -> Iterator[Metric]:
 def _of_disks(found: Overview) -> Iterator[Metric]:
     disk = found.disk
     held = sorted(found.held.items())
-    yield _metric("kept_bytes", "Bytes of topics by what keeps them: cursor, retention, open-ledger, or trim for nothing.", (
-        ((("reason", reason),), size_bytes) for reason, size_bytes in held))  # fmt: skip
+    said = "Bytes of topics by what keeps them: cursor, retention, retention-unknown, open-ledger, or trim for nothing."
+    yield _metric("kept_bytes", said, (((("reason", reason),), size_bytes) for reason, size_bytes in held))
     yield _single("entry_logs", "Entry logs of the copy.", disk.files)
     yield _single("entry_log_bytes", "Bytes of all entry logs.", disk.size_bytes)
     yield _single("entry_log_live_bytes", "Record bytes of ledgers that have metadata, every copy.", disk.live_bytes)

@@ -29,7 +29,7 @@ from store.model.extent import pending_intervals
 from store.model.ledgers import EntryReader, find_block
 from store.model.topics import Topic, iter_all_namespaces, iter_topics, list_all_tenants, read_topic
 from store.names import NamespaceName, Position, parse_topic
-from store.policies.trimming import consumed_ledgers, released_ledgers, retention_of
+from store.policies.trimming import UNKNOWN_RETENTION, consumed_ledgers, released_ledgers, retention_of
 from store.reports.disk_totals import DiskTotals, read_disk_totals
 from store.search.by_time import read_entry_time
 
@@ -92,7 +92,8 @@ class Blocker:
     """What keeps a topic's ledgers from being deleted.
 
     ``reason``: "cursor" (``subscription`` is the slowest that needs them, and ``others`` need the first of them, too), "open-ledger" (the
-    last ledger always stays), "retention" (all cursors have left them) or "trim" (nothing: a broker deletes them when it next trims).
+    last ledger always stays), "retention" (all cursors have left them), "retention-unknown" (they have, and the policies cannot be
+    read) or "trim" (nothing: a broker deletes them when it next trims).
     """
 
     topic: str
@@ -329,9 +330,11 @@ def iter_blockers(txn: Txn, topic: Topic, cursors: Iterable[Cursor], now_ms: int
     """Yield what keeps the bytes of TOPIC on bookies, every byte once (upstream ``ManagedLedgerImpl.internalTrimLedgers``, 4.0.8)."""
     positions = {cursor.name: cursor.mark_delete for cursor in cursors}
     consumed, slowest = consumed_ledgers(topic, positions)
-    released = len(released_ledgers(topic, positions, retention_of(txn, topic), now_ms)) if consumed else 0
+    retention = retention_of(txn, topic) if consumed else UNKNOWN_RETENTION
+    released = len(released_ledgers(topic, positions, retention, now_ms)) if consumed else 0
+    retained = "retention-unknown" if retention is UNKNOWN_RETENTION else "retention"
     last = max(len(topic.ledgers) - 1, 0)
-    for reason, start, end in (("trim", 0, released), ("retention", released, consumed),
+    for reason, start, end in (("trim", 0, released), (retained, released, consumed),
                                ("cursor", consumed, last), ("open-ledger", last, last + 1)):  # fmt: skip
         ledgers = topic.ledgers[start:end]
         size_bytes = sum(ledger.size_bytes for ledger in ledgers if not ledger.info.bookkeeper_deleted)
