@@ -139,7 +139,7 @@ def search(app: App, selection: TopicSelection, options: Request) -> None:
         with app.scan(reader, size_of(reader, chosen.names), "search", unused=FEW_MESSAGES):
             found = _iter_found(app, reader, chosen, options, wanted, problems)
             first = list(islice(found, 1))
-            if first or problems:
+            if first or problems or app.exit_code:
                 app.emit_rows(chain(first, found), _columns(app, chosen, options, wanted), live=True)
     report(app, problems)
     if not first and app.exit_code == 0:  # else it may be in what could not be read

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Callable
 from functools import cache
@@ -11,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from store.names import parse_topic
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store
-from tests.why.planted import TOPIC, Planted, plant
+from tests.why.planted import TOPIC, Planted, plant, put
 from tests.worlds import CLUSTER, asked_topics
 
 LEDGER, ENTRY, BATCH, PUBLISHED, EVENT, KEY, _, _, SHA1, PROPERTIES, PRODUCER = range(11)
@@ -171,6 +173,18 @@ def test_what_cannot_be_read_is_not_said_to_be_nowhere(tmp_path: Path, cli: Cli,
     result = cli("--store", path, "topics", "search", TOPIC, "--text", "x")
     assert result.exit_code == 1
     assert "no message is what you look for" not in result.stderr
+
+
+def test_nothing_found_beside_a_topic_that_cannot_be_read_is_an_empty_list(
+    tmp_path: Path, cli: Cli, damages_stores: None
+) -> None:
+    path = plant(tmp_path / "s", Planted())
+    put(path, parse_topic("public/default/damaged").path, b"\xff")
+    for form, shown in (("json", []), ("jsonl", None)):
+        result = cli("--store", path, "topics", "search", "--all-topics", "--text", "no such", "-o", form)
+        assert result.exit_code == 1
+        assert "damaged" in result.stderr
+        assert json.loads(result.stdout or "null") == shown
 
 
 def test_the_first_of_all_topics(cli: Cli) -> None:
