@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.visible import clean_text
 from store.frozen import frozen
 from store.names import Position
+from store.wording import shown_zone
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -40,7 +40,6 @@ def severity_tone(value: object) -> str:
     return {"problem": "critical"}.get(word, word if word in TONES else "")
 
 
-_zone: ContextVar[tzinfo | None] = ContextVar("zone", default=None)
 _FIRST_TIME_MS = 10**11
 """A smaller number under a time's key is not epoch milliseconds: 0 for never, an age, a length."""
 _TIME_KEY = re.compile(
@@ -174,24 +173,24 @@ _ROUNDED = ((86_400_000, 3_600_000), (3_600_000, 60_000), (10_000, 1000))
 
 def time_text(time_ms: int) -> str:
     """Return epoch milliseconds as ISO 8601 with milliseconds, in the zone of ``times_shown_in``, else UTC."""
-    from store.timespec import format_time_ms  # 1 ms, and most output is JSON
+    from store.timespec import shown_time  # 1 ms, and most output is JSON
 
-    return format_time_ms(time_ms, _zone.get())
+    return shown_time(time_ms)
 
 
 def zone_name() -> str:
     """Return the name of the zone that times are shown in."""
-    return str(_zone.get() or "UTC")
+    return str(shown_zone.get() or "UTC")
 
 
 @contextmanager
 def times_shown_in(zone: tzinfo | None) -> Iterator[None]:
     """Show times in ZONE (None: UTC) while the block runs."""
-    token = _zone.set(zone)
+    token = shown_zone.set(zone)
     try:
         yield
     finally:
-        _zone.reset(token)
+        shown_zone.reset(token)
 
 
 def size_text(size_bytes: float) -> str:

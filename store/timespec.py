@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from store.errors import InvalidValue
 from store.names import LONG_MAX
+from store.wording import shown_zone
 
 MAX_TIME_MS = 253402300799999
 """9999-12-31T23:59:59.999Z, the last instant that RFC 3339 can write."""
@@ -299,6 +300,11 @@ def format_time_ms(time_ms: int, zone: tzinfo | None = None) -> str:
         return f"{time_ms}ms"
     second, offset = _format_second(time_ms // 1000, zone)
     return f"{second}.{time_ms % 1000:03d}{offset}"
+
+
+def shown_time(time_ms: int) -> str:
+    """Return a time for a sentence: in the zone that was asked for, else UTC."""
+    return format_time_ms(time_ms, shown_zone.get())
 
 
 @lru_cache(4096)  # the times of a table are near each other, and the calendar is the dearest part of a row

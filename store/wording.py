@@ -1,7 +1,15 @@
-"""Counts in sentences: ``1 entry is``, ``1,203 entries are``."""
+"""Counts in sentences: ``1 entry is``, ``1,203 entries are``; the zone of times in them."""
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+shown_zone: ContextVar[tzinfo | None] = ContextVar("shown_zone", default=None)
+"""The zone of times in tables and sentences, as ``--tz`` asked for it; None: UTC."""
 _PLURALS = {"batch": "batches", "copy": "copies", "entry": "entries"}
 
 

@@ -23,7 +23,7 @@ from store.policies.in_force import MessageTtl, PoliciesInForce, read_in_force
 from store.policies.table import POLICIES
 from store.policies.trimming import consumed_ledgers, retention_of
 from store.policies.values import value_in_force
-from store.timespec import format_duration_ms, format_time_ms
+from store.timespec import format_duration_ms, shown_time
 from store.wording import counted, plural
 
 MEBIBYTE = 1 << 20
@@ -85,7 +85,7 @@ class TopicDoctor:
             yield diagnosis_of(
                 "ledger-closed-in-future",
                 where,
-                f"{counted(found.late_ledgers, 'ledger')} closed at up to {format_time_ms(found.latest_close_ms)}, "
+                f"{counted(found.late_ledgers, 'ledger')} closed at up to {shown_time(found.latest_close_ms)}, "
                 f"which is yet to come",
                 {"topic": where, "ledgers": found.late_ledgers, "bytes": found.late_bytes},
             )
@@ -132,7 +132,7 @@ class TopicDoctor:
                 yield diagnosis_of(
                     "ttl-blocked",
                     f"{topic.name} {cursor.name}",
-                    f"its first unacknowledged message {position} is from {format_time_ms(time_ms)}: a TTL of"
+                    f"its first unacknowledged message {position} is from {shown_time(time_ms)}: a TTL of"
                     f" {format_duration_ms(ttl.seconds * 1000)} expires nothing behind it while its ledger is open",
                     {
                         **_of(topic, cursor),

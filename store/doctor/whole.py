@@ -19,7 +19,7 @@ from store.model.ledgers import find_metadata, find_times
 from store.model.topics import Topic
 from store.reports.disk_totals import read_disk_totals
 from store.reports.ledgers import iter_orphans
-from store.timespec import format_time_ms
+from store.timespec import shown_time
 from store.wording import counted, plural
 
 GIBIBYTE = 1 << 30
@@ -66,7 +66,7 @@ class CrashCost:
     def diagnoses(self) -> Iterator[Diagnosis]:
         """Yield what was counted."""
         if self.topics:
-            last = f"; the last write was at {format_time_ms(self.last_write_ms)}" if self.last_write_ms else ""
+            last = f"; the last write was at {shown_time(self.last_write_ms)}" if self.last_write_ms else ""
             yield diagnosis_of(
                 "not-closed",
                 "ledgers",

@@ -19,7 +19,7 @@ from store.policies.trimming import read_mark_deletes
 from store.reports.subscriptions import NotDue
 from store.search.expiry import BROKER, expire_by_time
 from store.search.pending import PendingSearch, read_future_dated
-from store.timespec import format_age_ms, format_time_ms
+from store.timespec import format_age_ms, shown_time
 from store.why.front import Front, entries
 from store.why.reason import Reason, when
 from store.wording import counted, plural
@@ -82,7 +82,7 @@ def _ttl_reasons(
             "ttl-future",
             f"{_named(ttl)} reaches {entries(future.entries)} late: {plural(future.entries, 'it was', 'they were')} published in the "
             f"future, the first at {future.first}, the latest at {when(future.latest_ms, now_ms)}, by {producers}. That one expires "
-            f"on {format_time_ms(future.latest_ms + ttl_ms)}.",
+            f"on {shown_time(future.latest_ms + ttl_ms)}.",
             {**evidence, "entries": future.entries, "first": str(future.first), "latest": future.latest_ms},
             f"pulsar-admin topics skew {shell_word(topic.name)}",
         )

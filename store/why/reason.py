@@ -7,7 +7,7 @@ from typing import Any
 
 from store.frozen import frozen
 from store.names import Position
-from store.timespec import format_age_ms, format_time_ms
+from store.timespec import format_age_ms, shown_time
 
 
 @frozen
@@ -96,7 +96,9 @@ def in_order(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
 def when(time_ms: int, now_ms: int) -> str:
     """Return a time with how far it is from now: ``2026-11-21T09:23:24.483Z (2h36m ago)``."""
     age_ms = now_ms - time_ms
-    return f"{format_time_ms(time_ms)} ({f'{format_age_ms(age_ms)} ago' if age_ms >= 0 else f'in {format_age_ms(-age_ms)}'})"
+    return (
+        f"{shown_time(time_ms)} ({f'{format_age_ms(age_ms)} ago' if age_ms >= 0 else f'in {format_age_ms(-age_ms)}'})"
+    )
 
 
 def span(first: Position, last: Position) -> str:

@@ -20,7 +20,7 @@ from store.model.transactions import LOG_PREFIX, PENDING_ACK_SUFFIX
 from store.model.whole import may_be_broken
 from store.names import Position, TopicName, shell_word
 from store.reports.subscriptions import NotDue, read_not_due
-from store.timespec import format_time_ms
+from store.timespec import shown_time
 from store.why.front import Front, entries, message_command, read_front
 from store.why.limits import iter_quota_reasons, iter_ttl_reasons
 from store.why.pending import TransactionFacts, iter_transaction_reasons, read_transaction_facts
@@ -328,7 +328,7 @@ def _delayed(case: Case) -> Iterator[Reason]:
     left = sum(end - start for start, end in case.pending)
     waits = plural(found.entries, "waits for its time", "wait for their time")
     later = f"{found.entries:,} of {entries(left)} {waits}"
-    times = f"the next is due {when(found.next_due_ms, case.now_ms)}, the last {format_time_ms(found.last_due_ms)}"
+    times = f"the next is due {when(found.next_due_ms, case.now_ms)}, the last {shown_time(found.last_due_ms)}"
     evidence = {"entries": found.entries, "nextDue": found.next_due_ms, "lastDue": found.last_due_ms}
     command = f"pulsar-admin delayed status {case.shell_words}"
     if front is not None and front.deliver_at_ms > case.now_ms:

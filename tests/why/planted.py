@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from store.codec.brokerentry import BrokerEntry
@@ -89,8 +90,8 @@ _SNAPSHOT = Message(key=f"persistent://{TOPIC}")
 """What a broker writes before the first transaction of a topic."""
 
 
-def plant(path: Path, planted: Planted) -> Path:
-    """Make a store at PATH with the topic: three ledgers of ten entries, the last one open."""
+def plant(path: Path, planted: Planted, beside: Mapping[str, Sequence[Made]] = MappingProxyType({})) -> Path:
+    """Make a store at PATH with the topic: three ledgers of ten entries, the last one open; topics BESIDE it have a ledger each."""
     ledgers = [
         [
             planted.messages.get((ledger, entry), planted.usual).made(number * ENTRIES + entry)
@@ -103,7 +104,7 @@ def plant(path: Path, planted: Planted) -> Path:
     topics = {TOPIC: MadeTopic(ledgers, cursors={planted.cursor: info})}
     if any(message.transaction for message in planted.messages.values()):
         topics["public/default/__transaction_buffer_snapshot"] = MadeTopic([[_SNAPSHOT.made(0)]])
-    make_store(path, topics)
+    make_store(path, topics | {name: MadeTopic([entries]) for name, entries in beside.items()})
     if planted.policies:
         put(path, "/admin/policies/public/default", json.dumps(planted.policies).encode())
     return path

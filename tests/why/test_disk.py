@@ -10,14 +10,18 @@ import pytest
 
 from store.codec.cursor import CursorInfo
 from store.codec.logscan import Record, iter_records
+from store.codec.managedledger import ManagedLedger, encode_managed_ledger
+from store.db.delayed import find_index_ledgers
 from store.db.environment import open_store
 from store.model.ledgers import open_reader
+from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from store.why.disk import WhyBytes, why_bytes
 from store.why.reason import CODES
 from tests.conftest import Cli
+from tests.delayed.world import build
 from tests.stores import NOW_MS as IMPORTED_MS
-from tests.stores import imported, lose_nodes
+from tests.stores import copied, imported, lose_nodes
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.why.planted import HOUR_MS, put
 from tests.worlds import oracle, world
@@ -130,6 +134,40 @@ def test_planted_holders(
     path = kept(tmp_path / "s", cursors, policies)
     assert codes_of(why(path)) == expected
     assert codes_of(why(path, of_topic=True)) == expected
+
+
+def test_ledgers_that_are_offloaded_too(tmp_path: Path) -> None:
+    """The first one is in tiered storage, and the deletion lag keeps it on bookies, which a cursor would not."""
+    path = kept(tmp_path / "s", {"done": (12, 9)})
+    with open_store(path) as store, open_reader(store) as reader:
+        first, *others = read_topic(reader.txn, parse_topic(NAME)).managed.ledgers
+    offloaded = first._replace(offloaded=True, offload_uuid="0f9c8f5e-9d0f-4a3a-9b8e-3f1f8a6d2c11")
+    put(path, parse_topic(NAME).path, encode_managed_ledger(ManagedLedger((offloaded, *others))))
+    assert codes_of(why(path)) == {"offloaded": 1, "trim-due": 1, "open-ledger": 1}
+    (row,) = (row for row in why(path).held if row.reason.code == "offloaded")
+    assert row.reason.evidence["firstLedger"] == row.reason.evidence["lastLedger"] == first.ledger_id
+
+
+def test_ledgers_of_a_topic_that_cannot_be_read(tmp_path: Path, damages_stores: None) -> None:
+    path = kept(tmp_path / "s", {"slow": (10, 4)})
+    held = {row.reason.code: row.bytes for row in why(path).held}
+    put(path, parse_topic(NAME).path, b"\xff")
+    found = {row.reason.code: row for row in why(path).held}
+    assert found["topic-unreadable"].ledgers == 3
+    assert found["topic-unreadable"].topic == f"persistent://{NAME}"
+    assert found["topic-unreadable"].bytes == held["cursor"] + held["open-ledger"]
+
+
+def test_an_index_of_delayed_messages_of_ours(tmp_path: Path) -> None:
+    path = copied("small", "mutated", tmp_path)
+    with open_store(path, writable=True) as store:
+        build(store, "audit")
+    with open_store(path) as store, open_reader(store) as reader:
+        own = set(find_index_ledgers(reader.txn))
+        found = [row for row in why_bytes(store, reader, NOW_MS).held if row.reason.code == "delayed-index"]
+    assert own
+    assert sum(row.ledgers for row in found) == len(own)
+    assert {(row.topic, row.subscription) for row in found} == {("persistent://acme/delayed/reminders", "audit")}
 
 
 def test_the_slowest_is_named_with_the_others(tmp_path: Path) -> None:

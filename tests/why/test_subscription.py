@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from store.model.ledgers import find_place
+from store.proto.transaction_pb2 import PendingAckMetadataEntry
 from store.why.reason import CODES
 from tests.conftest import Cli
 from tests.stores import imported, lose_nodes
-from tests.why.planted import ABORT, COMMIT, NOW_MS, TOPIC, Message, Planted, ask, opened, plant
+from tests.synthetic import CREATED_MS, Made
+from tests.why.planted import ABORT, COMMIT, NOW_MS, SUB, TOPIC, Message, Planted, ask, opened, plant
 from tests.worlds import CLUSTER, world
 
 QUOTA = {"limitSize": 1, "limitTime": -1, "policy": "producer_exception"}
@@ -35,6 +37,8 @@ BESIDE = {
     "quota-reached": Planted(policies={"backlog_quota_map": {"destination_storage": QUOTA}}),
     "quota-left": Planted(policies={"backlog_quota_map": {"destination_storage": {**QUOTA, "limitSize": 1 << 30}}}),
     "delayed-later": Planted({(10, 5): Message(due_hours=2)}),
+    "ttl-drops-delayed": Planted({(10, 5): Message(due_hours=5)}, policies={"message_ttl_in_seconds": 36_000}),
+    "ack-ranges-limit": Planted(ranges=tuple(((12, 9 + n), (12, 10 + n)) for n in range(0, 20_000, 2))),
     "aborted-transactions": Planted(
         {(10, 0): Message(transaction=(1, 7)), (10, 4): Message(transaction=(1, 7), marker=ABORT)}
     ),
@@ -74,6 +78,32 @@ def test_what_bears_on_a_healthy_one_is_told_behind(code: str, tmp_path: Path) -
     assert found.reasons[0].code == "backlog"
     assert code in {reason.code for reason in found.reasons}
     assert "Nothing in the store holds s: 30 entries (30 messages) wait for a consumer" in found.reasons[0].sentence
+
+
+def test_acknowledgements_of_an_open_transaction_are_told(tmp_path: Path) -> None:
+    """As a broker writes them: an entry of the subscription's own log for each acknowledgement; one transaction has been committed."""
+    acks = [
+        PendingAckMetadataEntry(pending_ack_op=op, ack_type=0, txnid_most_bits=1, txnid_least_bits=least)
+        for op, least in ((1, 7), (1, 8), (2, 8))
+    ]
+    log = {f"{TOPIC}-{SUB}__transaction_pending_ack": [Made(CREATED_MS, raw=ack.SerializeToString()) for ack in acks]}
+    found = ask(plant(tmp_path / "s", Planted(), log))
+    assert found.held
+    (reason,) = (reason for reason in found.reasons if reason.code == "pending-acks")
+    assert reason.evidence["transactions"] == ["(1,7)"]
+    assert "1 open transaction" in reason.sentence
+
+
+def test_times_in_sentences_are_of_the_zone_asked_for(tmp_path: Path, cli: Cli) -> None:
+    """NOW_MS is 2023-11-15T08:13:20Z; the first message is of nine hours before, India is 5½ hours ahead."""
+    path = plant(tmp_path / "s", Planted())
+    arguments = ("--store", path, "--now", f"@{NOW_MS}", "topics", "why", TOPIC, "-s", SUB)
+    for options, shown in (
+        ((), "2023-11-14T23:13:20.000Z"),
+        (("--tz", "Asia/Kolkata"), "2023-11-15T04:43:20.000+05:30"),
+    ):
+        for form in ((), ("-o", "json")):
+            assert f"published {shown} (9h ago)" in " ".join(cli(*options, *arguments, *form).stdout.split())
 
 
 def test_all_is_acknowledged(tmp_path: Path) -> None:
