@@ -22,8 +22,8 @@ from store.db.environment import Txn
 from store.db.owners import find_owners
 from store.db.tree import find_node, read_node
 from store.errors import Corrupt, Refused, TopicNotFound, Unsupported
-from store.model.cursors import iter_cursor_names, read_cursor, read_cursors
-from store.model.extent import Extent, extent_of
+from store.model.cursors import is_own, iter_cursor_names, read_cursor, read_cursors
+from store.model.extent import Extent, extent_of, pending_intervals
 from store.model.ledgers import EntryReader
 from store.model.partitions import existing_partitions, read_partitioned
 from store.model.topics import Topic, TopicLedger, read_topic
@@ -236,14 +236,23 @@ def _deleted(reader: EntryReader, name: TopicName, *, force: bool) -> tuple[list
         said = f"its list of ledgers cannot be read, they stay: see pulsar-admin ledgers orphans ({error.message})"
         return [], steps, ChangePart(topic=str(name), before={"subscriptions": cursors}, warnings=(said,))
     ledgers = list(topic.ids)
+    backlogs = {}
     for cursor in cursors:
         try:
-            ledgers += own_ledgers(read_cursor(txn, reader, topic, cursor))
+            found = read_cursor(txn, reader, topic, cursor)
         except (Corrupt, Unsupported):
             continue  # what it names is unknown and stays; `ledgers orphans` lists it
+        ledgers += own_ledgers(found)
+        pending = pending_intervals(topic, found.state)
+        if pending and not is_own(cursor) and not name.is_system:
+            backlogs[cursor] = extent_of(txn, topic, pending).messages
     part = ChangePart(
         topic=str(name),
-        before={"subscriptions": cursors, "ledgers": topic.ids},
+        before={
+            "subscriptions": cursors,
+            "ledgers": topic.ids,
+            "backlogMessages": backlogs,
+        },
         extent=extent_of(txn, topic, ((0, topic.number_of_entries),)),
         unreferenced_ledgers=tuple(ledgers),
     )

@@ -20,6 +20,7 @@ from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.live.topic_changes import NAMESPACE, RECORDING
 from tests.stores import copied
+from tests.worlds import asked_topics
 
 PLAIN = "public/default/plain"
 SYSTEM = ("__change_events", "__transaction_buffer_snapshot")
@@ -124,6 +125,21 @@ def test_delete(cli: Cli, store: Path) -> None:
     assert tree_key(parse_topic(PLAIN).path) in gone
     assert cli("--store", store, "topics", "stats", PLAIN).exit_code == 5
     check_undo(cli, store, 1, rows)
+
+
+def test_delete_says_which_subscriptions_lose_a_backlog(cli: Cli, store: Path) -> None:
+    """As many messages as the broker said; a subscription that has acknowledged all loses none."""
+    consumed = ("topics", "clear-backlog", PLAIN, "-s", "half")
+    assert cli("--store", store, *consumed).exit_code == 0
+    said = asked_topics("small")[PLAIN]["stats"]["subscriptions"]
+    expected = {name: row["msgBacklog"] for name, row in said.items() if row["msgBacklog"] and name != "half"}
+    assert len(expected) > 2
+    delete = ("--store", store, "topics", "delete", PLAIN)
+    preview = cli(*delete, "--dry-run").stdout
+    for name, messages in expected.items():
+        assert f"  backlogMessages.{name}: {messages}\n" in preview
+    assert "backlogMessages.half" not in preview
+    assert cli(*delete, "-o", "json").json["before"]["backlogMessages"] == expected
 
 
 def test_delete_from_file(cli: Cli, store: Path, tmp_path: Path) -> None:
