@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from store.check import Finding, check_store
+from store.codec import ledgermetadata, managedledger
 from store.codec.cursor import CursorInfo, encode_cursor_info
 from store.codec.ledgermetadata import decode_ledger_metadata, encode_ledger_metadata, ledger_path
 from store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
@@ -19,9 +22,11 @@ from store.db.environment import Txn, open_store
 from store.db.files import Damage, iter_logs, put_damage, put_log
 from store.db.owners import Owner, put_owners
 from store.db.tree import Node, put_nodes, read_node, tree_key
+from store.model import ledgers, structures, topics
 from store.names import Position
 from tests.conftest import Cli
-from tests.stores import copied, imported
+from tests.stores import copied, imported, lose_nodes
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import STATES, WORLD_NAMES
 
 PLAIN = "/managed-ledgers/public/default/persistent/plain"
@@ -241,3 +246,34 @@ def test_check_only_reads(tmp_path: Path) -> None:
     before = (path / "meta" / "data.mdb").read_bytes()
     assert isinstance(findings(path, deep=True), list)
     assert (path / "meta" / "data.mdb").read_bytes() == before
+
+
+def test_lists_and_metadata_are_decoded_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damages_stores: None
+) -> None:
+    """However many ledgers of a topic are lost, its list is not decoded for each; metadata is for its topic, and for itself."""
+    entries = [Made(CREATED_MS, lost=True)]
+    path = make_store(tmp_path / "s", {"t/n/lost": MadeTopic([entries] * 60), "t/n/there": MadeTopic([entries] * 40)})
+    lose_nodes(path, *(ledger_path(ledger_id) for ledger_id in range(10, 70)))
+    lists = _counted(monkeypatch, "decode_managed_ledger", (managedledger, structures, topics))
+    metadata = _counted(monkeypatch, "decode_ledger_metadata", (ledgermetadata, structures, ledgers))
+    with open_store(path) as store:
+        codes = Counter(found.code for found in check_store(store))
+    assert codes["ledger-missing"] == 60
+    assert codes["entries-missing"] == 40
+    assert lists.total() <= 2 * 2 + 2
+    assert metadata.total() <= 2 * 40 + 2
+
+
+def _counted(monkeypatch: pytest.MonkeyPatch, name: str, modules: tuple[ModuleType, ...]) -> Counter[str]:
+    """Count the calls of the decoder NAME, under every module that has it."""
+    calls = Counter[str]()
+    decode = getattr(modules[0], name)
+
+    def counting(value: bytes, where: str, **options: bool) -> object:
+        calls[where] += 1
+        return decode(value, where, **options)
+
+    for module in modules:
+        monkeypatch.setattr(module, name, counting)
+    return calls

@@ -13,7 +13,6 @@ from store.check.data import TopicVisitor, check_data
 from store.check.deep import check_deep
 from store.check.finding import Finding, weight
 from store.check.nacks import check_nacks
-from store.check.replicas import check_copies
 from store.check.rows import check_rows
 from store.db.environment import Store
 from store.errors import Refused
@@ -61,4 +60,3 @@ def iter_findings(
     yield from check_rows(store, reader.txn)
     yield from check_nacks(reader.txn)
     yield from check_data(store, reader, visit)
-    yield from check_copies(reader.txn)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from store.check.finding import Finding, data_problem, note, problem_of
-from store.codec.ledgermetadata import LedgerState, ledger_path
+from store.check.replicas import Copies
+from store.codec.ledgermetadata import LedgerState, ledger_id_of_path, ledger_path
 from store.db.blocks import decode_times, ledger_of_key
 from store.db.delayed import find_index_ledgers
 from store.db.environment import Store, Txn
 from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, iter_damage
 from store.db.owners import Owner, find_owners, has_owners, iter_owners
 from store.db.tree import decode_node, find_node
-from store.errors import IndexCorrupt, LedgerNotFound, StoreError
+from store.errors import IndexCorrupt, MetadataCorrupt, StoreError
 from store.model.absent_journals import find_absent_journals
 from store.model.broken import find_broken_ledger
 from store.model.coverage import absent_of, count_unseen
@@ -20,6 +22,7 @@ from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, re
 from store.model.ledgers import (
     EntryReader,
     Ledger,
+    find_ledger,
     find_metadata,
     find_times,
     iter_ledger_ids,
@@ -75,7 +78,7 @@ def check_nodes(txn: Txn) -> Iterator[Finding]:
                 "name-not-encoded", node.path, f"the node of {topic} would be {topic.path}: no topic name leads to this one",
                 "read it with: pulsar-admin store cat PATH",
             )  # fmt: skip
-        if structure_of(node.path) is not None:
+        if structure_of(node.path) is not None and not _is_of_ledger(node.path):
             try:
                 decode_structure(node.path, node.value)
             except StoreError as error:
@@ -90,6 +93,12 @@ def check_nodes(txn: Txn) -> Iterator[Finding]:
                 yield data_problem("value-undecodable", "metadata store", damage.reason, hint)
     except IndexCorrupt:
         return  # the catalogue's check tells
+
+
+def _is_of_ledger(path: str) -> bool:
+    """Whether PATH is where the metadata of a ledger lies: ``check_ledgers`` decodes it, once for all that asks for it."""
+    ledger_id = ledger_id_of_path(path)
+    return ledger_id is not None and ledger_path(ledger_id) == path
 
 
 def check_journals(store: Store, txn: Txn) -> Iterator[Finding]:
@@ -123,8 +132,10 @@ def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator
     if listed.info.offloaded:
         return
     try:
-        ledger = read_ledger(txn, listed.ledger_id)
-    except LedgerNotFound:
+        ledger = find_ledger(txn, listed.ledger_id)
+    except StoreError:
+        return  # check_nodes tells
+    if ledger is None:
         yield data_problem(
             "ledger-missing",
             where,
@@ -133,8 +144,6 @@ def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator
             **_size(listed),
         )
         return
-    except StoreError:
-        return  # check_nodes tells
     if ledger.metadata is None:
         yield data_problem(
             "ledger-without-metadata", where, f"it is in the topic's list and has no BookKeeper metadata; {_broker(txn, topic, listed)}",
@@ -302,17 +311,29 @@ def _mend(ledger_id: int) -> str:
 
 
 def check_ledgers(txn: Txn) -> Iterator[Finding]:
-    """Check ledgers that belong to no topic's list, and note unreferenced and deleted ones."""
+    """Check each ledger's metadata and copies, more of those that belong to no topic's list; note unreferenced and deleted ones."""
     unreferenced = 0
+    copies = Copies(txn)
+    yield from copies.begin()
     for ledger_id in iter_ledger_ids(txn):
+        ledger = None
+        try:
+            ledger = read_ledger(txn, ledger_id)
+        except MetadataCorrupt as error:
+            yield problem_of(error, "value-undecodable", "data", ledger_path(ledger_id))
+        except StoreError:
+            pass  # the index's check tells
         try:
             owners = find_owners(txn, ledger_id)
-            if any(owner.kind == "managed-ledger" for owner in owners):
-                continue  # check_topics looks at them
             unreferenced += not owners
-            yield from _check_missing(txn, read_ledger(txn, ledger_id), f"ledger {ledger_id}")
+            if ledger is not None and all(owner.kind != "managed-ledger" for owner in owners):
+                yield from _check_missing(txn, ledger, f"ledger {ledger_id}")  # check_topics looks at the others
         except StoreError:
-            continue  # check_nodes and check_owners tell
+            pass  # check_owners tells
+        if ledger is not None:
+            with suppress(StoreError):  # the catalogue's check and that of the rows of copies tell
+                yield from copies.check(ledger)
+    yield from copies.end()
     if unreferenced:
         yield note(
             "ledgers-unreferenced",

@@ -9,40 +9,51 @@ from store.check.finding import Finding, data_problem, note, store_problem
 from store.db.copies import check_copies_row, has_copies
 from store.db.environment import Txn
 from store.db.files import iter_logs
-from store.errors import IndexCorrupt, StoreError
+from store.errors import IndexCorrupt
 from store.model.coverage import read_disks
-from store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
+from store.model.ledgers import Ledger
 from store.model.open_end import read_confirmed, read_open_end
 from store.wording import counted
 
 _HINT = "see: pulsar-admin ledgers underreplicated"
 
 
-def check_copies(txn: Txn) -> Iterator[Finding]:
-    """Yield the ledgers whose entries lack copies, and the bookies that nobody imported."""
-    try:
-        disks = read_disks(txn)
-    except IndexCorrupt:
-        return  # the catalogue's check tells
-    if disks.unknown is not None and not (disks.tells and not has_copies(txn)):  # of one bookie the index knows enough
-        yield note("copies-unknown", "bookies", *disks.unknown)
-        return
-    yield from _check_rows(txn)
-    absent: Counter[str] = Counter()
-    for ledger_id in iter_ledger_ids(txn):
+class Copies:
+    """The ledgers whose entries lack copies, and the bookies that nobody imported, as far as the catalogue knows bookies."""
+
+    def __init__(self, txn: Txn) -> None:
+        self._txn = txn
+        self._absent: Counter[str] = Counter()
+        self._is_known = False
+
+    def begin(self) -> Iterator[Finding]:
+        """Yield what is wrong with the rows of copies, or that they are not known: no ledger is looked at then."""
         try:
-            yield from _check_ledger(txn, read_ledger(txn, ledger_id), absent)
-        except StoreError:
-            continue  # it is told of elsewhere: nodes, index, rows of copies
-    for bookie, ledgers in sorted(absent.items()):
-        yield note(
-            "bookie-not-imported",
-            f"bookie {bookie}",
-            f"{counted(ledgers, 'ledger has', 'ledgers have')} entries that it should hold; whether it does is not known",
-            _HINT,
-            bookie=bookie,
-            ledgers=ledgers,
-        )
+            disks = read_disks(self._txn)
+        except IndexCorrupt:
+            return  # the catalogue's check tells
+        if disks.unknown is not None and not (disks.tells and not has_copies(self._txn)):
+            yield note("copies-unknown", "bookies", *disks.unknown)
+            return
+        self._is_known = True  # of one bookie the index knows enough
+        yield from _check_rows(self._txn)
+
+    def check(self, ledger: Ledger) -> Iterator[Finding]:
+        """Yield what is wrong with the copies of LEDGER's entries; raises what reading their rows raises."""
+        if self._is_known:
+            yield from _check_ledger(self._txn, ledger, self._absent)
+
+    def end(self) -> Iterator[Finding]:
+        """Yield the bookies that ledgers need and nobody imported."""
+        for bookie, ledgers in sorted(self._absent.items()):
+            yield note(
+                "bookie-not-imported",
+                f"bookie {bookie}",
+                f"{counted(ledgers, 'ledger has', 'ledgers have')} entries that it should hold; whether it does is not known",
+                _HINT,
+                bookie=bookie,
+                ledgers=ledgers,
+            )
 
 
 def _check_rows(txn: Txn) -> Iterator[Finding]:

@@ -11,11 +11,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from store.db.environment import Txn
-from store.errors import LedgerNotFound, StoreError
+from store.errors import StoreError
 from store.frozen import frozen
 from store.model.absent_bookies import find_absent_bookies
 from store.model.coverage import count_unseen, iter_entry_gaps
-from store.model.ledgers import missing_ranges, read_ledger
+from store.model.ledgers import find_ledger, missing_ranges, read_ledger
 from store.model.topics import Topic, TopicLedger
 from store.model.whole import is_whole
 from store.names import Position
@@ -60,11 +60,11 @@ def find_missing(txn: Txn, ledger_id: int) -> Missing | None:
 
     owners = find_owners(txn, ledger_id)
     try:
-        ledger = read_ledger(txn, ledger_id)
-    except LedgerNotFound:
-        return Missing(ledger_id, NO_LEDGER, 0, (), owners) if owners else None
+        ledger = find_ledger(txn, ledger_id)
     except StoreError:
         return Missing(ledger_id, NO_METADATA, 0, (), owners)
+    if ledger is None:
+        return Missing(ledger_id, NO_LEDGER, 0, (), owners) if owners else None
     if ledger.metadata is None:
         return Missing(ledger_id, NO_METADATA, 0, (), owners) if owners else None
     ranges = missing_ranges(txn, ledger)

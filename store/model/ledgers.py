@@ -68,15 +68,23 @@ def find_times(txn: Txn, ledger_id: int) -> LedgerTimes | None:
 
 def read_ledger(txn: Txn, ledger_id: int) -> Ledger:
     """Return the ledger; raises LedgerNotFound when neither metadata nor entries know it."""
-    metadata = find_metadata(txn, ledger_id)
-    times = find_times(txn, ledger_id)
-    sums = times.sums if times else None
-    if metadata is None and sums is None:
+    ledger = find_ledger(txn, ledger_id)
+    if ledger is None:
         raise LedgerNotFound(
             f"ledger {ledger_id} is neither in the metadata nor in any entry log",
             ledgerId=ledger_id,
             hint=_hint_where(txn, ledger_id),
         )
+    return ledger
+
+
+def find_ledger(txn: Txn, ledger_id: int) -> Ledger | None:
+    """Return the ledger, or None when neither metadata nor entries know it; raises MetadataCorrupt and IndexCorrupt."""
+    metadata = find_metadata(txn, ledger_id)
+    times = find_times(txn, ledger_id)
+    sums = times.sums if times else None
+    if metadata is None and sums is None:
+        return None
     if metadata is not None and metadata.state is LedgerState.CLOSED:
         return Ledger(ledger_id, metadata, sums, metadata.last_entry_id, metadata.length)
     first_of_last = metadata.segments[-1].first_entry_id if metadata else 0
