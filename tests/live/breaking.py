@@ -26,8 +26,10 @@ import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 from store.codec.digest import DigestType, compute_digest
 from store.codec.ledgermetadata import ledger_path
 from store.sources.rocksdb import apply_changes
-from tests.live.broker import BASE_SETTINGS, Broker, wait_until
-from tests.live.producing import open_client
+from tests.live.broker import BASE_SETTINGS, Broker
+from tests.live.compacting import compact
+from tests.live.on_disk import wait_until_written
+from tests.live.producing import RECEIVE_MS, open_client
 
 NAMESPACE, POLICED, KEPT_POLICED = "acme/mend", "acme/policed", "acme/kept"
 FIRST, MIDDLE, LAST, HOLES, GONE, CURSOR, COMPACTED, SCHEMA, KEPT, KEPT_COMPACTED, KEPT_SCHEMA, DELETED = (
@@ -45,7 +47,6 @@ SETTINGS = {
     **BASE_SETTINGS,
     "managedLedgerMaxEntriesPerLedger": str(PER_LEDGER),
     "managedLedgerMaxUnackedRangesToPersistInMetadataStore": "3",
-    "managedLedgerCursorPositionFlushSeconds": "1",
     "dbStorage_writeCacheMaxSizeMb": "16",
     "dbStorage_readAheadCacheMaxSizeMb": "16",
     "managedLedgerCacheSizeMB": "16",
@@ -92,9 +93,9 @@ def fill(broker: Broker) -> Broken:
             topic = f"{namespace}/{'two' if number >= PER_LEDGER else 'one'}"
             broker.post(f"persistent/{topic}/messageTTL?messageTTL={1000 + number}")
     for topic in (COMPACTED, KEPT_COMPACTED):
-        broker.put(f"persistent/{topic}/compaction")
-        wait_until(lambda of=topic: broker.get(f"persistent/{of}/compaction")["status"] == "SUCCESS", "compaction")
+        assert compact(broker, topic) == "SUCCESS"
     client.close()
+    wait_until_written(broker, TOPICS)
     _note(broker, broken)
     broker.put(f"persistent/{CURSOR}/unload")  # a bookie that stops with its broker takes no cursor's last position
     return broken
@@ -110,7 +111,7 @@ def _send(client: pulsar.Client, topic: str) -> list[tuple[int, int]]:
 def _acknowledge(client: pulsar.Client, topic: str) -> None:
     """Let ``inside`` stand in the second ledger."""
     consumer = client.subscribe(f"persistent://{topic}", "inside")
-    messages = [consumer.receive(10_000) for _ in range(PER_LEDGER + 4)]
+    messages = [consumer.receive(RECEIVE_MS) for _ in range(PER_LEDGER + 4)]
     consumer.acknowledge_cumulative(messages[-1])
     consumer.close()
 
@@ -119,7 +120,7 @@ def _leave_holes(client: pulsar.Client) -> None:
     """Acknowledge every second of 30 messages: so many ranges are in a cursor ledger alone."""
     first = pulsar.InitialPosition.Earliest
     consumer = client.subscribe(f"persistent://{CURSOR}", "holes", pulsar.ConsumerType.Shared, initial_position=first)
-    messages = [consumer.receive(10_000) for _ in range(30)]
+    messages = [consumer.receive(RECEIVE_MS) for _ in range(30)]
     for message in messages[1::2]:
         consumer.acknowledge(message)
     consumer.close()

@@ -120,9 +120,8 @@ class Cluster(Admin):
         disks: Sequence[Disks] = DISKS,
     ) -> None:
         """``settings`` are the broker's, ``bookie_settings`` those of each bookie; ports are chosen here and kept."""
-        super().__init__()
+        super().__init__(folder)
         self.distribution = find_distribution()
-        self.folder = folder
         self.zookeeper_port = free_port()
         self.zookeeper_address = f"127.0.0.1:{self.zookeeper_port}"
         self.zookeeper_data = folder / "zookeeper"

@@ -46,6 +46,7 @@ def make_cluster_world(folder: Path, seed: int, probes: int) -> ClusterWorld:
         cluster.start()
         recipe.fill(cluster, seed)
         _fill_more(cluster, seed)
+        recipe.wait_until_settled(cluster)
         said = recipe.ask(cluster)
         said["probes"] = recipe.probe_times(cluster, said["rows"], seed, probes)
 

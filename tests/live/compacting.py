@@ -18,6 +18,7 @@ from typing import Any
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
 from tests.live.broker import Admin, wait_until
+from tests.live.on_disk import wait_until_written
 from tests.live.producing import RECEIVE_MS, open_client
 
 
@@ -87,12 +88,20 @@ def _key_reader(folder: Path) -> Any:
 
 
 def compact(broker: Admin, topic: str) -> str:
-    """Let the broker compact a topic; how that ended."""
+    """Let the broker compact a topic; how that ended. Readers get the new view, and it is on disk."""
     path = f"persistent/{topic}/compaction"
+
+    def ledger() -> int:
+        return int(broker.get(f"persistent/{topic}/internalStats")["compactedLedger"]["ledgerId"])
+
+    before = ledger()
     broker.put(path)
     status: str = wait_until(
         lambda: (found := broker.get(path)["status"]) in ("SUCCESS", "ERROR") and found, f"compaction of {topic}"
     )
+    if status == "SUCCESS":  # said before the ledger is in use, and before its number is in the cursor
+        wait_until(lambda: ledger() != before, f"the compacted ledger of {topic}")
+        wait_until_written(broker, [topic])
     return status
 
 

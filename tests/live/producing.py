@@ -18,7 +18,8 @@ from typing import Any
 
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
-RECEIVE_MS = 10_000
+RECEIVE_MS = 60_000  # only what never comes takes it
+SILENCE_MS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +126,14 @@ def read_rows(client: pulsar.Client, topic: str) -> list[list[Any]]:
     return rows
 
 
-def receive_first(client: pulsar.Client, topic: str, subscription: str) -> list[Any] | None:
+def receive_first(client: pulsar.Client, topic: str, subscription: str, *, comes: bool = True) -> list[Any] | None:
     """The first message a consumer of that subscription gets, not acknowledged: ledger, entry, batch index, SHA-1.
 
-    The batch index is -1 outside batches. None when nothing comes within two seconds of the consumer's connection.
+    The batch index is -1 outside batches. None when nothing comes: within two seconds where COMES says that nothing should.
     """
     consumer = client.subscribe(f"persistent://{topic}", subscription, pulsar.ConsumerType.Exclusive)
     try:
-        message = consumer.receive(2000)
+        message = consumer.receive(RECEIVE_MS if comes else SILENCE_MS)
     except pulsar.Timeout:
         return None
     finally:

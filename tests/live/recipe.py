@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Admin, Broker, wait_until
 from tests.live.distribution import find_distribution
+from tests.live.on_disk import wait_until_written
 from tests.live.producing import Consuming, Sending, consume, open_client, payload_of, read_rows, send
 from tests.live.wire import Stamped, StampingProducer
 
@@ -155,7 +156,7 @@ def topics_of(broker: Admin) -> list[str]:
 
 
 def wait_until_settled(broker: Admin, topics: Sequence[str] = ()) -> None:
-    """Return when no cursor of TOPICS, or of all, has moved and no cursor ledger has grown for three flush intervals."""
+    """Return when no cursor of TOPICS, or of all, has moved for three flush intervals, and all are on disk."""
     seen: tuple[float, object] = (time.monotonic(), None)
 
     def settled() -> bool:
@@ -168,6 +169,7 @@ def wait_until_settled(broker: Admin, topics: Sequence[str] = ()) -> None:
         return time.monotonic() - seen[0] > 3
 
     wait_until(settled, "cursors at rest")
+    wait_until_written(broker, topics or topics_of(broker))
 
 
 def ask(broker: Admin) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from store.proto.managed_ledger_pb2 import PositionInfo
 from tests.live.broker import BROKER_METADATA, Broker, override, wait_until
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import find_distribution
+from tests.live.on_disk import are_written
 from tests.live.producing import RECEIVE_MS, Sending, open_client, send
 from tests.live.recipe import SETTINGS
 
@@ -53,7 +54,7 @@ def _acknowledge(broker: Broker, subscription: str, rng: random.Random) -> list[
 
 
 def _settled(broker: Broker, subscription: str, acknowledged: int) -> Json:
-    """What the broker says when all acknowledgements are there and the cursor ledger grows no more."""
+    """What the broker says when all acknowledgements are there, and on disk, and the cursor ledger grows no more."""
 
     def cursor() -> Json:
         found: Json = broker.get(f"persistent/{TOPIC}/internalStats")["cursors"][subscription]
@@ -67,16 +68,9 @@ def _settled(broker: Broker, subscription: str, acknowledged: int) -> Json:
         before = cursor()
         time.sleep(1.2)
         after = cursor()
-        return (
-            after
-            if (after["cursorLedger"], after["cursorLedgerLastEntry"])
-            == (
-                before["cursorLedger"],
-                before["cursorLedgerLastEntry"],
-            )
-            and after["cursorLedger"] >= 0
-            else None
-        )
+        keys = ("cursorLedger", "cursorLedgerLastEntry")
+        is_still = [after[key] for key in keys] == [before[key] for key in keys]
+        return after if is_still and after["cursorLedger"] >= 0 and are_written(broker, [TOPIC]) else None
 
     wait_until(all_there, "acknowledgements")
     return wait_until(still, "the cursor ledger")

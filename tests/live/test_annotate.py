@@ -9,7 +9,7 @@ import pytest
 from tests.live.broker import BASE_SETTINGS, Broker
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import NEWER, VERSION, find_distribution
-from tests.live.producing import Sending, open_client, send
+from tests.live.producing import RECEIVE_MS, Sending, open_client, send
 
 pytestmark = pytest.mark.live
 
@@ -51,7 +51,7 @@ def test_what_brokers_keep_of_what_is_annotated(version: str, tmp_path: Path) ->
         for topic in (FIELDS, PROPERTIES):
             send(client, Sending(topic, "second", 25), 2)
             consumer = client.subscribe(topic, "kept")
-            assert len([consumer.receive(20_000) for _ in range(50)]) == 50
+            assert len([consumer.receive(RECEIVE_MS) for _ in range(50)]) == 50
             consumer.close()
         client.close()
         broker.stop()

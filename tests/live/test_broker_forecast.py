@@ -11,7 +11,7 @@ import pytest
 from tests.live.broker import BASE_SETTINGS, Broker, BrokerError, override, wait_until
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import find_distribution
-from tests.live.producing import open_client
+from tests.live.producing import RECEIVE_MS, open_client
 
 pytestmark = pytest.mark.deep  # three minutes: an age limit is looked at each minute
 ROLL = {"managedLedgerMaxEntriesPerLedger": "20"}
@@ -44,7 +44,7 @@ def fill(broker: Broker) -> None:
         for _ in range(MESSAGES):
             producer.send(bytes(500))
         for _ in range(consumed or 0):
-            message = consumer.receive(10_000)
+            message = consumer.receive(RECEIVE_MS)
             consumer.acknowledge(message)
         producer.close()
     client.close()

@@ -6,7 +6,6 @@ What must be found is counted here, record by record, from the bookies' files an
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from tests.live.cluster import Bookie, Cluster
 from tests.live.cluster_recipe import COMPACTED, KILLED_BOOKIE, POLICY_TOPIC, SCHEMA_TOPIC, read_ledgers
 from tests.live.compacting import read_apart
 from tests.live.conftest import Clustered, import_cluster
+from tests.live.on_disk import JOURNAL_HEADER_BYTES, iter_records
 from tests.live.producing import open_client
 from tests.live.test_compaction import toolkit_rows
 from tests.worlds import copy_tree
@@ -36,9 +36,6 @@ from tests.worlds import copy_tree
 pytestmark = pytest.mark.live
 
 Entry = tuple[int, int]
-_HEADER_BYTES = 1024
-_JOURNAL_HEADER_BYTES = 512
-_PADDING = -0x100
 POLICY_AFTER_SECONDS = 7654
 _KEYS = ("ledgerId", "entryId", "batchIndex", "publishTime", "sha1", "producer")
 
@@ -75,25 +72,10 @@ class Copy:
     def records(self) -> Iterator[Record]:
         """Every whole record of every file, damaged or not."""
         for bookie in self.cluster.bookies:
-            for path in self.logs(bookie):
-                yield from _records(bookie.bookie_id, path, _HEADER_BYTES)
-            for path in self.journals(bookie):
-                yield from _records(bookie.bookie_id, path, _JOURNAL_HEADER_BYTES)
-
-
-def _records(bookie: str, path: Path, start: int) -> Iterator[Record]:
-    data, offset = path.read_bytes(), start
-    while offset + 4 <= len(data):
-        (size,) = struct.unpack_from(">i", data, offset)
-        if size == _PADDING:
-            offset += 8 + struct.unpack_from(">i", data, offset + 4)[0]
-            continue
-        if size <= 0 or offset + 4 + size > len(data):
-            return
-        ledger_id, entry_id = struct.unpack_from(">qq", data, offset + 4)
-        if ledger_id >= 0 and entry_id >= 0:
-            yield Record(bookie, path, offset, size, (ledger_id, entry_id))
-        offset += 4 + size
+            for path in (*self.logs(bookie), *self.journals(bookie)):
+                for found in iter_records(path):
+                    if min(found.entry) >= 0:
+                        yield Record(bookie.bookie_id, path, found.offset, found.size, found.entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +172,7 @@ def test_what_is_lost_of_disks_is_counted(
     first, other, last = clustered.world.cluster.bookies
     for bookie in (first, last):
         for journal in copy.journals(bookie):  # as when they are behind: what is in logs is in no journal any more
-            journal.write_bytes(journal.read_bytes()[:_JOURNAL_HEADER_BYTES])
+            journal.write_bytes(journal.read_bytes()[:JOURNAL_HEADER_BYTES])
     assert _counted(copy, closed) == {}
     records = [record for record in copy.records() if record.entry[0] in closed]
     by_log: dict[Path, list[Record]] = {}
@@ -203,9 +185,17 @@ def test_what_is_lost_of_disks_is_counted(
     covered = next(
         record for record in records if record.bookie == last.bookie_id and (other.bookie_id, record.entry) in places
     )
+    gone_entries = {record.entry for record in by_log[gone]}
+    # Of the records that are cut off none is in the log that is gone: only the flipped one is lost on both.
     cut = max(
-        (path for path in copy.logs(last) if path not in (lost.path, covered.path)),
-        key=lambda p: len(by_log.get(p, ())),
+        (
+            path
+            for path in copy.logs(last)
+            if path not in (lost.path, covered.path)
+            and len(by_log.get(path, ())) > 3
+            and gone_entries.isdisjoint(record.entry for record in by_log[path][-3:])
+        ),
+        key=lambda path: len(by_log[path]),
     )
     for record in (lost, covered):
         _flip(record)

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import pytest
 
-from tests.live.broker import BROKER_METADATA, Broker, wait_until
+from tests.live.broker import BROKER_METADATA, Broker, BrokerError, wait_until
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import find_distribution
 from tests.live.producing import RECEIVE_MS, Sending, open_client, read_rows, receive_first, send
@@ -126,13 +126,30 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, 
         _change_offline(folder / "store", broker.data, twins)
         broker.start()
         for twin in twins:
-            path = f"persistent/{twin.topic}/subscription/{quote('there-' + twin.name)}/{twin.path}"
-            broker.post(path, twin.body)
-        time.sleep(2)  # an expiry answers before it is done
+            broker.post(_path(twin), twin.body)
+        for twin in twins:
+            if twin.path == "expireMessages":
+                wait_until(lambda: _is_expired(broker, twin), f"the expiry of {twin.name}")  # noqa: B023
         yield broker, twins, rows
         broker.stop()
     finally:
         broker.kill()
+
+
+def _path(twin: Twin) -> str:
+    return f"persistent/{twin.topic}/subscription/{quote('there-' + twin.name)}/{twin.path}"
+
+
+def _is_expired(broker: Broker, twin: Twin) -> bool:
+    """Ask for the same again, which moves nothing: it is refused while the first one runs, and where nothing is left."""
+    try:
+        broker.post(_path(twin), twin.body)
+    except BrokerError as error:
+        if error.status != 409:
+            raise
+        stats = broker.get(f"persistent/{twin.topic}/stats?getPreciseBacklog=true")["subscriptions"]
+        return bool(stats[f"there-{twin.name}"]["msgBacklog"] == 0)
+    return True
 
 
 def _fill(broker: Broker, seed: int) -> dict[str, list[Row]]:
@@ -181,7 +198,11 @@ def test_twins_give_the_same_entry_first(changed: Changed) -> None:
     broker, twins, _ = changed
     client = open_client(broker.service_url)
     for twin in twins:
-        here, there = (receive_first(client, twin.topic, f"{side}-{twin.name}") for side in ("here", "there"))
+        backlogs = broker.get(f"persistent/{twin.topic}/stats?getPreciseBacklog=true")["subscriptions"]
+        here, there = (
+            receive_first(client, twin.topic, name, comes=backlogs[name]["msgBacklog"] > 0)
+            for name in (f"here-{twin.name}", f"there-{twin.name}")
+        )
         assert (here and here[:2]) == (there and there[:2]), twin.name
     client.close()
 

@@ -54,7 +54,7 @@ class Ensemble:
         )
         for server in self.servers:
             server.launch()
-        wait_until(lambda: self.leader() is not None, "the ensemble has a leader", 90)
+        wait_until(lambda: self.leader() is not None, "the ensemble has a leader")
 
     @property
     def address(self) -> str:
@@ -103,7 +103,7 @@ class Writer:
                 return False
             return True
 
-        wait_until(done, "the ensemble answers", 60)
+        wait_until(done, "the ensemble answers")
 
     def _one(self) -> None:
         path = self._random.choice(self._paths)
@@ -154,7 +154,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[ServerFiles, 
         follower.stop()
         writer.write(12)
         follower.launch()
-        wait_until(lambda: "Mode: follower" in _ask(follower), "the follower is back", 60)
+        wait_until(lambda: "Mode: follower" in _ask(follower), "the follower is back")
         leader = ensemble.leader()
         assert leader is not None
         leader.stop()

@@ -65,7 +65,14 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
     print(f"\nseed {seed}")
     folder = tmp_path_factory.mktemp("load")
     broker = Broker(find_distribution(), folder / "pulsar", SETTINGS)
-    broker.start()
+    try:
+        broker.start()
+        yield _load(broker, folder, seed)
+    finally:
+        broker.kill()
+
+
+def _load(broker: Broker, folder: Path, seed: int) -> Loaded:
     client = open_client(broker.service_url)
     send(client, Sending(SINGLE, "one", 90, keys=7), seed)
     send(client, Sending(BATCHED, "two", 400, batch=8, codec="LZ4", keys=5), seed)
@@ -86,8 +93,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
     shutil.rmtree(broker.data)
     shutil.move(folder / "exported", broker.data)
     broker.start()
-    yield Loaded(broker, store, rows)
-    broker.kill()
+    return Loaded(broker, store, rows)
 
 
 def test_real_readers_get_every_entry(loaded: Loaded) -> None:

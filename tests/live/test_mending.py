@@ -37,7 +37,7 @@ from tests.live.breaking import (
 from tests.live.broker import Broker
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import find_distribution
-from tests.live.producing import open_client
+from tests.live.producing import RECEIVE_MS, SILENCE_MS, open_client
 
 pytestmark = pytest.mark.live
 
@@ -96,13 +96,13 @@ def client(mended: Mended) -> Iterator[pulsar.Client]:
     client.close()
 
 
-def drained(client: pulsar.Client, topic: str, subscription: str) -> Positions:
-    """Every message that a subscription gets, acknowledged."""
+def drained(client: pulsar.Client, topic: str, subscription: str, count: int) -> Positions:
+    """Every message that a subscription gets, acknowledged: COUNT, and what comes behind them."""
     consumer = client.subscribe(f"persistent://{topic}", subscription, initial_position=pulsar.InitialPosition.Earliest)
     found: Positions = []
     try:
         while True:
-            message = consumer.receive(1000 if found else 5000)
+            message = consumer.receive(RECEIVE_MS if len(found) < count else SILENCE_MS)
             found.append((message.message_id().ledger_id(), message.message_id().entry_id()))
             consumer.acknowledge(message)
     except pulsar.Timeout:
@@ -132,21 +132,22 @@ def test_every_planted_loss_is_listed(mended: Mended) -> None:
 def test_what_is_left_is_consumed(topic: str, mended: Mended, client: pulsar.Client) -> None:
     left = [one for one in mended.broken.positions[topic] if one[0] != mended.broken.lost[topic]]
     assert len(left) == ENTRIES - (ENTRIES % PER_LEDGER if topic == LAST else PER_LEDGER)
-    behind = mended.broken.positions[topic][PER_LEDGER + 4 :]
-    assert drained(client, topic, "inside") == [one for one in behind if one in left]
-    assert drained(client, topic, "start") == left
+    behind = [one for one in mended.broken.positions[topic][PER_LEDGER + 4 :] if one in left]
+    assert drained(client, topic, "inside", len(behind)) == behind
+    assert drained(client, topic, "start", len(left)) == left
     ledgers = mended.broker.get(f"persistent/{topic}/internalStats")["ledgers"]
     assert mended.broken.lost[topic] not in [row["ledgerId"] for row in ledgers]
 
 
 def test_a_restored_ledger_is_consumed(mended: Mended, client: pulsar.Client) -> None:
-    assert drained(client, KEPT, "start") == mended.broken.positions[KEPT]
-    assert drained(client, KEPT, "inside") == mended.broken.positions[KEPT][PER_LEDGER + 4 :]
+    positions = mended.broken.positions[KEPT]
+    assert drained(client, KEPT, "start", ENTRIES) == positions
+    assert drained(client, KEPT, "inside", ENTRIES - PER_LEDGER - 4) == positions[PER_LEDGER + 4 :]
 
 
 def test_a_cursor_goes_on_from_its_snapshot(mended: Mended, client: pulsar.Client) -> None:
     """The acknowledgements were in the lost ledger alone: all messages come again."""
-    assert drained(client, CURSOR, "holes") == mended.broken.positions[CURSOR]
+    assert drained(client, CURSOR, "holes", ENTRIES) == mended.broken.positions[CURSOR]
 
 
 @pytest.mark.parametrize("topic", [COMPACTED, KEPT_COMPACTED])
@@ -156,7 +157,7 @@ def test_the_compacted_view_is_read(topic: str, mended: Mended, client: pulsar.C
     reader = client.create_reader(f"persistent://{topic}", first, is_read_compacted=True)
     found = []
     while reader.has_message_available():
-        message = reader.read_next(10_000).message_id()
+        message = reader.read_next(RECEIVE_MS).message_id()
         found.append((message.ledger_id(), message.entry_id()))
     reader.close()
     assert found == (positions if topic == COMPACTED else positions[-KEYS:])

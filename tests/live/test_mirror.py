@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -25,11 +24,13 @@ from store.db.environment import open_store
 from store.db.tree import find_node, iter_children
 from tests.conftest import Cli
 from tests.live import shell, upstream
-from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Broker
+from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Broker, wait_until
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import find_distribution
 from tests.live.mirroring import BASE, REASONS, UNKNOWN, changes, questions, reading_commands
-from tests.live.producing import open_client
+from tests.live.on_disk import copy_at_rest, wait_until_written
+from tests.live.producing import RECEIVE_MS, open_client
+from tests.live.recipe import wait_until_settled
 from tests.live.upstream import Said, UpstreamAdmin
 
 pytestmark = pytest.mark.live
@@ -43,6 +44,10 @@ SETTINGS = {
     "dbStorage_readAheadCacheMaxSizeMb": "32",
     "managedLedgerCacheSizeMB": "64",
 }
+
+
+LAST, LAST_SECONDS = "persistent/mirror/tp/last", 4711
+TOPICS_WITH_CURSORS = ("mirror/one/plain", "mirror/one/batch", "mirror/one/delayed")
 
 
 @dataclass
@@ -89,10 +94,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
             said = admin.ask(*shlex.split(line))
             assert said.exit == 0, (line, said.stderr)
         fill(broker.service_url)
-        shutil.copytree(broker.data, folder / "copy")
+        wait_until_settled(broker, ["mirror/one/batch"])
+        copy_at_rest(broker.data, folder / "copy")
         found = World(folder / "before", folder / "after")
         found.changed = {line: admin.ask(*shlex.split(line)) for line in CHANGES}
-        time.sleep(1)  # topic policies are read from a topic
+        wait_until_followed(broker)
+        wait_until_written(broker, TOPICS_WITH_CURSORS)
         lines = [line for path in READING for line in questions(path)]
         found.said = {line: admin.ask(*shlex.split(line)) for line in lines}
     finally:
@@ -119,10 +126,16 @@ def fill(service_url: str) -> None:
         )
     producer.flush()
     consumer = client.subscribe("mirror/one/batch", "sub", consumer_type=pulsar.ConsumerType.Shared)
-    for message in [consumer.receive(10_000) for _ in range(10)]:
+    for message in [consumer.receive(RECEIVE_MS) for _ in range(10)]:
         consumer.acknowledge(message)
-    time.sleep(0.5)
     client.close()
+
+
+def wait_until_followed(broker: Broker) -> None:
+    """Return when the broker has read all events of policies: it answers a change before, and reads them in their order."""
+    broker.put(LAST)
+    broker.post(f"{LAST}/messageTTL?messageTTL={LAST_SECONDS}")
+    wait_until(lambda: broker.get(f"{LAST}/messageTTL") == LAST_SECONDS, "the last event of policies")
 
 
 COUNTS: Counter[str] = Counter()

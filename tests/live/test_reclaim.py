@@ -7,7 +7,7 @@ import os
 import random
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
@@ -52,11 +52,11 @@ def free_bytes(directory: Path) -> int:
 
 
 def fill(file: Path) -> None:
-    """Leave no free byte on the disk of FILE."""
+    """Leave no free byte on the disk of FILE, which a bookie may use meanwhile."""
     with file.open("wb") as filler:
-        if free_bytes(file.parent):
-            os.posix_fallocate(filler.fileno(), 0, free_bytes(file.parent))
-    assert free_bytes(file.parent) == 0
+        while free := free_bytes(file.parent):
+            with suppress(OSError):
+                os.posix_fallocate(filler.fileno(), os.fstat(filler.fileno()).st_size, free)
 
 
 def produce(client: pulsar.Client, topics: list[str], count: int, rng: random.Random) -> dict[str, list[bytes]]:

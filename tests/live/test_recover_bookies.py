@@ -13,7 +13,7 @@ import pytest
 from tests.live.chains_recipe import ALONE, made
 from tests.live.cluster import Cluster
 from tests.live.conftest import run_toolkit
-from tests.live.producing import open_client
+from tests.live.producing import RECEIVE_MS, open_client
 from tests.live.test_cluster_back import read_all
 
 pytestmark = pytest.mark.live
@@ -73,7 +73,7 @@ def test_bookies_are_all_there_is(filled: tuple[Cluster, dict[str, list[int]]], 
     client = open_client(cluster.service_url)
     consumer = client.subscribe(f"persistent://{NAMED}", "worker", pulsar.ConsumerType.Shared)
     for _ in range(backlog):
-        consumer.acknowledge(consumer.receive(10_000))
+        consumer.acknowledge(consumer.receive(RECEIVE_MS))
     with pytest.raises(pulsar.Timeout):
         consumer.receive(200)
     producer = client.create_producer(f"persistent://{NAMED}", batching_enabled=False)

@@ -60,15 +60,15 @@ def _fill(broker: Broker) -> None:
 
 def test_a_broker_serves_what_was_made_and_nothing_of_what_was_deleted(tmp_path: Path) -> None:
     broker, store = Broker(find_distribution(), tmp_path, SETTINGS), tmp_path / "store"
-    broker.start()
-    _fill(broker)
-    broker.stop()
-    run_toolkit(store, "store", "import", "standalone", broker.data)
-    for line in CHANGES:
-        run_toolkit(store, *line.split())
-    run_toolkit(store, "store", "export", "standalone", broker.data, "--in-place", "--yes")
-    broker.start()
     try:
+        broker.start()
+        _fill(broker)
+        broker.stop()
+        run_toolkit(store, "store", "import", "standalone", broker.data)
+        for line in CHANGES:
+            run_toolkit(store, *line.split())
+        run_toolkit(store, "store", "export", "standalone", broker.data, "--in-place", "--yes")
+        broker.start()
         served = {path: broker.get(path) for path in SERVED}
         assert broker.request("GET", "namespaces/shop/new/antiAffinity") == b"heavy"
         bundles = broker.get("namespaces/shop/new/bundles")["boundaries"]
@@ -79,8 +79,9 @@ def test_a_broker_serves_what_was_made_and_nothing_of_what_was_deleted(tmp_path:
         assert broker.get("persistent/acme/gone/t/subscriptions") == ["other"]
         broker.request("DELETE", "namespaces/shop/new")
         broker.request("DELETE", "tenants/shop")
-    finally:
         broker.stop()
+    finally:
+        broker.kill()
     assert served == SERVED
     assert bundles == ["0x00000000", "0x2aaaaaaa", "0x55555555", "0xaaaaaaaa", "0xffffffff"]
     assert not any("/shop" in path for path in nodes_of(broker.data))

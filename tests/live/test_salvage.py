@@ -12,12 +12,12 @@ from pathlib import Path
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import pytest
 
-from store.codec import journal
 from store.codec.dbledger import decode_ledgers_row
 from store.sources.rocksdb import open_for_reading
 from tests.live.broker import wait_until
 from tests.live.cluster import Cluster, Disks
 from tests.live.conftest import run_toolkit
+from tests.live.on_disk import written_bytes
 from tests.live.producing import RECEIVE_MS, open_client
 
 pytestmark = pytest.mark.live
@@ -67,11 +67,10 @@ def index_rows(cluster: Cluster) -> dict[str, Rows]:
 
 
 def poison(file: Path) -> None:
-    """Put a negative length behind the last record; what follows it is padding."""
-    *_, last = journal.iter_records(file.read_bytes(), file.name)
-    assert isinstance(last, journal.Padding)
+    """Put a negative length behind the last record, and the padding that may follow it."""
+    end = written_bytes(file)
     with file.open("r+b") as out:
-        out.seek(last.offset + last.length)
+        out.seek(end)
         out.write(b"\xff\xff\xff\x05")
 
 

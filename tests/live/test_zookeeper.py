@@ -87,7 +87,7 @@ def test_nodes_are_of_one_moment_while_others_write(server: ZooKeeper) -> None:
         places = [f"/turn/{'az'[i % 2]}{i:02}" for i in range(40)]  # before and behind the others
         for path in places:
             client.create(path, b"0")
-        stop = threading.Event()
+        stop, written = threading.Event(), threading.Semaphore(0)
 
         def write() -> None:
             turn = 0
@@ -95,12 +95,18 @@ def test_nodes_are_of_one_moment_while_others_write(server: ZooKeeper) -> None:
                 turn += 1
                 for path in places:
                     client.set(path, b"%d" % turn)
+                    written.release()
                     client.create(f"/turn/b{turn}-{path[-3:]}", b"%d" % turn)
 
         writer = threading.Thread(target=write)
         writer.start()
         try:
-            seen = [read(server) for _ in range(5)]
+            seen = []
+            for _ in range(5):
+                seen.append(read(server))
+                while written.acquire(blocking=False):
+                    pass
+                assert written.acquire(timeout=60)  # it moves on before the next one
         finally:
             stop.set()
             writer.join()

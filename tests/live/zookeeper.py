@@ -43,7 +43,7 @@ class ZooKeeper:
     def start(self) -> None:
         """Start it, and wait until it serves a client."""
         self.launch()
-        wait_until(self._answers, f"{self.address} serves", 60)
+        wait_until(self._answers, f"{self.address} serves")
 
     def launch(self) -> None:
         """Start it: one of several serves when most of them run."""
