@@ -39,6 +39,8 @@ MEASURES = {
     "salvage": "bench.salvage:measure",
     "history": "bench.history:measure",
     "page": "bench.page:measure",
+    "tables": "bench.tables:measure",
+    "tables-driver": "bench.tables:measure_driver",
     "peers": "bench.beside:measure",
 }
 
