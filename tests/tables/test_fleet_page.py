@@ -1,0 +1,30 @@
+"""What docs/howto/fleet.md shows is what it gives."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli
+from tests.stores import imported
+
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "howto" / "fleet.md"
+
+
+def test_one_query_over_two_clusters(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = PAGE.read_text()
+    commands = re.findall(r"^\$ pulsar-admin (store export tables fleet .*)$", page, re.MULTILINE)
+    assert len(commands) == 2
+    for line in commands:
+        assert cli("--store", imported("small", "clean"), *shlex.split(line)).exit_code == 0
+    programs = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert programs
+    for program, shown in programs:
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == shown.strip()
