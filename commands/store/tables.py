@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import click
 
 from commands.topics.answers import report
@@ -27,6 +30,7 @@ from store.model.ledgers import open_reader
     examples=[
         "pulsar-admin store export tables tables",
         "pulsar-admin store export tables tables --only topics,ledgers,cursors",
+        "pulsar-admin store export tables tables --only topics,messages --payload",
         "pulsar-admin store export tables fleet --iceberg",
     ],
     elsewhere=[
@@ -51,6 +55,8 @@ from store.model.ledgers import open_reader
 @click.argument("directory", metavar="DIRECTORY|URL")
 @click.option("--cluster", metavar="NAME", help="What to call the cluster in the tables [as its metadata do].")
 @click.option("--only", metavar="TABLE[,TABLE…]", default="", help="Write these tables; the others stay as they are.")
+@click.option("--messages", is_flag=True, help="Also messages, with values decoded by their schemas.")
+@click.option("--payload", is_flag=True, help="Also payloads of messages.")
 @click.option(
     "--iceberg", is_flag=True, help="Write Apache Iceberg tables, partitioned by cluster; a second run appends."
 )
@@ -60,13 +66,13 @@ from store.model.ledgers import open_reader
     help="The Iceberg catalogue: http://…, sqlite:///…, or one of pyiceberg's configuration [catalog.db in DIRECTORY].",
 )
 @pass_app
-def export(app: App, directory: str, cluster: str | None, only: str, iceberg: bool, catalog: str | None) -> None:
+def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, **given: Any) -> None:  # Any: options
     """Write what the store knows as tables of Parquet: topics, ledgers, cursors, entries and more.
 
     Files lie in TABLE/cluster=NAME/, and tables.json lists them. A second export of a cluster takes the place of the first; others
     lie beside it, so that one query asks them all. All of it becomes visible, or nothing. Entries are read from the files again,
     with every digest: here, in processes (--jobs), or by executors of Spark (--spark), which write the tables themselves and must see the
-    same paths. Columns: docs/formats/tables.md.
+    same paths. With --messages they write these, too, a row each. Columns: docs/formats/tables.md.
 
     --iceberg commits the same files to Iceberg tables, one commit a table: entries that a table has are not added again, the rows of the
     other tables take the place of the cluster's. docs/howto/fleet.md.
@@ -74,15 +80,24 @@ def export(app: App, directory: str, cluster: str | None, only: str, iceberg: bo
     from store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
     from store.tables.iceberg_export import export_iceberg
 
-    if catalog is not None and not iceberg:
-        raise click.UsageError("--catalog is of --iceberg")
-    tables = choose_tables([name.strip() for name in only.split(",") if name.strip()])
+    tables = choose_tables([name.strip() for name in only.split(",") if name.strip()], messages=messages)
+    _check(tables, given, iceberg=iceberg)
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
         size_bytes = scanned_bytes(reader, tables)
         with app.bulk(size_bytes) as engine, app.progress(size_bytes, "bytes", "export") as progress:
-            request = ExportRequest(directory, cluster, tables, catalog)
+            request = ExportRequest(directory, only=tables, **given)
             write = export_iceberg if iceberg else export_tables
             done = write(reader, request, app.now_ms, problems.append, engine, progress.advance)
     app.emit(done)
     report(app, problems)
+
+
+def _check(tables: Sequence[str], given: Mapping[str, Any], *, iceberg: bool) -> None:  # Any: options
+    """Refuse options that say nothing together."""
+    if given["catalog"] is not None and not iceberg:
+        raise click.UsageError("--catalog is of --iceberg")
+    if "messages" in tables and iceberg:
+        raise click.UsageError("--messages: Iceberg tables have entries, and no messages; leave one of the two away")
+    if given["payload"] and "messages" not in tables:
+        raise click.UsageError("--payload is of --messages")

@@ -166,16 +166,24 @@ class Transfers:
             return apply_bookie_export(store, plan, self._session.now_ms)
 
     def export_tables(
-        self, directory: Path | str, *, cluster: str | None = None, only: Iterable[str] = ()
+        self,
+        directory: Path | str,
+        *,
+        cluster: str | None = None,
+        only: Iterable[str] = (),
+        messages: bool = False,
+        payload: bool = False,
     ) -> TablesReport:
         """Write what the store knows as tables of Parquet into DIRECTORY or a URL, by JOBS or SPARK of ``open_store``.
 
-        CLUSTER: what to call it there; ONLY: these tables. What cannot be read of metadata is left out with a PartialData warning. Raises
+        CLUSTER: what to call it there; ONLY: these tables; MESSAGES: that one, too, with PAYLOAD.
+        What cannot be read of metadata is left out with a PartialData warning. Raises
         InvalidValue, Refused, StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable; the tables are as before then.
         """
-        from store.tables.export import ExportRequest, export_tables
+        from store.tables.export import ExportRequest, choose_tables, export_tables
 
         problems: list[StoreError] = []
         with self._session.scan(problems) as reader:
-            request = ExportRequest(str(directory), cluster, tuple(only))
+            tables = choose_tables(tuple(only), messages=messages)
+            request = ExportRequest(str(directory), cluster, tables, payload=payload)
             return export_tables(reader, request, self._session.now_ms, problems.append, reader.engine)

@@ -17,16 +17,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store.engine.slices import FileRange
-from store.errors import DiskFull
+from store.errors import DiskFull, StoreError
 from store.kernels import records as kernel
 from store.scan.arrow import column, nullable
 from store.scan.operations import entry_column
 from store.tables.folder import Folder
 from store.tables.known import new_rows
 from store.tables.manifest import Part
+from store.tables.message_files import MessageFiles
 from store.tables.schemas import TABLES
 from store.tables.staging import NO_SEQUENCE, RECORD_FIELDS, STAGED
-from store.tables.writing import GROUP_ROWS, write_part
+from store.tables.writing import GROUP_ROWS, write_part, write_parts
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
@@ -38,12 +39,14 @@ FINISHED = pa.schema(
     [
         ("host", pa.string()),
         ("error", pa.string()),
+        ("table", pa.string()),
         ("path", pa.string()),
         ("rows", pa.int64()),
         ("bytes", pa.int64()),
         ("first_ledger", pa.int64()),
         ("last_ledger", pa.int64()),
         ("damaged", pa.int64()),
+        ("problems", pa.int64()),
     ]
 )
 
@@ -87,7 +90,8 @@ def key_range(number: int, segments: Sequence[Segment]) -> KeyRange:
 class FinishEntries:
     """One final file or more a range, below DIRECTORY of the folder; none for a range whose entries are all known.
 
-    ``ledgers``: files of the table that names topics; ``known``: files of entries that are not written again.
+    ``ledgers``: files of the table that names topics; ``known``: files of entries that are not written again; ``messages``: the
+    table of messages, too.
     """
 
     folder: Folder
@@ -97,6 +101,7 @@ class FinishEntries:
     ledgers: Sequence[Part]
     known: Sequence[Part] = ()
     most_rows: int = RANGE_ROWS_MAX
+    messages: MessageFiles | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -107,10 +112,14 @@ class FinishEntries:
         assert isinstance(piece, KeyRange)
         try:
             for number, records in enumerate(self._passes(piece)):
-                relative = f"{self.directory}/part-{piece.number:05d}-{number:03d}-{self.name}.parquet"
+                topics = _read_topics(self.folder, self.ledgers, records.rows["ledger_id"])
+                stem = f"part-{piece.number:05d}-{number:03d}-{self.name}"
                 damaged = int(np.count_nonzero(records.rows["flags"] & kernel.BAD_DIGEST))
-                part = write_part(self.folder, relative, TABLES["entries"], self._batches(records))
-                yield _finished(part, damaged)
+                relative = f"{self.directory}/entries/{stem}.parquet"
+                part = write_part(self.folder, relative, TABLES["entries"], self._batches(records, topics))
+                yield _finished("entries", part, damaged=damaged)
+                if self.messages is not None:
+                    yield from self._write_messages(self.messages, records, topics, stem)
         except DiskFull as error:
             yield _row({"error": error.message})
 
@@ -121,8 +130,17 @@ class FinishEntries:
             if len(wanted.rows):
                 yield wanted
 
-    def _batches(self, records: Chosen) -> Iterator[pa.RecordBatch]:
-        topics = _read_topics(self.folder, self.ledgers, records.rows["ledger_id"])
+    def _write_messages(
+        self, messages: MessageFiles, records: Chosen, topics: dict[int, str], stem: str
+    ) -> Iterator[pa.RecordBatch]:
+        problems: list[StoreError] = []
+        batches = messages.batches(self.cluster, records, topics, problems)
+        told = 0
+        for part in write_parts(self.folder, f"{self.directory}/messages/{stem}", TABLES["messages"], batches):
+            yield _finished("messages", part, problems=len(problems) - told)
+            told = len(problems)
+
+    def _batches(self, records: Chosen, topics: dict[int, str]) -> Iterator[pa.RecordBatch]:
         for start in range(0, len(records.rows), _BATCH_ROWS):
             yield self._batch(records.part(slice(start, start + _BATCH_ROWS)), topics)
 
@@ -284,10 +302,10 @@ def _named(rows: pa.Table, low: int, high: int) -> dict[int, str]:
     return {ledger_id: topic for ledger_id, topic in pairs if topic is not None}
 
 
-def _finished(part: Part, damaged: int) -> pa.RecordBatch:
+def _finished(table: str, part: Part, *, damaged: int = 0, problems: int = 0) -> pa.RecordBatch:
     low, high = part.ledgers or (None, None)
-    bounds = {"first_ledger": low, "last_ledger": high, "damaged": damaged}
-    return _row({"path": part.path, "rows": part.rows, "bytes": part.size_bytes, **bounds})
+    bounds = {"first_ledger": low, "last_ledger": high, "damaged": damaged, "problems": problems}
+    return _row({"table": table, "path": part.path, "rows": part.rows, "bytes": part.size_bytes, **bounds})
 
 
 def _row(values: dict[str, Any]) -> pa.RecordBatch:  # Any: columns of FINISHED

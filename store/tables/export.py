@@ -31,23 +31,28 @@ from store.tables.manifest import (
     encode_manifest,
     read_manifest,
 )
+from store.tables.message_files import MessageFiles, read_all_schemas
 from store.tables.rows import SMALL_TABLES, iter_table
 from store.tables.schemas import TABLES
 from store.tables.writing import write_parts
 
 _STAGING = "_staging-"
 WRITTEN = (*SMALL_TABLES, "entries")
-"""The tables that an export writes."""
+"""The tables that an export writes where none are named."""
+MESSAGES = "messages"
+"""The one that it writes when it is asked for."""
 
 
 @frozen
 class ExportRequest:
-    """What to export where. ``cluster`` None: as the metadata say; ``only`` empty: all tables; ``catalog``: of Iceberg's."""
+    """What to export where. ``cluster`` None: as the metadata say; ``only`` empty: all tables but messages; ``catalog``: of Iceberg's;
+    ``payload``: of messages."""
 
     directory: str
     cluster: str | None = None
     only: Sequence[str] = ()
     catalog: str | None = None
+    payload: bool = False
 
 
 @frozen
@@ -96,6 +101,7 @@ class Exporting:
     engine: Engine | None = None
     advance: Callable[[int], None] = lambda count: None
     known: Sequence[Part] = ()  # entries in these are not written again
+    payload: bool = False
     token: str = field(default_factory=lambda: secrets.token_hex(4))
 
     @property
@@ -104,17 +110,18 @@ class Exporting:
         return f"{_STAGING}{word_of(self.cluster)}-{self.token}"
 
 
-def choose_tables(only: Sequence[str]) -> tuple[str, ...]:
-    """Return the tables to write; raises InvalidValue."""
-    unknown = [name for name in only if name not in WRITTEN]
+def choose_tables(only: Sequence[str], *, messages: bool = False) -> tuple[str, ...]:
+    """Return the tables to write, those of ONLY or all, with MESSAGES that one, too; raises InvalidValue."""
+    known = (*WRITTEN, MESSAGES)
+    unknown = [name for name in only if name not in known]
     if unknown:
-        raise InvalidValue(f"there is no table {unknown[0]!r}", hint=f"tables: {', '.join(WRITTEN)}")
-    return tuple(name for name in WRITTEN if not only or name in only)
+        raise InvalidValue(f"there is no table {unknown[0]!r}", hint=f"tables: {', '.join(known)}")
+    return tuple(name for name in known if name in (only or WRITTEN) or (messages and name == MESSAGES))
 
 
 def scanned_bytes(reader: EntryReader, tables: Sequence[str]) -> int:
     """Return the bytes that are read for TABLES."""
-    return catalogued_bytes(reader.txn) if "entries" in tables else 0
+    return catalogued_bytes(reader.txn) if {"entries", MESSAGES} & set(tables) else 0
 
 
 def export_tables(
@@ -133,7 +140,7 @@ def export_tables(
     folder = Folder.of(request.directory)
     cluster = cluster_name(reader.txn, request.cluster)
     tables = choose_tables(request.only)
-    run = Exporting(reader, folder, cluster, tables, now_ms, fail, engine, advance)
+    run = Exporting(reader, folder, cluster, tables, now_ms, fail, engine, advance, payload=request.payload)
     identity = cluster_identity(reader.txn)
     check_identity(folder, read_manifest(folder), cluster, identity)
     folder.make()
@@ -160,15 +167,20 @@ def make_tables(run: Exporting) -> MadeTables:
     """Write the files of all tables into the run's staging directory."""
     made = MadeTables()
     small = [table for table in SMALL_TABLES if table in run.tables]
-    if "entries" in run.tables and "ledgers" not in small:
+    scans = {"entries", MESSAGES} & set(run.tables)
+    if scans and "ledgers" not in small:
         small.append("ledgers")  # it names the topics
     for table in small:
         made.parts[table] = _write_small(run, table)
-    if "entries" in run.tables:
-        digests = ledger_digests(run.reader.txn)
-        how = Making(run.folder, run.staging, run.cluster, run.token, run.engine, run.advance, digests, known=run.known)
+    if scans:
+        how = Making(
+            *(run.folder, run.staging, run.cluster, run.token, run.engine, run.advance),
+            digests=ledger_digests(run.reader.txn),
+            known=run.known,
+            messages=MessageFiles(run.payload, read_all_schemas(run.reader)) if MESSAGES in scans else None,
+        )
         entries = make_entries(run.reader.txn, how, made.parts["ledgers"])
-        made.parts["entries"] = tuple(entries.parts)
+        made.parts |= {"entries": tuple(entries.parts), MESSAGES: tuple(entries.messages)}
         made.damaged, made.problems = entries.damaged, entries.problems
     made.parts = {table: made.parts[table] for table in run.tables}
     return made
@@ -199,9 +211,8 @@ def commit_tables(
             after = _joined(before, run, named, identity)
             run.folder.replace(NAME, encode_manifest(Manifest({**manifest.clusters, run.cluster: after})))
     finally:
-        with suppress(
-            StoreError
-        ):  # what tables.json does not name: the old files, or the new ones; else the next export does it
+        # What tables.json does not name: the old files, or the new ones; where this fails the next export does it.
+        with suppress(StoreError):
             remove_left(run.folder, run.cluster)
     return before, after
 

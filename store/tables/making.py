@@ -20,6 +20,7 @@ from store.scan.files import LedgerDigests
 from store.tables.entries import FinishEntries, KeyRange, Origin, Segment, key_range
 from store.tables.folder import Folder
 from store.tables.manifest import Part
+from store.tables.message_files import MessageFiles
 from store.tables.slices import RANGE_ENTRIES, plan_edges, plan_files
 from store.tables.staging import UNSEEN, StageEntries
 
@@ -43,6 +44,7 @@ class Making:
     range_entries: int = RANGE_ENTRIES
     slice_bytes: int = SLICE_BYTES
     known: Sequence[Part] = ()
+    messages: MessageFiles | None = None
 
 
 @dataclass(slots=True)
@@ -50,6 +52,7 @@ class MadeEntries:
     """The final files in the order of their keys, the entries in them with a bad digest, and how many problems the files have."""
 
     parts: list[Part] = field(default_factory=list)
+    messages: list[Part] = field(default_factory=list)
     damaged: int = 0
     problems: int = 0
 
@@ -61,18 +64,22 @@ def make_entries(txn: Txn, how: Making, ledgers: Sequence[Part]) -> MadeEntries:
     """
     made = MadeEntries()
     how.folder.make(f"{how.staging}/segments")
-    how.folder.make(f"{how.staging}/entries")
+    for table in ("entries", "messages"):
+        how.folder.make(f"{how.staging}/{table}")
     staged = _stage(txn, how, made)
-    finish = FinishEntries(how.folder, f"{how.staging}/entries", how.cluster, how.name, ledgers, how.known)
+    finish = FinishEntries(how.folder, how.staging, how.cluster, how.name, ledgers, how.known, messages=how.messages)
     ranges = staged.ranges()
     while pieces := list(islice(ranges, _ROUND_RANGES)):
         for _, rows in _run(how, finish, pieces, lambda piece: how.advance(0)):
             for row in rows:
                 _check_seen(how, row["path"], row["bytes"], row["host"])
                 bounds = None if row["first_ledger"] is None else (row["first_ledger"], row["last_ledger"])
-                made.parts.append(Part(row["path"], row["rows"], row["bytes"], bounds))
+                parts = made.parts if row["table"] == "entries" else made.messages
+                parts.append(Part(row["path"], row["rows"], row["bytes"], bounds))
                 made.damaged += row["damaged"]
+                made.problems += row["problems"]
     made.parts.sort(key=lambda part: part.path)
+    made.messages.sort(key=lambda part: part.path)
     return made
 
 

@@ -1,0 +1,108 @@
+"""The table ``messages``, made beside ``entries``: the entries that a range keeps are read from their files and taken apart.
+
+Every entry stands for itself, as in ``store.scan.message_rows``: batches are exploded, a chunk is a row of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from store.errors import StoreError
+from store.kernels.records import BAD_DIGEST, UNFRAMED
+from store.model.ledgers import EntryReader
+from store.model.schemas import TopicSchemas, read_schemas
+from store.model.topics import iter_topics
+from store.scan.entries import BATCH_BYTES, BATCH_ENTRIES, EntryScan, Places
+from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
+from store.scan.operations import ScanOptions
+from store.scan.spread import PlainFiles
+from store.scan.value_columns import Values
+from store.tables.schemas import TABLES
+
+if TYPE_CHECKING:
+    from store.tables.entries import Chosen
+
+Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+
+@dataclass(frozen=True)
+class MessageFiles:
+    """What the rows have: values by the topics' SCHEMAS, payloads where asked for."""
+
+    payload: bool = False
+    schemas: Mapping[str, TopicSchemas] = field(default_factory=dict)
+
+    def batches(
+        self, cluster: str, records: Chosen, topics: dict[int, str], problems: list[StoreError]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of RECORDS in order; what cannot be taken apart is told to PROBLEMS."""
+        left_out = {"path"} if self.payload else {"path", "payload"}
+        names = tuple(name for name in MESSAGE_SCHEMA.names if name not in left_out)
+        reader = ReadMessages(ScanOptions(topics=topics), names, values=Values(self.schemas))
+        paths = pa.array([origin.path for origin in records.files], pa.string())
+        with closing(PlainFiles({number: origin.path for number, origin in enumerate(records.files)})) as files:
+            for part in _groups(records):
+                rows = records.rows[part]
+                entries = EntryScan.of_files(files, heads=False, digests=None).read_places(
+                    _places(rows, records.origins[part])
+                )
+                for batch in reader.rows([entries], "", problems):
+                    at = np.searchsorted(_keys(rows["ledger_id"], rows["entry_id"]), _keys_of(batch))
+                    yield _whole(batch, cluster, paths.take(pa.array(records.origins[part][at])))
+
+
+def read_all_schemas(reader: EntryReader) -> dict[str, TopicSchemas]:
+    """Return topic → its schemas of all topics that have one."""
+    found: dict[str, TopicSchemas] = {}
+    for name in iter_topics(reader.txn):
+        try:
+            schemas = read_schemas(reader, name)
+        except StoreError:
+            continue  # the table of schemas tells it
+        if schemas.versions or schemas.problems:
+            found[str(name)] = schemas
+    return found
+
+
+def _groups(records: Chosen) -> Iterator[Array]:
+    """Yield the numbers of the records that are messages, as many at a time as are read at once."""
+    good = np.flatnonzero(records.rows["flags"] & (UNFRAMED | BAD_DIGEST) == 0)
+    total = np.cumsum(records.rows["size"][good], dtype=np.int64)
+    groups = np.maximum(total // BATCH_BYTES, np.arange(len(good)) // BATCH_ENTRIES)
+    yield from (part for part in np.split(good, np.flatnonzero(np.diff(groups)) + 1) if len(part))
+
+
+def _places(rows: Array, files: Array) -> Places:
+    return Places(
+        rows["ledger_id"].copy(),
+        rows["entry_id"].copy(),
+        files.astype(np.uint32),
+        rows["offset"].astype(np.uint32),
+        rows["size"].astype(np.uint32),
+        rows["digest_bytes"].astype(np.int64),
+    )
+
+
+def _keys_of(batch: pa.RecordBatch) -> Array:
+    return _keys(*(batch.column(name).to_numpy() for name in ("ledger_id", "entry_id")))
+
+
+def _keys(ledgers: Array, entries: Array) -> Array:
+    keys = np.empty(len(ledgers), [("ledger", np.int64), ("entry", np.int64)])
+    keys["ledger"], keys["entry"] = ledgers, entries
+    return keys
+
+
+def _whole(batch: pa.RecordBatch, cluster: str, paths: pa.Array) -> pa.RecordBatch:
+    """Return BATCH with all columns of the table, null where it has none."""
+    schema = TABLES["messages"]
+    made = {"cluster": pa.repeat(pa.scalar(cluster, pa.string()), len(batch)), "path": paths}
+    made |= {name: batch.column(name) for name in batch.schema.names}
+    columns = [made[item.name] if item.name in made else pa.nulls(len(batch), item.type) for item in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
