@@ -13,18 +13,22 @@ from datetime import UTC, datetime, timedelta
 from socket import gethostname
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from store.engine.operation import Operation
 from store.engine.slices import Cut, FileRange, plan_slices
 from store.engine.spark_session import hide_traceback
 from store.errors import InvalidValue, StoreError
+from store.scan.connector_options import CONF, is_connector_read, read_connector_options
 from store.scan.file_pruning import Files, wanted_files
 from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
 from store.scan.operations import ENTRY_SCHEMA, ReadEntries, ScanOptions
 from store.scan.source_options import OPTIONS, is_catalogue, nearest, read_options, table_options
 from store.scan.sources import source_files
+from store.scan.topic_pieces import ReadTopicPieces, TopicPiece
 from store.scan.value_columns import Values
 from store.timespec import MAX_TIME_MS
 
@@ -69,7 +73,10 @@ class _Partition(InputPartition):
 class PulsarEntries(DataSource):
     """``spark.read.format("pulsar_entries").load("…/*.log")``; options: docs/howto/spark.md."""
 
+    defaults: Mapping[str, str] = {}
+    """What the session says of options that are not given, of reads with the Spark connector's options."""
     _known: ReadEntries | ReadMessages | None = None
+    _topics: ReadTopicPieces | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -77,7 +84,7 @@ class PulsarEntries(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns; of a table that a catalogue keeps they carry its options, which Spark does not hand over again."""
-        found = in_one_line(lambda: from_arrow_schema(self._operation().schema))
+        found = in_one_line(lambda: from_arrow_schema(self._columns()))
         if not is_catalogue(self.options):
             return found
         first, *others = found.fields
@@ -85,12 +92,12 @@ class PulsarEntries(DataSource):
         return StructType([StructField(first.name, first.dataType, first.nullable, kept), *others])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return in_one_line(lambda: _Reader(*self._read(schema)))
+        return in_one_line(lambda: self._topic_reader(schema) or _Reader(*self._read(schema)))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from store.scan.streaming import RefusedStream, stream_reader
 
-        values = in_one_line(lambda: read_options(self.options, KNOWN))
+        values = in_one_line(lambda: read_stream_options(self.options))
         try:
             return stream_reader(self._asked(schema, values), values)
         except StoreError as error:
@@ -108,11 +115,47 @@ class PulsarEntries(DataSource):
         _check_columns(schema, from_arrow_schema(operation.schema))
         return operation
 
+    def _topic_reader(self, schema: StructType) -> _TopicReader | None:
+        """Return the reader of topics where the options are those of the Spark connector, else None."""
+        given = {**_kept_options(schema), **self.options}
+        if not is_connector_read(given):
+            return None
+        from store.scan.topic_planning import (  # imports LMDB: executors have no need
+            plan_topic_pieces,
+            topics_operation,
+        )
+
+        read = read_connector_options(given, self.defaults, warns=self._topics is None)
+        operation = self._topics or topics_operation(read)
+        if schema.names != operation.schema.names:
+            _check_names(schema.names, operation.schema.names)
+            operation = topics_operation(read, tuple(schema.names))
+        _check_columns(schema, from_arrow_schema(operation.schema))
+        return _TopicReader(operation, plan_topic_pieces(read))
+
+    def _columns(self) -> pa.Schema:
+        if not is_connector_read(self.options):
+            return self._operation().schema
+        from store.scan.topic_planning import topics_operation  # as above
+
+        self._topics = topics_operation(read_connector_options(self.options, self.defaults))
+        return self._topics.schema
+
     def _operation(self) -> ReadEntries | ReadMessages:
         if self._known is None:  # once: it travels with this object, and opens the store
             values = read_options(self.options, KNOWN)
             self._known = _operation(values, values["columns"])
         return self._known
+
+
+def read_stream_options(given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options of a stream; raises InvalidValue, also for those of the Spark connector."""
+    if is_connector_read(given):
+        raise InvalidValue(
+            "the connector's options are of batch reads here",
+            hint="a stream follows files: name them with path, and leave service.url and topic out",
+        )
+    return read_options(given, KNOWN)
 
 
 def _kept_options(schema: StructType) -> dict[str, str]:
@@ -210,9 +253,39 @@ def _files(values: dict[str, Any]) -> Files:
     return source_files(paths_of(values), recursive=values["recursiveFileLookup"])
 
 
-class _Reader(DataSourceReader):
-    def __init__(self, operation: ReadEntries | ReadMessages, files: Files, values: dict[str, Any]) -> None:
+class _TaskReader(DataSourceReader):
+    """Runs an operation on the slice of a task."""
+
+    def __init__(self, operation: Operation) -> None:
         self._operation = operation
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: pyspark's stub allows tuples or Arrow batches
+        if partition.value is None:  # Spark makes a partition where there is none
+            return
+        batches = in_one_line(lambda: self._operation.run(partition.value))
+        while (batch := in_one_line(lambda: next(batches, None))) is not None:
+            yield batch
+
+
+class _TopicReader(_TaskReader):
+    """Reads topics as a consumer does."""
+
+    def __init__(self, operation: ReadTopicPieces, pieces: Sequence[TopicPiece]) -> None:
+        super().__init__(operation)
+        self._pieces = pieces
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pieces": []}  # it travels with every task, which has a piece of its own
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [_Partition(piece) for piece in self._pieces]
+
+
+class _Reader(_TaskReader):
+    _operation: ReadEntries | ReadMessages
+
+    def __init__(self, operation: ReadEntries | ReadMessages, files: Files, values: dict[str, Any]) -> None:
+        super().__init__(operation)
         self._files = files
         self._store = "" if values["topics"].startswith("{") else values["store"]
         self._cut = Cut(values["sliceBytes"])
@@ -225,19 +298,12 @@ class _Reader(DataSourceReader):
         files = in_one_line(lambda: wanted_files(self._files, self._operation.options, self._store))
         return [_Partition(piece) for piece in plan_slices(files, self._cut)]
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: pyspark's stub allows tuples or Arrow batches
-        if partition.value is None:  # Spark makes a partition where there is none
-            return
-        batches = in_one_line(lambda: self._operation.run(partition.value))
-        while (batch := in_one_line(lambda: next(batches, None))) is not None:
-            yield batch
-
 
 class FilteredEntries(PulsarEntries):
     """The data source where the session lets filters be pushed down."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return in_one_line(lambda: _FilteringReader(*self._read(schema)))
+        return in_one_line(lambda: self._topic_reader(schema) or _FilteringReader(*self._read(schema)))
 
 
 class _FilteringReader(_Reader):
@@ -298,4 +364,8 @@ def _only(options: ScanOptions, ledgers: set[int]) -> ScanOptions:
 def register(session: SparkSession) -> None:
     """Make ``pulsar_entries`` known to SESSION; filters are pushed down where it is set to (``PUSHDOWN``)."""
     pushed = session.conf.get(PUSHDOWN, "false") == "true" and hasattr(DataSourceReader, "pushFilters")
-    session.dataSource.register(FilteredEntries if pushed else PulsarEntries)
+    base = FilteredEntries if pushed else PulsarEntries
+    said = {
+        name.removeprefix(CONF).lower(): text for name, text in session.conf.getAll.items() if name.startswith(CONF)
+    }
+    session.dataSource.register(type(base.__name__, (base,), {"defaults": said}) if said else base)

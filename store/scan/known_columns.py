@@ -78,7 +78,8 @@ class KnownColumns:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise Unsupported(f"{self.topic}: {twice[0]} is a field of its values too", hint="read raw bytes")
-        return pa.schema([part for part in fields if not self.only or part[0] in self.only])
+        kinds = dict(fields)
+        return pa.schema([(name, kinds[name]) for name in self.only or names])
 
     @property
     def needs(self) -> tuple[str, ...]:

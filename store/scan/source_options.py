@@ -83,7 +83,8 @@ def read_time_ms(text: str) -> int:
     return parse_time(text, now_ms=int(time.time() * 1000), tz=UTC)
 
 
-def _slice_bytes(text: str) -> int:
+def read_slice_bytes(text: str) -> int:
+    """Return how many bytes a task reads (``64m``); raises InvalidValue."""
     size_bytes = parse_size_bytes(text)
     if size_bytes < LEAST_SLICE_BYTES:
         raise InvalidValue(f"is less than {LEAST_SLICE_BYTES} bytes", hint="write for example 64m")
@@ -116,7 +117,7 @@ OPTIONS = (
     Option("startTime", read_time_ms, None, "only entries from then on"),
     Option("endTime", read_time_ms, None, "only entries before then"),
     Option("checksums", read_flag, True, "verify digests", "true"),
-    Option("sliceBytes", _slice_bytes, SLICE_BYTES, "bytes a task reads", "64m"),
+    Option("sliceBytes", read_slice_bytes, SLICE_BYTES, "bytes a task reads", "64m"),
     Option("maxFilesPerTrigger", _count, 0, "files that a batch of a stream reads at most", "1000"),
     Option("maxBytesPerTrigger", parse_size_bytes, 0, "bytes that a batch of a stream reads, in place of files"),
     Option("failOnDataLoss", read_flag, True, "a stream fails where what it began to read is gone", "true"),

@@ -17,7 +17,7 @@ _BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n^```text\n(.*?)^```$)?", re.DO
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("page", "outputs"), [("spark", 7), ("streaming", 1)])
+@pytest.mark.parametrize(("page", "outputs"), [("spark", 8), ("streaming", 1)])
 def test_the_blocks_of_a_page_run(
     page: str,
     outputs: int,

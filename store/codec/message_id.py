@@ -1,0 +1,24 @@
+"""Message ids as clients serialize them: ``MessageIdData`` of PulsarApi.proto (``MessageId.toByteArray``, Pulsar 4.0.8)."""
+
+from __future__ import annotations
+
+from google.protobuf.message import DecodeError
+
+from store.names import Position
+from store.proto.pulsar_api_pb2 import MessageIdData
+
+
+def decode_message_id(data: bytes) -> Position:
+    """Return where the message lies, of a batch with its index; raises ValueError.
+
+    ``MessageId.earliest`` is −1:−1, ``MessageId.latest`` the greatest long twice.
+    """
+    try:
+        found = MessageIdData.FromString(data)
+    except DecodeError as error:
+        raise ValueError(f"no message id: {error}") from error
+    return Position(_signed(found.ledgerId), _signed(found.entryId), found.batch_index)
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >> 63 else number
