@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pulsar_admin.plot import Chart
     from pulsar_admin.sql_rows import Row
     from store.tables.catalog import StoreTables
+    from store.tables.exported import ExportedTables
     from store.tables.sql import Answer, Database
 
 TERMINAL_ROWS = 500
@@ -51,7 +52,7 @@ class Shown:
     output="The rows of each statement. Instants are ISO 8601, bytes hex, numbers beyond 15 digits behind a point text, NaN and Infinity "
     "text; a column that is there twice gets _1.",
     errors=[StoreNotFound, BadSql, Refused, EntryCorrupt, LimitExceeded, MissingComponent],
-    uses=["spark", "tz"],
+    uses=["spark", "tables", "tz"],
 )
 @click.argument("statement", required=False)
 @click.option("-f", "--file", type=click.Path(path_type=Path, dir_okay=False), help="Statements from this file.")
@@ -96,12 +97,9 @@ def _opened(app: App) -> Iterator[Asked]:
     """Open one snapshot of the store and what asks it; what memory does not hold lies in a directory that goes at the end."""
     from tempfile import TemporaryDirectory
 
-    from store.tables.catalog import StoreTables
-    from store.tables.cluster import find_cluster_name
     from store.tables.sql import Database
 
-    with open_reader(app.store) as reader, TemporaryDirectory(prefix="pulsar-admin-") as spill:
-        tables = StoreTables(reader, find_cluster_name(reader.txn))
+    with _tables_of(app) as (tables, reader), TemporaryDirectory(prefix="pulsar-admin-") as spill:
         zone = getattr(app.settings.tz, "key", None) or "UTC"
         database = Database(tables, zone=zone, memory_bytes=app.settings.memory_bytes, spill=spill)
         try:
@@ -110,28 +108,49 @@ def _opened(app: App) -> Iterator[Asked]:
             database.close()
 
 
+@contextmanager
+def _tables_of(app: App) -> Iterator[tuple[StoreTables | ExportedTables, EntryReader | None]]:
+    """Open the tables of the store, with what reads it, or those of --tables."""
+    if app.settings.tables is not None:
+        from store.tables.exported import ExportedTables
+        from store.tables.folder import Folder
+
+        yield ExportedTables(Folder.of(app.settings.tables), app.settings.cluster), None
+        return
+    from store.tables.catalog import StoreTables
+    from store.tables.cluster import find_cluster_name
+
+    with open_reader(app.store) as reader:
+        yield StoreTables(reader, find_cluster_name(reader.txn)), reader
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A snapshot of the store, and its tables."""
+    """The tables of a snapshot of the store, or of --tables, where there is no reader."""
 
     app: App
-    reader: EntryReader
-    tables: StoreTables
+    reader: EntryReader | None
+    tables: StoreTables | ExportedTables
     database: Database
 
     def answer(self, text: str, options: Shown) -> None:
         """Run the statements of TEXT and write their rows."""
         from commands.topics.answers import report
 
-        size = sum(log.size_bytes for log in iter_logs(self.reader.txn))
         for statement in self.database.split(text):
             self.tables.problems.clear()
-            with self.app.scan(self.reader, size, "sql", unused="so little is read in this process"):
+            with self._scanning():
                 show_rest = _show(self.app, self.database.run(statement), options)
             show_rest()  # progress would be drawn into it
             for line in self.tables.told():
                 self.app.note(line)
             report(self.app, self.tables.problems)
+
+    def _scanning(self) -> AbstractContextManager[None]:
+        if self.reader is None:
+            return nullcontext()
+        size = sum(log.size_bytes for log in iter_logs(self.reader.txn))
+        return self.app.scan(self.reader, size, "sql", unused="so little is read in this process")
 
 
 def _show(app: App, answer: Answer, options: Shown) -> Callable[[], None]:

@@ -38,6 +38,7 @@ class StoreTables:
         self._reader = reader
         self._cluster = cluster
         self._lock = Lock()
+        self.directories = ()
         self.problems: list[StoreError] = []
         self.errors: list[BaseException] = []
         self.seen: dict[str, Seen] = {}

@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import duckdb
 import pyarrow as pa
 
-from store.errors import BadSql, LimitExceeded, Refused, Unsupported
-from store.tables.catalog import StoreTables
+from store.errors import BadSql, LimitExceeded, Refused, SourceChanged, Unsupported
 
 ROWS_AT_ONCE = 2048
 _WORDS_MAX = 100
@@ -29,12 +28,32 @@ _FUNCTIONS = frozenset(
 )
 _EXPLAIN = re.compile(r"\s*explain(\s+analyze)?\s*(?=[\s(])(\((\s*format\s+\w+\s*|\s*analyze\s*|,)*\))?", re.I)
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    "enable_external_access": "false",
     "python_enable_replacements": "false",  # of Python's variables as tables
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
 }
+
+
+class Tables(Protocol):
+    """What a database finds its tables in: ``StoreTables``, ``ExportedTables``."""
+
+    errors: list[BaseException]
+    """What scans raised, the first first."""
+
+    @property
+    def directories(self) -> Sequence[str]:
+        """Where files lie that DuckDB itself opens."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The tables that are always there."""
+
+    def find(self, name: str) -> Any:  # Any: a dataset of pyarrow, or a query
+        """Return the table NAME, None where there is none."""
+
+    def topics_like(self, begin: str, most: int) -> list[str]:
+        """Return names of topics that begin with BEGIN, MOST at most."""
 
 
 class Database:
@@ -43,11 +62,9 @@ class Database:
     What does not fit into MEMORY_BYTES goes to the directory SPILL, which DuckDB makes and takes away; none: such a statement ends.
     """
 
-    def __init__(
-        self, tables: StoreTables, *, zone: str = "UTC", memory_bytes: int | None = None, spill: str = ""
-    ) -> None:
+    def __init__(self, tables: Tables, *, zone: str = "UTC", memory_bytes: int | None = None, spill: str = "") -> None:
         self._tables = tables
-        self._known: set[str] = set()
+        self._known: dict[str, str] = {}  # by what DuckDB takes for the same name
         config = {**_CONFIG, "temp_directory": spill}
         if memory_bytes is not None:
             config["memory_limit"] = f"{memory_bytes}B"
@@ -56,8 +73,8 @@ class Database:
             "SET enable_progress_bar = false"
         )  # Python's module turns it on, and it goes to stdout
         self._connection.execute(f"SET TimeZone = '{zone}'")
-        for name in tables.names:
-            self._make(name)
+        self._connection.execute("SET allowed_directories = $1", [[*tables.directories]])
+        self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
 
     def close(self) -> None:
@@ -94,7 +111,7 @@ class Database:
         rows = self._connection.execute(
             "SELECT DISTINCT column_name FROM duckdb_columns() WHERE NOT internal"
         ).fetchall()
-        return [*self._known, *(str(row[0]) for row in rows)]
+        return [*self._tables.names, *(str(row[0]) for row in rows)]
 
     def run(self, statement: str) -> Answer:
         """Run one statement of ``split``; its rows come as they are asked for. Raises BadSql, Refused, and what a scan raises."""
@@ -137,20 +154,49 @@ class Database:
         tree = json.loads(self._connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0][0])
         if tree["error"]:
             raise BadSql(str(tree.get("error_message")), hint=_WHAT_IS_ALLOWED)
+        named: dict[str, str] = {}
         for node in _nodes(tree):
-            if node.get("type") == "TABLE_FUNCTION":
+            if node.get("type") == "SHOW_REF" and not node.get("query"):
+                self._make_all()
+            elif node.get("type") == "TABLE_FUNCTION":
                 name = str(node["function"]["function_name"])
+                if name.lower().startswith("duckdb_"):
+                    self._make_all()
                 if name.lower() not in _FUNCTIONS:
                     raise Refused(f"{name}(…): a statement here reads no files and calls only {_listed()}")
             elif node.get("type") == "BASE_TABLE" and not node["schema_name"]:
-                self._make(str(node["table_name"]))
+                name = str(node["table_name"])
+                if "/" in name and named.setdefault(name.lower(), name) != name:
+                    hint = "ask messages where topic = …"
+                    raise BadSql(
+                        f"{name} and {named[name.lower()]}: names of tables differ by more than case", hint=hint
+                    )
+                self._make(name)
+
+    def _make_all(self) -> None:
+        for name in self._tables.names:
+            self._make(name)
 
     def _make(self, name: str) -> None:
-        if name not in self._known:
-            table = self._tables.find(name)
-            if table is not None:
-                self._connection.register(name, table)
-                self._known.add(name)
+        name = name.lower() if name.lower() in self._tables.names else name
+        if self._known.get(name.lower()) == name:
+            return
+        table = self._tables.find(name)
+        if isinstance(table, str):
+            self._make_view(name, table)
+        elif table is not None:
+            self._connection.register(name, table)
+        if table is not None:
+            self._known[name.lower()] = name
+
+    def _make_view(self, name: str, query: str) -> None:
+        if "FROM messages " in query:
+            self._make("messages")
+        quoted = name.replace('"', '""')
+        try:
+            self._connection.execute(f'CREATE OR REPLACE VIEW "{quoted}" AS {query}')
+        except duckdb.Error as error:
+            self.fail(error)
 
 
 class Answer:
@@ -203,6 +249,8 @@ def _raise(error: Exception) -> NoReturn:
         raise KeyboardInterrupt from None
     if isinstance(error, duckdb.OutOfMemoryException):
         raise LimitExceeded(message, hint="give --memory more, or ask for fewer columns and rows") from None
+    if isinstance(error, duckdb.IOException):
+        raise SourceChanged(message, hint="export the tables again, or bring the file back") from None
     if isinstance(error, duckdb.PermissionException):
         raise Refused(f"{message}; a statement here reads no files", hint=_WHAT_IS_ALLOWED) from None
     if isinstance(error, (duckdb.InternalException, duckdb.FatalException)):

@@ -111,3 +111,27 @@ def test_a_file_that_cannot_be_read_is_told_as_ever(tmp_path: Path) -> None:
         with pytest.raises(SourceChanged, match="the file is gone"):
             [*database.batches("select key from messages")]
         database.close()
+
+
+class Spelled:
+    """Two topics whose names are one to DuckDB."""
+
+    names = ("messages",)
+    directories = ()
+    errors: list[BaseException] = []  # noqa: RUF012 - nobody adds any
+
+    def find(self, name: str) -> str:
+        return f"SELECT '{name}' AS name"
+
+    def topics_like(self, begin: str, most: int) -> list[str]:
+        return []
+
+
+def test_names_in_another_case() -> None:
+    """DuckDB takes names for the same that Pulsar does not."""
+    database = Database(Spelled())
+    for name, shown in (("MESSAGES", "messages"), ("a/b/x", "a/b/x"), ("a/b/X", "a/b/X"), ("a/b/x", "a/b/x")):
+        assert [*database.run(f'select name from "{name}"')] == [(shown,)]
+    with pytest.raises(BadSql, match="case"):
+        database.run('select * from "a/b/x" union all select * from "a/b/X"')
+    database.close()

@@ -1,0 +1,97 @@
+"""SQL over tables that were exported: the rows of the store, of several clusters side by side, by files of the folder alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import pulsar_admin
+from tests.conftest import Cli
+from tests.stores import imported
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two clusters of one store, each with its messages."""
+    from pulsar_admin.cli import run
+
+    path = tmp_path_factory.mktemp("exported") / "tables"
+    store = str(imported("small", "clean"))
+    for name in ("east", "west"):
+        assert run(["--store", store, "-q", "store", "export", "tables", str(path), "--cluster", name]) == 0
+    manifest = json.loads((path / "tables.json").read_text())
+    with pulsar_admin.open_store(store) as opened:
+        messages = opened.sql("select * exclude (value), value::varchar as value from messages").to_arrow()
+    for name, found in manifest["clusters"].items():
+        (path / f"messages-{name}.parquet").parent.mkdir(exist_ok=True)
+        pq.write_table(messages, path / f"messages-{name}.parquet")
+        size = (path / f"messages-{name}.parquet").stat().st_size
+        part = {"path": f"messages-{name}.parquet", "rows": len(messages), "bytes": size, "ledgers": None}
+        found["tables"]["messages"] = [part]
+    (path / "tables.json").write_text(json.dumps(manifest))
+    return path
+
+
+STATEMENTS = (
+    "select * exclude (cluster) from ledgers order by ledger_id",
+    "select * exclude (cluster) from cursors order by all",
+    "select topic, entries, partition from topics where topic like '%orders%' order by all",
+    "select topic, version, type, time from schemas order by all",
+    "select count(*), min(publish_time) from \"acme/orders/parts\" where publish_time > '2026-11-21'",
+    "select count(*), max(ledger_id) from \"public/default/*\" where topic <> 'persistent://public/default/plain'",
+    'select count(*) from "acme/iot"',
+)
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_the_rows_are_those_of_the_store(statement: str, folder: Path, cli: Cli) -> None:
+    of_store = cli("--store", imported("small", "clean"), "sql", statement, "-o", "json")
+    of_tables = cli("--tables", folder, "--cluster", "east", "sql", statement, "-o", "json")
+    assert of_tables.exit_code == 0, of_tables.stderr
+    assert of_tables.json == of_store.json
+    assert of_store.json
+
+
+def test_one_statement_asks_all_clusters(folder: Path, cli: Cli) -> None:
+    one = cli(
+        "--tables",
+        folder,
+        "--cluster",
+        "west",
+        "sql",
+        "select cluster, count(*) n from entries group by 1",
+        "-o",
+        "json",
+    ).json
+    both = cli(
+        "--tables", folder, "sql", "select cluster, count(*) n from entries group by 1 order by 1", "-o", "json"
+    ).json
+    assert both == [{"cluster": "east", "n": one[0]["n"]}, *one]
+
+
+def test_other_files_are_not_read(folder: Path, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "other.csv").write_text("a\n42\n")
+    for statement in (
+        f"from '{tmp_path / 'other.csv'}'",
+        f"from '{folder}/../other.csv'",
+        "copy ledgers to 'x.parquet'",
+    ):
+        found = cli("--tables", folder, "sql", statement)
+        assert found.exit_code in (2, 3)
+        assert "42" not in found.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.csv"]
+
+
+def test_what_is_not_there_is_named(folder: Path, cli: Cli, tmp_path: Path) -> None:
+    assert "there are east, west" in cli("--tables", folder, "--cluster", "north", "sql", "select 1").stderr
+    assert "has no tables" in cli("--tables", tmp_path, "sql", "select 1").stderr
+    (folder / "messages-west.parquet").rename(folder / "gone")
+    try:
+        found = cli("--tables", folder, "sql", "select count(*) from messages")
+        assert found.exit_code == 6
+        assert "messages-west.parquet" in found.stderr
+    finally:
+        (folder / "gone").rename(folder / "messages-west.parquet")
