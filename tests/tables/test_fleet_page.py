@@ -19,8 +19,8 @@ PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "howto" / "fleet
 def test_one_query_over_two_clusters(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = PAGE.read_text()
-    commands = re.findall(r"^\$ pulsar-admin (store export tables fleet .*)$", page, re.MULTILINE)
-    assert len(commands) == 2
+    commands = re.findall(r"^\$ pulsar-admin (store export tables .*)$", page, re.MULTILINE)
+    assert len(commands) == 4
     for line in commands:
         assert cli("--store", imported("small", "clean"), *shlex.split(line)).exit_code == 0
     programs = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
