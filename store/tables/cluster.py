@@ -19,7 +19,9 @@ def find_cluster_name(txn: Txn) -> str | None:
 
 
 def cluster_name(txn: Txn, given: str | None) -> str:
-    """Return GIVEN, or what the metadata name; raises InvalidValue when they name none, or several."""
+    """Return GIVEN, or what the metadata name; raises InvalidValue when they name none, or several, and for what is no name."""
+    if given is not None and (not given or any(0xD800 <= ord(sign) <= 0xDFFF for sign in given)):
+        raise InvalidValue(f"{given!r} is no name of a cluster", hint="name it in Unicode: --cluster NAME")
     found = find_cluster_name(txn) if given is None else given
     if found:
         return found

@@ -286,6 +286,15 @@ def test_tables_that_are_not_there_are_refused(tmp_path: Path, cli: Cli) -> None
     assert not (tmp_path / "t").exists()
 
 
+@pytest.mark.parametrize("name", ["", "\udcff"])
+def test_what_is_no_name_of_a_cluster_is_refused(name: str, tmp_path: Path, cli: Cli) -> None:
+    arguments = ("store", "export", "tables", tmp_path / "t", "--only", "topics", "--cluster", name)
+    said = cli("--store", imported("small", "clean"), *arguments)
+    assert said.exit_code == 2
+    assert "is no name of a cluster" in said.stderr
+    assert not (tmp_path / "t").exists()
+
+
 def test_a_damaged_manifest_is_named(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "tables.json").write_text(json.dumps({"tables": 1}))
     said = cli("--store", imported("small", "clean"), "store", "export", "tables", tmp_path, "--only", "topics")
