@@ -97,6 +97,10 @@ class App(Results):
     def close(self) -> None:
         """Close the store; the next use of ``store`` opens it again."""
         if self._store is not None:
+            if self.settings.tables is not None:
+                from store.tables.opened import read_text
+
+                self.note(read_text(self._store))
             self._store.close()
             self._store = None
 

@@ -14,7 +14,7 @@ from store.db.blocks import Block, ledger_key, ledger_of_key
 from store.db.environment import Txn
 from store.index.writer import Indexer
 from store.kernels import records as kernel
-from store.names import LONG_MAX
+from store.names import LONG_MAX, LONG_MIN
 from store.scan.operations import FLAGS, INVERTED
 from store.tables.groups import Group, Kept
 
@@ -160,6 +160,7 @@ class EntryTable:
         self._bodies = bodies
         self._file_ids = file_ids
         self._held: Kept[int, Rows] = Kept(_HELD_ROWS, lambda rows: len(rows.files))
+        self._ids: Kept[int, Array] = Kept(_HELD_ROWS, len)
         self._names: Kept[int, pa.Array] = Kept(_HELD_ROWS, len)
         self._ledgers: Kept[int, LedgerRows | None] = Kept(_HELD_BYTES, _size_of)
 
@@ -228,6 +229,37 @@ class EntryTable:
                 else:
                     yield publish_ms, broker_ms if flags & kernel.HAS_BROKER_TIME else None
 
+    def is_before(self, ledger_id: int, time_ms: int, clock: str) -> bool:
+        """See ``store.db.columns.EntryColumns``."""
+        groups = [self._groups[number] for number in self._numbers_of(ledger_id)]
+        if not any(ledger_id in group.bounds[0] for group in groups):
+            return False  # those between the first and the last ledger of a group may not be there
+        return all(_latest_ms(group, clock) < time_ms for group in groups)
+
+    def extent(self, ledger_id: int) -> tuple[int, int, int] | None:
+        """See ``store.db.columns.EntryColumns``; of most row groups it reads nothing or three columns."""
+        entries, first, last = 0, LONG_MAX, LONG_MIN
+        for number in self._numbers_of(ledger_id):
+            group = self._groups[number]
+            if group.bounds[0] == (ledger_id, ledger_id) and group.is_true("digest_ok"):
+                count, (low, high) = group.rows, group.bounds[1]
+            else:
+                ids = self._ids.get(number, self._read_ids)
+                found = ids["entry_id"][slice(*_span(ids, ledger_id, 0, LONG_MAX))]
+                if not len(found):
+                    continue
+                count, low, high = len(found), int(found[0]), int(found[-1])
+            entries, first, last = entries + count, min(first, low), max(last, high)
+        return (entries, first, last) if entries else None
+
+    def _read_ids(self, number: int) -> Array:
+        table = self._groups[number].read((*KEYS, "digest_ok"))
+        table = table.filter(table.column("digest_ok"))
+        ids = np.empty(table.num_rows, [(name, np.int64) for name in KEYS])
+        for name in KEYS:
+            ids[name] = _numbers(table, name)
+        return ids
+
     def batches(self, parts: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, Any]]:  # Any: numpy's columns
         """See ``store.db.columns.EntryColumns``; the columns are those of ``store.scan.entries.EntryBatch``."""
         pending: list[tuple[Array, pa.Array]] = []
@@ -255,6 +287,17 @@ class EntryTable:
     def _read_names(self, number: int) -> pa.Array:
         table = self._groups[number].read(("digest_ok", "producer"))
         return table.filter(table.column("digest_ok")).column("producer").combine_chunks()
+
+
+def _latest_ms(group: Group, clock: str) -> int:
+    """Return a time on CLOCK that no entry of GROUP is later than."""
+    publish_ms, _ = group.latest_ms("publish_time")
+    broker_ms, is_stamped = group.latest_ms("broker_time")
+    if clock == "broker" or (clock == "auto" and is_stamped):
+        publish_ms = None
+    if clock == "publish":
+        broker_ms = None
+    return max((time_ms for time_ms in (publish_ms, broker_ms) if time_ms is not None), default=LONG_MIN)
 
 
 def _span(records: Array, ledger_id: int, first: int, last: int) -> tuple[int, int]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store.errors import Corrupt, EntryLogCorrupt, SourceChanged, SourceNotFound, Unsupported
+from store.names import LONG_MAX
 from store.tables.folder import Folder
 from store.tables.manifest import NAME, Part
 
@@ -61,10 +62,11 @@ class Opened:
 class Group:
     """One row group. ``bounds``: least and largest value of each key."""
 
-    __slots__ = ("_facts", "_number", "_part", "bounds", "rows")
+    __slots__ = ("_facts", "_is_read", "_number", "_part", "bounds", "rows")
 
     def __init__(self, part: Opened, number: int, keys: Sequence[str]) -> None:
         self._part, self._number = part, number
+        self._is_read = False
         facts = part.file.metadata.row_group(number)
         self._facts = {facts.column(place).path_in_schema: facts.column(place) for place in range(facts.num_columns)}
         self.rows: int = facts.num_rows
@@ -78,9 +80,22 @@ class Group:
         column = self.read([key]).column(0)
         return column[0].as_py(), column[-1].as_py()
 
+    def is_true(self, column: str) -> bool:
+        """Whether every row has true in COLUMN, as its bounds tell."""
+        found = self._facts[column].statistics
+        return found is not None and found.has_min_max and found.has_null_count and found.min and not found.null_count
+
+    def latest_ms(self, column: str) -> tuple[int | None, bool]:
+        """Return the greatest of COLUMN, which has times, and whether every row has one; (LONG_MAX, False): not known."""
+        found = self._facts[column].statistics
+        if found is None or not found.has_null_count or (not found.has_min_max and found.null_count < self.rows):
+            return LONG_MAX, False
+        return found.max_raw // 1000 if found.has_min_max else None, not found.null_count
+
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Return COLUMNS of these rows; raises Corrupt."""
-        self._part.count.groups += 1
+        self._part.count.groups += not self._is_read
+        self._is_read = True
         self._part.count.bytes += sum(self._facts[name].total_compressed_size for name in columns)
         with _explained(self._part.relative):
             return self._part.file.read_row_group(self._number, columns=list(columns))

@@ -16,6 +16,7 @@ from store.db.files import LogFile, iter_logs
 from store.db.storeinfo import FORMAT_VERSION, StoreInfo
 from store.tables.entry_rows import COLUMNS, KEYS, Bodies, EntryTable
 from store.tables.found import Found, find_tables
+from store.tables.groups import Group
 from store.tables.kept import KEPT, STORE
 from store.tables.sorted_rows import (
     NODE_COLUMNS,
@@ -28,6 +29,7 @@ from store.tables.sorted_rows import (
     kept_rows,
     node_rows,
 )
+from store.wording import counted
 
 
 class TablesTxn(Txn):
@@ -135,7 +137,11 @@ class TablesStore(Store):
         return NoRows()
 
     def _kept(self, database: str) -> SortedRows:
-        return kept_rows(self.found.groups("rows", ("database", "key"), ("value",)), database)
+        return kept_rows(self._kept_groups, database)
+
+    @cached_property
+    def _kept_groups(self) -> list[Group]:
+        return self.found.groups("rows", ("database", "key"), ("value",))
 
     def _spilled(self, database: str, rows: SortedRows) -> SpilledRows:
         path = Path(self._stack.enter_context(TemporaryDirectory(prefix="pulsar-admin-tables-"))) / "store"
@@ -148,3 +154,11 @@ class TablesStore(Store):
 def open_tables(place: str, cluster: str | None = None) -> TablesStore:
     """Open the tables at PLACE, a directory or a URL, as a store for reading: of CLUSTER, or of the only one there."""
     return TablesStore(find_tables(place, cluster))
+
+
+def read_text(store: Store) -> str:
+    """Return what was read of the tables that STORE is made of, in words."""
+    assert isinstance(store, TablesStore)
+    count = store.found.count
+    groups = f"{count.groups:,} of {counted(count.of_groups, 'row group')}"
+    return f"read {groups} of the tables opened, {counted(count.bytes, 'byte')}"

@@ -11,6 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from store.model.ledgers import open_reader
+from store.model.topics import read_topic
+from store.names import Position, parse_topic
+from store.search.by_time import find_first_at_or_after
 from store.tables import entry_rows, sorted_rows
 from store.tables.opened import open_tables
 from store.transfer.imports import ImportOptions, import_standalone
@@ -124,6 +127,21 @@ def test_rows_asked_for_here_and_there_answer_the_same(
     for line in ("topics list public/default", "topics find-by-time --pattern acme/* --time @1795253000 -o jsonl"):
         of_store = cli("--now", NOW, "--store", store, *line.split())
         assert cli("--now", NOW, "--tables", tables, *line.split()) == of_store
+
+
+def test_ledgers_that_are_too_old_are_not_read(tmp_path: Path) -> None:
+    tables = write_tables(imported("small", "clean"), tmp_path, rows_in_group=10)
+    asked = {}
+    for time_ms in (0, 1795253004000):  # plain was written before that
+        with open_tables(str(tables)) as store, open_reader(store) as reader:
+            topic = read_topic(reader.txn, parse_topic("public/default/plain"))
+            before = store.found.count.groups
+            found = find_first_at_or_after(reader, topic, time_ms, "auto")
+            asked[time_ms] = found.position, found.ledgers_pruned, store.found.count.groups - before
+    assert asked[0][:2] == (Position(9, 0), 0)
+    assert 0 < asked[0][2] <= 5
+    assert asked[1795253004000][:2] == (None, sum(ledger.entries > 0 for ledger in topic.ledgers))
+    assert asked[1795253004000][2] <= 3
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------
