@@ -340,7 +340,7 @@ def test_pipe_is_never_cut(cli: Cli) -> None:
 # -- terminals --------------------------------------------------------------------------------------------------------
 
 
-def on_terminal(columns: int, *arguments: str) -> str:
+def on_terminal(columns: int, *arguments: str, **variables: str) -> str:
     """Run the sample program with stdout and stderr on a terminal of that width and return what it showed."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -351,7 +351,7 @@ def on_terminal(columns: int, *arguments: str) -> str:
         stdin=follower,
         stdout=follower,
         stderr=follower,
-        env={**environment, "TERM": "xterm"},
+        env={**environment, "TERM": "xterm", **variables},
     )
     os.close(follower)
     shown = b""
@@ -395,6 +395,27 @@ def test_narrow_terminal_shows_blocks() -> None:
 def test_color_only_when_wanted() -> None:
     assert "\x1b[1m" in on_terminal(100, "sample", "rows", "a")
     assert "\x1b" not in on_terminal(100, "sample", "rows", "a", "--color", "never")
+    assert "\x1b" not in on_terminal(100, "sample", "rows", "a", NO_COLOR="1")
+
+
+def test_a_pager_gets_the_table_where_it_is_asked_for() -> None:
+    table = on_terminal(100, "--color", "never", "sample", "rows", "a")
+    paged = on_terminal(100, "--color", "never", "--pager", "sample", "rows", "a", PAGER="sed s/^/page:/")
+    assert paged.splitlines() == [f"page:{line}" for line in table.splitlines()]
+    assert "page:" not in on_terminal(100, "sample", "rows", "a", PAGER="sed s/^/page:/")
+    absent = on_terminal(100, "--color", "never", "--pager", "sample", "rows", "a", PAGER="no-such-pager")
+    assert "--pager: cannot run 'no-such-pager'" in absent
+    assert table in absent
+
+
+@pytest.mark.parametrize("length", [60, 90, 120])
+def test_long_names_on_80_columns(length: int) -> None:
+    """No line is wider than the terminal, no name is cut: its pieces are all there."""
+    name = "".join(chr(ord("a") + index % 26) for index in range(length))
+    lines = on_terminal(80, "--color", "never", "sample", "rows", name, "b").splitlines()
+    assert max(map(len, lines)) <= 80
+    first = [line.split()[0] for line in lines[1:] if line.split()]
+    assert name in "".join(first)
 
 
 def test_question_on_a_terminal() -> None:

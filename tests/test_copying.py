@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 import pulsar_admin as pa
 from store.codec.cursor import CursorInfo
+from store.db.locks import take_writer_lock
 from store.errors import AlreadyExists
 from store.names import Position
 from tests.conftest import Cli
@@ -161,6 +163,54 @@ def test_a_topic_whose_entries_are_not_all_there_is_refused(cli: Cli, tmp_path: 
             result = cli("--store", empty, "topics", "copy", "a/b/t", "--from", path, *more, "-o", "json")
         assert (result.exit_code, result.error["code"]) == (3, "refused")
         assert "1 entry of ledger 10" in result.error["message"]
+
+
+def test_a_flipped_bit_in_the_source_is_not_copied(cli: Cli, tmp_path: Path, empty: Path) -> None:
+    """Entries are read with their digests: nothing is written, not even a log, and the position is named."""
+    around = bytes(1 << 18)  # a file that is short is known as another one by its first bytes
+    middle = Made(2, payload=around + b"flip me" + around)
+    path = make_store(tmp_path / "rotten", {"a/b/t": MadeTopic([[Made(1), middle, Made(3)]])})
+    log = path / "entries" / "0.log"
+    log.write_bytes(log.read_bytes().replace(b"flip me", b"flip mE"))
+    with assert_unchanged(empty / "meta" / "data.mdb"):
+        result = cli("--store", empty, "topics", "copy", "a/b/t", "--from", path, "-o", "json")
+    assert result.exit_code == 6, result.stderr
+    assert "10:1" in result.error["message"] or "entry 1 of ledger 10" in result.error["message"]
+    assert list((empty / "entries").iterdir()) == []
+
+
+def test_a_copy_beside_a_writer_is_refused(cli: Cli, made: Path, empty: Path) -> None:
+    """Another copy holds the lock of the target; that of the source, which is read, may be held."""
+    copy = ("--store", empty, "topics", "copy", "a/b/t", "--from", made, "-o", "json")
+    for lock in map(take_writer_lock, (empty, made)):
+        result = cli(*copy)
+        os.close(lock)
+        if result.exit_code == 0:
+            break
+        assert (result.exit_code, result.error["code"]) == (4, "store-busy")
+        assert list((empty / "entries").iterdir()) == []
+    assert result.exit_code == 0, result.stderr
+    again = cli(*copy)
+    assert (again.exit_code, again.error["code"]) == (3, "already-exists")
+
+
+def test_undo_of_copy_and_load_keeps_the_log_for_the_undo_of_the_undo(cli: Cli, made: Path, tmp_path: Path) -> None:
+    """One as the other: the topic is gone, the log of its entries is there, and brings all of it back."""
+    dump = tmp_path / "dump"
+    assert cli("--store", made, "topics", "dump", "a/b/t", "--level", "entries", "--directory", dump).exit_code == 0
+    for number, words in enumerate((("copy", "a/b/t", "--from", made), ("load", dump))):
+        store = tmp_path / f"target{number}"
+        assert cli("--store", store, "store", "init").exit_code == 0
+        assert cli("--store", store, "topics", *words).exit_code == 0
+        entries = rows(cli, store, "topics", "read", "a/b/t")
+        logs = sorted((store / "entries").iterdir())
+        assert entries
+        assert logs
+        assert cli("--store", store, "store", "undo", "1").exit_code == 0
+        assert cli("--store", store, "topics", "stats", "a/b/t").exit_code == 5
+        assert sorted((store / "entries").iterdir()) == logs
+        assert cli("--store", store, "store", "undo", "2").exit_code == 0
+        assert rows(cli, store, "topics", "read", "a/b/t") == entries
 
 
 @pytest.mark.parametrize(
