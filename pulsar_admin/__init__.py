@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.namespace import Namespace
     from pulsar_admin.api.plan import Change, ChangeReport, Plan
     from pulsar_admin.api.session import PartialData
-    from pulsar_admin.api.spark import SparkTables
+    from pulsar_admin.api.spark import SparkTables, register
     from pulsar_admin.api.store import Store, open_store
     from pulsar_admin.api.topic import Topic
     from store.changes.report import BrokerMove, ChangePart, Deletable, FutureDated, LedgerPart
@@ -75,6 +75,7 @@ _HOMES = {
     "Nacks": "pulsar_admin.api.nacks",
     "DueNack": "pulsar_admin.api.nacks",
     "SparkTables": "pulsar_admin.api.spark",
+    "register": "pulsar_admin.api.spark",
     "Plan": "pulsar_admin.api.plan",
     "ChangeReport": "pulsar_admin.api.plan",
     "ChangePart": "store.changes.report",
@@ -164,6 +165,7 @@ __all__ = [
     "log_records",
     "open_store",
     "preview_import",
+    "register",
     "verify_logs",
 ]
 

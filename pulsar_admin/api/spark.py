@@ -7,13 +7,30 @@ from typing import TYPE_CHECKING, Literal
 
 from pulsar_admin.api.session import Session, Time
 from store.db.files import iter_logs
-from store.scan.datasource import register
+from store.engine.spark_session import has_executors, ship_code
+from store.engine.spark_workers import probe_worker
+from store.scan import datasource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MESSAGE_IDS = ("ledger_id", "entry_id", "batch_index")
 _ENTRY_IDS = ("ledger_id", "entry_id")
+
+
+def register(spark: SparkSession) -> None:
+    """Make the data source ``pulsar_entries`` known to SPARK, a session of any kind, whose executors get our packages if they have none.
+
+    Filters are pushed down to it from then on. Raises MissingComponent, which names what the Python of the executors lacks.
+    """
+    if has_executors(spark):
+        worker = probe_worker(spark)
+        if worker is not None and worker.lacking is not None:
+            raise worker.lacking
+        if worker is None or not worker.has_our_code:
+            ship_code(spark)
+    datasource.push_filters(spark)
+    datasource.register(spark)
 
 
 class SparkTables:
@@ -25,7 +42,7 @@ class SparkTables:
     """
 
     def __init__(self, session: Session, spark: SparkSession) -> None:
-        register(spark)
+        datasource.register(spark)
         self._session = session
         self._spark = spark
 

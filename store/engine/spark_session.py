@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from store.engine.secrets import hide_url
@@ -49,6 +50,7 @@ _JVMS = {"spark.driver.extraJavaOptions": _JVM_OPTIONS, "spark.executor.extraJav
 _SOCKET = "spark.python.unix.domain.socket"  # since Spark 4.1
 _LONGEST_FOLDER = 60  # a socket's path has room for 104 bytes, its name takes 42
 _LEAST_HEAP_BYTES = 512 << 20  # Spark refuses to start with less than 450 MiB
+_SHIPPED: WeakKeyDictionary[SparkSession, tempfile.TemporaryDirectory[str]] = WeakKeyDictionary()
 _PACKAGES = ("store", "pulsar_admin", "commands")
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
@@ -124,6 +126,20 @@ def pack_code(folder: Path) -> Path:
     return archive
 
 
+def has_executors(session: SparkSession) -> bool:
+    """Whether SESSION has executors that do not import what is installed here."""
+    is_connect = type(session).__module__.startswith("pyspark.sql.connect")
+    return is_connect or re.fullmatch(r"local(\[.+\])?", session.conf.get("spark.master") or "") is None
+
+
+def ship_code(session: SparkSession) -> None:
+    """Send our packages to the executors of SESSION, unless that was done."""
+    if session not in _SHIPPED:
+        folder = tempfile.TemporaryDirectory(prefix="pulsar-admin-code-")  # executors fetch it when they start
+        session.addArtifacts(str(pack_code(Path(folder.name))), pyfile=True)
+        _SHIPPED[session] = folder
+
+
 @contextmanager
 def open_session(options: SparkOptions) -> Iterator[SparkSession]:
     """Open a session with our code on its executors, and stop it at the end.
@@ -139,7 +155,7 @@ def open_session(options: SparkOptions) -> Iterator[SparkSession]:
         session = _connect(options) if options.remote else _start(options, folder)
         try:
             if not _is_local(options):  # workers here import what is installed, compiled code included
-                session.addArtifacts(str(pack_code(Path(folder))), pyfile=True)
+                ship_code(session)
             yield session
         finally:
             session.stop()

@@ -9,10 +9,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql.functions import udf
 
 from store.errors import MissingComponent
+from store.frozen import frozen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_DISTRIBUTION = "pulsar-admin-toolkit"
 NEEDED = {
     "numpy": "numpy",
     "pyarrow": "pyarrow",
@@ -25,13 +27,43 @@ NEEDED = {
 """Module → package of everything that a slice needs on an executor."""
 
 
-def lacking_packages(session: SparkSession) -> MissingComponent | None:
-    """Return the error that names all that a worker of SESSION lacks; None where it lacks nothing, or says nothing."""
+@frozen
+class WorkerPython:
+    """The Python of a worker: ``name`` and version, the modules that it lacks, and the version of our own packages there."""
+
+    name: str
+    missing: tuple[str, ...]
+    ours: str
+
+    @property
+    def has_our_code(self) -> bool:
+        """Whether our packages are installed there as here: they need not travel, and their compiled code is kept."""
+        return self.ours == _version(_DISTRIBUTION)
+
+    @property
+    def lacking(self) -> MissingComponent | None:
+        """The error that names all that the worker lacks; None where it lacks nothing."""
+        if not self.missing:
+            return None
+        packages = [NEEDED[name] for name in self.missing]
+        install = " ".join(f"{package}=={_version(package)}" for package in packages)
+        return MissingComponent(
+            f"a Spark worker lacks a package: no {', '.join(packages)} in {self.name}",
+            hint=f"in the Python of every worker: pip install {install}; or name another one with --spark-conf "
+            "spark.pyspark.python=/path",
+            packages=packages,
+            python=self.name,
+        )
+
+
+def probe_worker(session: SparkSession) -> WorkerPython | None:
+    """Return what the Python of a worker of SESSION has; None where it says nothing."""
     modules = tuple(NEEDED)
+    distribution = _DISTRIBUTION
 
     def probe(_: int) -> str:  # with the standard library alone
         import sys
-        from importlib import import_module
+        from importlib import import_module, metadata
 
         missing = []
         for name in modules:
@@ -39,24 +71,26 @@ def lacking_packages(session: SparkSession) -> MissingComponent | None:
                 import_module(name)
             except ImportError:
                 missing.append(name)
-        return "\n".join([f"{sys.executable}, Python {sys.version_info[0]}.{sys.version_info[1]}", *missing])
+        try:
+            ours = metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            ours = ""
+        return "\n".join([f"{sys.executable}, Python {sys.version_info[0]}.{sys.version_info[1]}", ours, *missing])
 
     try:
         row = session.range(1).select(udf(probe, "string", useArrow=False)("id")).first()
     except PySparkException:
         return None
-    python, *missing = str(row[0]).split("\n") if row is not None else ("",)
-    if not missing:
+    if row is None:
         return None
-    packages = [NEEDED[name] for name in missing]
-    install = " ".join(f"{package}=={_version(package)}" for package in packages)
-    return MissingComponent(
-        f"a Spark worker lacks a package: no {', '.join(packages)} in {python}",
-        hint=f"in the Python of every worker: pip install {install}; or name another one with --spark-conf "
-        "spark.pyspark.python=/path",
-        packages=packages,
-        python=python,
-    )
+    python, ours, *missing = str(row[0]).split("\n")
+    return WorkerPython(python, tuple(missing), ours)
+
+
+def lacking_packages(session: SparkSession) -> MissingComponent | None:
+    """Return the error that names all that a worker of SESSION lacks; None where it lacks nothing, or says nothing."""
+    found = probe_worker(session)
+    return None if found is None else found.lacking
 
 
 def _version(package: str) -> str:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from socket import gethostname
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
@@ -359,6 +361,12 @@ def _only(options: ScanOptions, ledgers: set[int]) -> ScanOptions:
     if options.ledgers or options.only_topics:
         ledgers &= set(options.ledgers or options.topics)
     return replace(options, ledgers=tuple(sorted(ledgers)) or _NO_LEDGER)
+
+
+def push_filters(session: SparkSession) -> None:
+    """Let SESSION push filters down to data sources of Python; where it may not set that, Spark applies them."""
+    with suppress(PySparkException):
+        session.conf.set(PUSHDOWN, "true")
 
 
 def register(session: SparkSession) -> None:
