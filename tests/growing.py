@@ -1,7 +1,7 @@
 """A disk that grows as a bookie's does: journal first, logs at a flush, then lastMark; killed, it writes again what lies behind the mark.
 
 Source: ``Journal``, ``SingleDirectoryDbLedgerStorage``, ``DefaultEntryLogger`` of BookKeeper 4.16. A program, too:
-``python -m tests.growing FOLDER RATE LOG_BYTES`` writes until it is killed, and keeps in FOLDER/written how many entries the journal has.
+``python -m tests.growing FOLDER RATE LOG_BYTES`` writes RATE entries a second until it is killed, and goes on behind them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from store.codec.bookie import LogMark, encode_last_mark
@@ -53,7 +54,12 @@ class Bookie:
         self.memory = []
         self.marked = self.mark()
         journals = sorted(int(path.stem, 16) for path in self.current.glob("*.txn"))
-        self.memory = [entry for journal in journals for entry in self._behind_mark(journal)]
+        self.memory = [
+            entry
+            for journal in journals
+            for at, entry in self.journaled(journal)
+            if LogMark(journal, at) >= self.marked
+        ]
         self.journal = max([self.journal - 1, *journals]) + 1
         self.journal_bytes = bytearray(encode_journal_header(6))
         (self.current / f"{self.journal:x}.txn").write_bytes(bytes(self.journal_bytes))
@@ -67,7 +73,8 @@ class Bookie:
         raw = path.read_bytes() if path.exists() else bytes(16)
         return LogMark(int.from_bytes(raw[:8], "big"), int.from_bytes(raw[8:], "big"))
 
-    def _behind_mark(self, journal: int) -> Iterator[Id]:
+    def journaled(self, journal: int) -> Iterator[tuple[int, Id]]:
+        """Yield place and id of each whole entry of JOURNAL."""
         raw = (self.current / f"{journal:x}.txn").read_bytes()
         at = PADDED_HEADER_BYTES
         while at + 4 <= len(raw):
@@ -77,9 +84,13 @@ class Bookie:
                 continue
             if size <= 0 or at + 4 + size > len(raw):
                 return
-            if LogMark(journal, at) >= self.marked:
-                yield int.from_bytes(raw[at + 4 : at + 12], "big"), int.from_bytes(raw[at + 12 : at + 20], "big")
+            yield at, (int.from_bytes(raw[at + 4 : at + 12], "big"), int.from_bytes(raw[at + 12 : at + 20], "big"))
             at += 4 + size
+
+    def everything(self) -> list[Id]:
+        """Return what all journals hold."""
+        journals = [int(path.stem, 16) for path in self.current.glob("*.txn")]
+        return [entry for journal in journals for _, entry in self.journaled(journal)]
 
     def _open_log(self) -> None:
         self.log_id = max([-1, *(int(path.stem, 16) for path in self.current.glob("*.log"))]) + 1
@@ -142,22 +153,13 @@ def ids(first: int, count: int) -> list[Id]:
 
 def main(folder: str, rate: str, log_bytes: str) -> None:
     """Write until killed."""
-    path = Path(folder)
-    counter = path / "written"
-    bookie = Bookie(path, int(log_bytes))
-    number = sum(1 for _ in range(0))
-    number = int(counter.read_text()) if counter.exists() and counter.stat().st_size else 0
-    beat = 0
-    while True:
-        count = max(1, int(rate) // 20)
-        fresh = path / "written.new"
-        fresh.write_text(str(number + count))  # in front of the journal: an entry may be there twice, none never
-        bookie.write(ids(number, count))
-        fresh.rename(counter)
-        number += count
-        beat += 1
-        if beat % 7 == 0:
-            bookie.flush(marks=beat % 14 == 0, pieces=3)
+    bookie = Bookie(Path(folder), int(log_bytes))
+    number = 1 + max((entry * LEDGERS + ledger for ledger, entry in bookie.everything()), default=-1)
+    for beat in count():
+        bookie.write(ids(number, int(rate) // 20))
+        number += int(rate) // 20
+        if beat % 7 == 6:
+            bookie.flush(marks=beat % 14 == 13, pieces=3)
         time.sleep(0.05)
 
 

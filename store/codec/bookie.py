@@ -28,6 +28,7 @@ from store.proto.bookkeeper_pb2 import CookieFormat
 
 COOKIE_FILE = "VERSION"
 LAST_MARK_FILE = "lastMark"
+LAST_MARK_BYTES = 16
 LAST_ID_FILE = "lastId"
 
 _TEXT_COOKIE_VERSION = 3

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE, decode_cookie, decode_last_mark
+from store.codec.bookie import COOKIE_FILE, LAST_MARK_BYTES, LAST_MARK_FILE, decode_cookie, decode_last_mark
 from store.codec.entrylog import HEADER_BYTES, decode_header, decode_ledgers_map
 from store.engine.slices import SLICE_BYTES, FileRange
 from store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound, Unsupported
@@ -78,7 +78,9 @@ class Follower:
         """Return the offset behind the next batch; START itself when there is nothing. LISTED: as if only these were there."""
         self._looked.clear()
         before = Place.decode(start)
-        marks = self._marks(self.files() if listed is None else listed)  # read first: it says what the logs hold
+        marks = self._marks(
+            self.files() if listed is None else listed, before
+        )  # read first: it says what the logs hold
         files = self.files() if listed is None else listed
         self._check_there(before, files)
         taking = _Taking(self, before, marks, files, limit)
@@ -163,17 +165,24 @@ class Follower:
             (owner,) = folders
         return owner
 
-    def _marks(self, files: Sequence[Listed]) -> dict[str, Mark]:
-        """Return the lastMark of each bookie whose logs FILES are; raises MetadataCorrupt."""
+    def _marks(self, files: Sequence[Listed], before: Place) -> dict[str, Mark]:
+        """Return the lastMark of each bookie whose logs FILES are, that of BEFORE where it cannot be read now.
+
+        BookKeeper cuts the file and writes it again (``Journal.LastLogMark.rollLog``); one that is not there is its beginning.
+        """
         folders = {one.folder: one for one in reversed(files) if one.kind == "entry-log"}
-        marks: dict[str, Mark] = {}
+        marks = dict(before.marks)
         for file in folders.values():
-            raw = _read_beside(file, LAST_MARK_FILE)
-            if raw is not None:
-                mark = decode_last_mark(raw, f"{file.folder}/{LAST_MARK_FILE}")
-                owner = self.owner(file)
+            raw = _read_beside(file, LAST_MARK_FILE) or b""
+            if len(raw) == LAST_MARK_BYTES:
+                mark, owner = decode_last_mark(raw, f"{file.folder}/{LAST_MARK_FILE}"), self.owner(file)
                 marks[owner] = max((mark.journal_id, mark.offset), marks.get(owner, NO_MARK))
         return marks
+
+    @property
+    def has_logs(self) -> bool:
+        """Whether the paths name logs, too."""
+        return any(not path.partition("?")[0].endswith(".txn") for path in self._followed.paths)
 
     def is_complete(self, file: Listed, newest: Listed) -> bool:
         """Whether nothing is appended to FILE any more, of whose folder and kind NEWEST is the newest."""
@@ -349,11 +358,11 @@ class _Taking:
 
     def _journal_start(self, file: Listed, owner: str, start: int) -> int:
         """Return where to go on in a journal that was read up to START, −1 for not at all: before lastMark all is in the logs."""
-        mark = self._marks.get(owner)
-        if mark is None:
+        mark = self._marks.get(owner, NO_MARK)
+        if not self._follower.has_logs:
             raise InvalidValue(
                 f"nothing says what of {file.path} is in entry logs, too",
-                hint="follow the bookie's logs as well, in a folder with its lastMark; or leave out the journals",
+                hint="name the bookie's logs as well, in a folder with its lastMark",
                 path=file.path,
             )
         if file.id < mark[0]:

@@ -242,3 +242,23 @@ def test_a_folder_that_is_empty_still(tmp_path: Path) -> None:
     followed = _followed(tmp_path)
     (tmp_path / "current").mkdir()
     assert Follower(followed).latest(FIRST, Limit()) == FIRST
+
+
+def test_objects_that_arrive_in_any_order_and_longer(tmp_path: Path) -> None:
+    """A copy of each log, at a URL: the newest is put there again as it grows, cut anywhere; the others come when they like."""
+    bookie, target = Bookie(tmp_path / "bookie", log_bytes=6000), tmp_path / "bucket"
+    target.mkdir()
+    bookie.memory = ids(0, 150)
+    bookie.flush()
+    logs = sorted(bookie.current.glob("*.log"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    followed = Followed([f"{target.as_uri()}/*.log"], slice_bytes=2000)
+    found, offset = _drain(Follower(followed), followed, FIRST)
+    assert (found, offset) == ([], FIRST)
+    for log in logs:
+        raw = log.read_bytes()
+        for part in (raw[: len(raw) // 2], raw):
+            (target / log.name).write_bytes(part)
+            new, offset = _drain(Follower(followed), followed, offset)
+            found += new
+    assert len(logs) > 4
+    assert Counter(found) == Counter(ids(0, 150))
