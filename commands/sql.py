@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pulsar_admin.context import App
+from commands.topics.moving import read_text
+from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.options import command, gather, pass_app
 from pulsar_admin.pictures import picture_option
 from store.db.files import iter_logs
-from store.errors import BadSql, EntryCorrupt, InvalidValue, LimitExceeded, MissingComponent, Refused, StoreNotFound
+from store.errors import BadSql, EntryCorrupt, LimitExceeded, MissingComponent, Refused, StoreNotFound
 from store.extras import require
 from store.model.ledgers import EntryReader, open_reader
 
@@ -80,16 +81,7 @@ def sql(app: App, options: Shown, statement: str | None, file: Path | None) -> N
 
 
 def _text(statement: str | None, file: Path | None) -> str:
-    if statement is not None:
-        return statement
-    if file is None or str(file) == "-":
-        return sys.stdin.read()
-    from store.files import read_file
-
-    try:
-        return read_file(file).decode()
-    except UnicodeDecodeError as error:
-        raise InvalidValue(f"{file}: byte {error.start:#x} is no UTF-8", hint="statements are text") from error
+    return read_text(file or Path("-")) if statement is None else statement
 
 
 @contextmanager
@@ -150,7 +142,7 @@ class Asked:
         if self.reader is None:
             return nullcontext()
         size = sum(log.size_bytes for log in iter_logs(self.reader.txn))
-        return self.app.scan(self.reader, size, "sql", unused="so little is read in this process")
+        return self.app.scan(self.reader, size, "sql", unused=FEW_MESSAGES)
 
 
 def _show(app: App, answer: Answer, options: Shown) -> Callable[[], None]:

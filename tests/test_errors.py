@@ -22,6 +22,7 @@ from tests.stores import imported
 EXPECTED = {
     "slice-failed": 1,
     "invalid-value": 2,
+    "bad-sql": 2,
     "refused": 3,
     "cancelled": 3,
     "not-writable": 3,

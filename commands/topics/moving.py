@@ -92,16 +92,19 @@ def topics_or_file(function: Function) -> Function:
 
 
 def shown_path(path: Path) -> str:
-    """Return what messages call the file PATH that ``read_lines`` reads."""
+    """Return what messages call the file PATH that ``read_text`` reads."""
     return "stdin" if str(path) == "-" else str(path)
 
 
 def read_lines(path: Path) -> list[str]:
     """Return the lines of the file PATH, or of stdin for ``-``; raises InvalidValue."""
+    return read_text(path).splitlines()
+
+
+def read_text(path: Path) -> str:
+    """Return the file PATH, or stdin for ``-``; raises InvalidValue."""
     try:
-        if str(path) == "-":
-            return sys.stdin.read().splitlines()
-        return path.read_text("utf-8").splitlines()
+        return sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = (error.strerror if isinstance(error, OSError) else "") or reason_of(error)
         raise InvalidValue(f"{shown_path(path)} cannot be read: {why}", path=str(path)) from error

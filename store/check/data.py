@@ -60,8 +60,8 @@ def check_data(
     yield from check_nodes(reader.txn)
     yield from check_topics(reader, visit)
     yield from check_references(reader.txn)
-    yield from check_ledgers(reader.txn)
     yield from check_journals(store, reader.txn)
+    yield from check_ledgers(reader.txn)
 
 
 def check_nodes(txn: Txn) -> Iterator[Finding]:

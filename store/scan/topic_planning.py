@@ -21,7 +21,7 @@ from store.model.ledgers import EntryReader, open_reader
 from store.model.schemas import read_schemas
 from store.model.topics import Topic, expand_topic, iter_topics, read_topic
 from store.model.window import Window
-from store.names import EARLIEST, LATEST, NamespaceName, Position, TopicName, parse_namespace, parse_topic
+from store.names import EARLIEST, LATEST, NamespaceName, Position, TopicName, parse_namespace, parse_topic, shell_word
 from store.scan.connector_options import ConnectorRead, Place, pattern_namespace, pattern_topics
 from store.scan.entries import BATCH_BYTES, EntryScan, Places
 from store.scan.known_columns import KnownColumns
@@ -147,7 +147,8 @@ def _report(topic: Topic, lost: int, *, fail: bool) -> None:
     said = f"{topic.name}: {counted(lost, 'entry is', 'entries are')} in no file that is there"
     if fail:
         raise EntryNotFound(
-            f"{said}; failOnDataLoss is true", hint=f"which ones: pulsar-admin topics dump {topic.name} --directory …"
+            f"{said}; failOnDataLoss is true",
+            hint=f"which ones: pulsar-admin topics dump {shell_word(topic.name)} --directory …",
         )
     warn(f"pulsar_entries: {said}, and passed over, as failOnDataLoss is false", stacklevel=2)
 

@@ -405,7 +405,7 @@ class Fuzz:
         changed = [name for name in changed if "rebuild.unfinished" not in name]  # what the next rebuild goes on with
         if not is_writer or (code in (2, 3, 5) and any(name.startswith(store) for name in changed)):
             named = [name for name in changed if name.startswith(store) or not name.startswith("/")]
-            if named or any("standalone" in name for name in changed):
+            if named or any(name.startswith(str(self.place / "standalone")) for name in changed):
                 return f"exit code {code} and changed {changed[:6]}"
         return ""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pulsar_admin.context import FEW_MESSAGES
 from pulsar_admin.without_spark import WITHOUT_SPARK, reason_without_spark
 from store.db.entry_files import EntryFiles
 from store.engine.local import LocalEngine
@@ -202,7 +203,8 @@ def test_no_spark_where_the_index_answers(
     monkeypatch.setattr("pulsar_admin.engine.open_engine", lambda settings: pytest.fail("Spark was started"))
     code, out, told = _answer(cli, demo_store, words, "--spark")
     assert (code, out) == _answer(cli, demo_store, words)[:2]
-    assert told == "note: the index answers this: nothing was scanned, Spark was not started\n"
+    reason = FEW_MESSAGES if words[0] == "sql" else "the index answers this: nothing was scanned"
+    assert told == f"note: {reason}, Spark was not started\n"
 
 
 SKEWED = ("topics", "find-by-time", "acme/iot/skewed", "--time", "@1795253000000", "-o", "json")
