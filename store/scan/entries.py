@@ -115,13 +115,19 @@ class EntryScan:
                 self.missing += missing
                 yield EntryBatch(ledger_ids, entry_ids, data, offsets, held, rows, named=True)
             return
+        for _, batch in self.placed():
+            yield batch
+
+    def placed(self) -> Iterator[tuple[Places, EntryBatch]]:
+        """Yield the entries as ``batches`` does where files are read, each batch with the places that it was read from."""
         if self.heads and self.reader.engine is not None:
             from store.scan.spread import read_on
 
             yield from read_on(self.reader.engine, self)
             return
         for places in self.groups():
-            yield from self.read_here(places)
+            for batch in self.read_here(places):
+                yield places, batch
             self.reader.advance(places.bytes)
 
     def read_here(self, places: Places) -> Iterator[EntryBatch]:

@@ -115,13 +115,13 @@ def _heads_only(batch: EntryBatch) -> tuple[Array, ...]:
     return batch.rows, batch.data[np.repeat(batch.offsets, sizes) + within], offsets, sizes - 4
 
 
-def read_on(engine: Engine, scan: EntryScan) -> Iterator[EntryBatch]:
-    """Yield what ``scan.batches()`` would, read by ENGINE."""
+def read_on(engine: Engine, scan: EntryScan) -> Iterator[tuple[Places, EntryBatch]]:
+    """Yield what ``scan.placed()`` would, read by ENGINE."""
     for places, row in run_places(engine, ReadHeads(), scan.reader.files, scan.groups()):
         if row is None:
-            yield from scan.read_here(places)
+            yield from ((places, batch) for batch in scan.read_here(places))
         else:
-            yield scan.without_damaged(_batch_of(places, row), places)
+            yield places, scan.without_damaged(_batch_of(places, row), places)
         scan.reader.advance(places.bytes)
 
 

@@ -18,10 +18,12 @@ from store.model.topics import iter_topics
 from store.names import TopicName, parse_topic
 from store.scan.ledgertopics import named_topics
 from store.tables.dataset import MadeTable
-from store.tables.messages import MessageTable, Seen
+from store.tables.messages import MessageTable
+from store.tables.pruned_parts import Seen
 from store.tables.pruning import Pruner
 from store.tables.rows import SMALL_TABLES, iter_table
 from store.tables.schemas import TABLES
+from store.tables.stored_entries import ENTRIES, StoredEntries
 
 _BY_TOPIC = ("topics", "ledgers", "cursors")
 """Small tables whose rows are a topic's that there is, or no topic's."""
@@ -53,12 +55,16 @@ class StoreTables:
     @property
     def names(self) -> tuple[str, ...]:
         """The tables that every store has."""
-        return ("messages", *SMALL_TABLES)
+        return ("messages", "entries", *SMALL_TABLES)
 
     def find(self, name: str) -> MadeTable | None:
         """Return the table NAME, None where there is none; raises StoreError for a topic whose metadata cannot be read."""
         if name == "messages":
             return self._messages(name, self._all_topics, None)
+        if name == "entries":
+            seen = self.seen.setdefault(name, Seen())
+            table = StoredEntries(self._reader, self._cluster, self._every_topic, self.problems, seen)
+            return MadeTable(ENTRIES, table.rows, self._lock, self.errors)
         if name in SMALL_TABLES:
             return MadeTable(TABLES[name], partial(self._small, name), self._lock, self.errors)
         try:

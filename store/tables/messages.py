@@ -10,12 +10,10 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from store.db.blocks import Block, LedgerSums
-from store.db.clocks import block_max, block_min
 from store.engine.slices import FileRange
 from store.errors import EntryNotFound, StoreError
 from store.model.extent import iter_ledger_parts
-from store.model.ledgers import EntryReader, find_times, iter_blocks
+from store.model.ledgers import EntryReader
 from store.model.schemas import TopicSchemas, read_schemas
 from store.model.topics import Topic, read_topic
 from store.names import parse_topic
@@ -25,7 +23,8 @@ from store.scan.message_rows import ReadMessages
 from store.scan.operations import ScanOptions
 from store.scan.spread import PlainFiles, iter_batches, run_places
 from store.scan.value_columns import Values
-from store.tables.pruning import Pruner, between, equal, times_between
+from store.tables.pruned_parts import Seen, iter_wanted
+from store.tables.pruning import Pruner, equal
 from store.tables.schemas import TABLES
 from store.wording import counted
 
@@ -33,26 +32,6 @@ MESSAGES = TABLES["messages"]
 _SCHEMA = pa.schema([("rows", pa.binary())])
 _ROUND_LEDGERS = 4096  # whose topics and schemas are held, and sent, at once
 _ENGINE_BYTES = 8 << 20  # so much is read here before an engine's processes have the first slice
-_TIMES = ("publish_time", "broker_time")
-
-
-@dataclass
-class Seen:
-    """What a scan read, of what there is: the rest its filter left out."""
-
-    ledgers: int = 0
-    read_ledgers: int = 0
-    bytes: int = 0
-    read_bytes: int = 0
-
-    def text(self, name: str) -> str:
-        """Return it in words, for table NAME."""
-        ledgers = f"{self.read_ledgers:,} of {counted(self.ledgers, 'ledger')}"
-        return f"{name}: read {ledgers}, {self.read_bytes:,} of {counted(self.bytes, 'byte')}"
-
-    def clear(self) -> None:
-        """Begin anew."""
-        self.ledgers = self.read_ledgers = self.bytes = self.read_bytes = 0
 
 
 @dataclass(frozen=True)
@@ -154,47 +133,10 @@ class MessageTable:
             return None
 
     def _parts(self, topic: Topic, pruner: Pruner) -> Iterator[Part]:
-        """Yield the entries of TOPIC, ledger by ledger, or block by block where the filter is about what blocks know."""
+        """Return the entries of TOPIC that may have a row."""
         parts = list(iter_ledger_parts(topic, 0, topic.number_of_entries))
-        rows = [find_times(self.reader.txn, ledger_id) for ledger_id, _, _ in parts]
-        sums = [None if row is None else row.sums for row in rows]
-        del rows  # views of the map
-        self.seen.ledgers += len(parts)
-        self.seen.bytes += sum(found.payload_bytes for found in sums if found is not None)
-        bounds = [
-            equal("topic", str(topic.name)) & _bounds_of(part, found) for part, found in zip(parts, sums, strict=True)
-        ]
-        in_blocks = pruner.names("entry_id", *_TIMES)
-        for place in pruner.passing(bounds):
-            found = sums[place]
-            self.seen.read_ledgers += 1
-            if in_blocks and found is not None:
-                yield from self._blocks(parts[place], pruner)
-            else:
-                self.seen.read_bytes += 0 if found is None else found.payload_bytes
-                yield parts[place]
-
-    def _blocks(self, part: Part, pruner: Pruner) -> Iterator[Part]:
-        """Yield the blocks of PART that may have a row, those that follow one another as one."""
-        ledger_id, first, last = part
-        ids, sizes, bounds = [], [], []
-        for block in iter_blocks(self.reader.txn, ledger_id, first):
-            low, high = block.index_of(first), block.index_of(last + 1)
-            if high > low:
-                ids.append((block.entry_id(low), block.entry_id(high - 1)))
-                sizes.append(block.header.payload_bytes)
-                bounds.append(_bounds_of_block(block, *ids[-1]))
-        run: Part | None = None
-        before = -2
-        for place in pruner.passing(bounds):
-            self.seen.read_bytes += sizes[place]
-            if run is not None and place != before + 1:
-                yield run
-                run = None
-            run = (ledger_id, ids[place][0] if run is None else run[1], ids[place][1])
-            before = place
-        if run is not None:
-            yield run
+        names = [equal("topic", str(topic.name))] * len(parts)
+        return iter_wanted(self.reader.txn, parts, names, pruner, self.seen)
 
     # -- their rows ---------------------------------------------------------------------------------------------------
 
@@ -234,19 +176,3 @@ class MessageTable:
         ids = zip(batch.column("ledger_id").to_pylist(), batch.column("entry_id").to_pylist(), strict=True)
         found = pa.array([paths[files[position]] for position in ids], pa.string())
         return batch.set_column(batch.schema.get_field_index("path"), batch.schema.field("path"), found)
-
-
-def _bounds_of(part: Part, sums: LedgerSums | None) -> pa.compute.Expression:
-    """Return what is true of the messages of a ledger."""
-    ledger_id, first, last = part
-    bounds = equal("ledger_id", ledger_id) & between("entry_id", first, last)
-    if sums is None:
-        return bounds
-    publish = times_between("publish_time", sums.publish_min_ms, sums.publish_max_ms)
-    return bounds & publish & times_between("broker_time", sums.broker_min_ms, sums.broker_max_ms)
-
-
-def _bounds_of_block(block: Block, first: int, last: int) -> pa.compute.Expression:
-    publish = times_between("publish_time", block_min(block, "publish"), block_max(block, "publish"))
-    broker = times_between("broker_time", block_min(block, "broker"), block_max(block, "broker"))
-    return between("entry_id", first, last) & publish & broker

@@ -173,17 +173,23 @@ def _staged(records: Array, scan: FileScan) -> pa.RecordBatch:
     starts, ends = at + 4 + 32 + records["digest_bytes"], at + 4 + records["size"]
     framed = records["flags"] & (kernel.UNFRAMED | kernel.BAD_DIGEST) == 0
     ends = np.where(framed, ends, starts)
-    spans = np.zeros((len(records), 2), np.int64)
-    producer_spans(window.data, starts, ends, spans)
-    sequences = np.full(len(records), NO_SEQUENCE)
-    sequence_ids(window.data, starts, ends, sequences)
-    try:
-        producers = spans_array(window.data, spans[:, 0].copy(), spans[:, 1].copy(), pa.string())
-    except pa.ArrowInvalid:  # not UTF-8: protobuf does not look
-        raw = [bytes(window.data[start : start + size]) if size >= 0 else None for start, size in spans.tolist()]
-        producers = pa.array([None if one is None else one.decode(errors="replace") for one in raw], pa.string())
+    producers, sequences = senders(window.data, starts, ends)
     numbers = [column(records[name].copy()) for name in RECORD_FIELDS]
     return pa.RecordBatch.from_arrays([*numbers, column(sequences), producers], schema=STAGED)
+
+
+def senders(data: Array, starts: Array, ends: Array) -> tuple[pa.Array, Array]:
+    """Return the producers of the messages whose bytes of DATA go from STARTS to ENDS, and their sequence ids."""
+    spans = np.zeros((len(starts), 2), np.int64)
+    producer_spans(data, starts, ends, spans)
+    sequences = np.full(len(starts), NO_SEQUENCE)
+    sequence_ids(data, starts, ends, sequences)
+    try:
+        producers = spans_array(data, spans[:, 0].copy(), spans[:, 1].copy(), pa.string())
+    except pa.ArrowInvalid:  # not UTF-8: protobuf does not look
+        raw = [bytes(data[start : start + size]) if size >= 0 else None for start, size in spans.tolist()]
+        producers = pa.array([None if one is None else one.decode(errors="replace") for one in raw], pa.string())
+    return producers, sequences
 
 
 def _answer(**values: Any) -> pa.RecordBatch:  # Any: columns of SEGMENTS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 _MESSAGES = ("messages", '"public/default/*"', '"public/default/avro"', '"acme/iot/*"')
@@ -19,13 +20,15 @@ _CONSTANTS = {
     "sequence_id": ("0", "7"),
 }
 _NAMES = (*_CONSTANTS, *_TIMES)
+OF_ENTRIES = ("topic", "ledger_id", "entry_id", "sequence_id", "size", "publish_time", "broker_time")
 
 
 class Statements:
-    """Makes statements. TIMES: texts of instants to compare with."""
+    """Makes statements. TIMES: texts of instants to compare with; NAMES: the columns that conditions are about."""
 
-    def __init__(self, seed: int, times: list[str]) -> None:
+    def __init__(self, seed: int, times: list[str], names: Sequence[str] = _NAMES) -> None:
         self._random = Random(seed)
+        self._columns = names
         self._times = [f"timestamptz '{time}'" for time in times]
 
     def make(self) -> str:
@@ -64,7 +67,7 @@ class Statements:
             return f"({self.condition(of, depth + 1)} {word} {self.condition(of, depth + 1)})"
         if kind < 0.6:
             return f"not {self.condition(of, depth + 1)}" if depth < 4 else "true"
-        name = self._random.choice(_NAMES)
+        name = self._random.choice(self._columns)
         column, constants = of + name, _CONSTANTS.get(name, self._times)
         pick = self._random.choice
         if kind < 0.66:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import pulsar_admin
 from store.db.environment import open_store
 from store.engine.local import LocalEngine
 from store.errors import DiskFull
@@ -105,6 +106,17 @@ def test_every_entry_of_the_files_is_there_once_in_order_with_its_copies(exports
     assert found["copies"].to_pylist() == [len(expected[key]) for key in keys]
     assert (max(map(len, expected.values())) > 1) == (name == CLUSTER)
     assert all(found["digest_ok"].to_pylist())
+
+
+@pytest.mark.parametrize("name", _WORLDS)
+def test_a_store_asked_in_sql_has_the_same_entries(exports: dict[str, Path], name: str) -> None:
+    """Columns that the index knows, and those that a file is read for, alone and together."""
+    expected = table_of(exports[name], "entries")
+    with pulsar_admin.open_store(imported(name, "crashed")) as store:
+        for columns in (expected.schema.names, ["path", "copies"], ["producer", "broker_time"]):
+            quoted = ", ".join(f'"{name}"' for name in columns)
+            found = store.sql(f"select {quoted} from entries order by ledger_id, entry_id").to_arrow()
+            assert found.to_pylist() == expected.select(columns).to_pylist()
 
 
 @pytest.mark.parametrize("name", _WORLDS)

@@ -16,9 +16,18 @@ from store.model.ledgers import open_reader
 from store.tables.catalog import StoreTables
 from store.tables.sql import Database
 from tests.stores import copied, imported
-from tests.tables.statements import Statements
+from tests.tables.statements import OF_ENTRIES, Statements
 
-_TABLES = ("messages", "ledgers", "cursors", "topics", '"public/default/*"', '"public/default/avro"', '"acme/iot/*"')
+_TABLES = (
+    "messages",
+    "entries",
+    "ledgers",
+    "cursors",
+    "topics",
+    '"public/default/*"',
+    '"public/default/avro"',
+    '"acme/iot/*"',
+)
 
 
 class Both:
@@ -65,6 +74,14 @@ def test_what_is_not_read_changes_no_answer(both: Both, seed: int) -> None:
     statements = Statements(seed, times_of(both))
     for _ in range(20):
         statement = statements.make()
+        made, whole = both.rows(statement)
+        assert made == whole, statement
+
+
+def test_entries_that_are_not_read_change_no_answer(both: Both) -> None:
+    statements = Statements(7, times_of(both), OF_ENTRIES)
+    for columns in ("topic, ledger_id, entry_id, copies", "producer, publish_time, digest_ok", "count(*)") * 8:
+        statement = f"select {columns} from entries where {statements.condition('')}"
         made, whole = both.rows(statement)
         assert made == whole, statement
 
