@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,6 @@ def test_the_blocks_of_a_page_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(demo_folder)
-    monkeypatch.setattr("store.engine.spark_session.open_session", contextmanager(lambda options: iter([spark])))
     capsys.readouterr()
     names: dict[str, Any] = {}  # Any: what the page defines
     blocks = _BLOCK.findall((PAGES / f"{page}.md").read_text())

@@ -35,7 +35,7 @@ def _run(stream: DataStreamReader, out: Path) -> list[dict[str, Any]]:
         .start(str(out / "rows"))
     )
     try:
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(600)
         return [dict(progress) for progress in query.recentProgress if progress["numInputRows"]]
     finally:
         query.stop()
