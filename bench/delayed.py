@@ -54,7 +54,7 @@ def measure(shape: str, spread: str, count: int, folder: Path) -> Row:
     from store.delayed.backlog import DelayScan
     from store.delayed.build import Draft, apply_draft
     from store.delayed.runs import SortedRuns, open_runs
-    from store.model.ledgers import open_reader
+    from store.model.reader import open_reader
     from store.names import Position, parse_topic
 
     rows = make_rows(shape, SPREADS[spread], count)
@@ -101,7 +101,7 @@ def replay(store: Any, index: Any) -> Row:
     """Load one partition, then drive the wheel over everything."""
     from store.delayed.partitions import PartitionSource
     from store.delayed.wheel import TimeWheel
-    from store.model.ledgers import open_reader
+    from store.model.reader import open_reader
 
     with open_reader(store) as reader:
         source = PartitionSource(reader, index)

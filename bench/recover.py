@@ -17,7 +17,7 @@ from pathlib import Path
 from store.db.environment import open_store
 from store.engine.local import LocalEngine
 from store.engine.operation import Engine
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.recovery.chains import find_chains
 from store.recovery.evidence import LedgerEvidence, iter_unlisted, read_evidence, unlisted_bytes
 from store.recovery.from_bookies import find_ledgers, plan_from_bookies

@@ -9,14 +9,15 @@ from pathlib import Path
 import click
 
 from pulsar_admin.context import App
+from pulsar_admin.lookup import find_row
 from pulsar_admin.options import Command, command, pass_app
-from pulsar_admin.table import Row, find_row
+from pulsar_admin.table import Row
 from store.changes.files import derive_plan, read_plan
 from store.changes.intent import Intent
 from store.changes.nacks import DUE_COMMAND
 from store.changes.plan import Plan, check_current
 from store.errors import InvalidValue, StalePlan, StoreBusy, UndoConflict
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 
 
 @command(

@@ -17,7 +17,7 @@ from store.errors import (
     Unsupported,
 )
 from store.files import write_new_file
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.names import LONG_MAX
 from store.reports import shell
 

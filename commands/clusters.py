@@ -20,7 +20,7 @@ from store.changes.clusters import (
 from store.changes.deleting import plan_delete_all
 from store.codec.java import java_split, java_text
 from store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, Refused, ResourceNotFound, StoreNotFound
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.resources import (
     CLUSTER,
     DOMAIN,

@@ -115,7 +115,7 @@ def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  
     from pulsar_admin.page.collecting import collect_page
     from pulsar_admin.page.writing import write_page
     from store.doctor.causes import CAUSES
-    from store.model.ledgers import open_reader
+    from store.model.reader import open_reader
 
     titles = {code: cause.title for code, cause in CAUSES.items()}
     with open_reader(app.store) as reader, app.progress(None, "topics", "page") as progress:

@@ -16,7 +16,8 @@ from store.db.environment import Txn
 from store.db.owners import Owner
 from store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreNotFound
 from store.model.ledger_owners import custom_text, read_owners
-from store.model.ledgers import EntryReader, find_times, open_reader
+from store.model.ledgers import find_times
+from store.model.reader import EntryReader, open_reader
 from store.wording import counted, plural
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from store.db.environment import Txn
 from store.db.tree import read_node
 from store.errors import InvalidValue, LedgerNotFound, StalePlan, StoreError, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import read_cursor
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import TopicName, parse_position
 

@@ -14,7 +14,7 @@ from store.changes.mending import plan_forget
 from store.changes.orphans import parse_ledger_ids, plan_delete_orphans
 from store.changes.plan import Plan
 from store.errors import InvalidValue, LedgerNotFound, Refused, SourceNotFound, StalePlan
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 
 _LEDGER_ID = whole()
 zookeeper_option = click.option(

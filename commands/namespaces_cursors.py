@@ -14,7 +14,7 @@ from store.changes.cursors import CursorMove, cleared, plan_moves
 from store.changes.subscriptions import plan_unsubscribe
 from store.errors import InvalidValue, NamespaceNotFound, Refused, StalePlan, SubscriptionNotFound
 from store.model.cursors import Cursor, iter_namespace_cursors
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic
 from store.names import NamespaceName, TopicName
 

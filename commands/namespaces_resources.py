@@ -38,7 +38,7 @@ from store.errors import (
     ResourceNotFound,
 )
 from store.model.bundles import bundle_topics, find_local_policies, read_bundle, read_bundles, read_policies
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.resources import check_cluster, read_cluster
 from store.model.topics import iter_namespaces
 from store.names import NamespaceName

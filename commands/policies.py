@@ -14,7 +14,8 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import Command, TopicSelection
 from pulsar_admin.policy_rows import find_policy_row, policy_of
-from pulsar_admin.upstream import mirrored, name_of, upstream_commands
+from pulsar_admin.upstream import mirrored, name_of
+from pulsar_admin.upstream_list import upstream_commands
 from store.changes.namespaces import plan_job
 from store.changes.policies import policy_job
 from store.db.environment import Txn

@@ -14,7 +14,7 @@ from store.codec.javamap import in_hash_map_order
 from store.codec.schema import IndexEntry, SchemaEntry
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, NothingMatches, Refused, StalePlan, reason_of
 from store.files import read_file
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.schemas import find_locator, live_versions
 from store.names import TopicName
 

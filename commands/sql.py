@@ -20,7 +20,7 @@ from pulsar_admin.pictures import picture_option
 from store.db.files import iter_logs
 from store.errors import BadSql, EntryCorrupt, LimitExceeded, MissingComponent, Refused, StoreNotFound
 from store.extras import require
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 
 if TYPE_CHECKING:
     from pulsar_admin.columns import Column

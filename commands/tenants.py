@@ -7,7 +7,7 @@ from pulsar_admin.upstream import mirrored
 from store.changes.deleting import plan_delete_tenant
 from store.changes.tenants import plan_create, plan_update
 from store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StoreNotFound
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.resources import TENANT, list_tenants, read_tenant
 
 _HELPS = {

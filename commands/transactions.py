@@ -11,7 +11,7 @@ from store.changes.topics import plan_coordinators
 from store.codec.javamap import in_hash_map_order
 from store.codec.transactions import TxnId
 from store.errors import EntryCorrupt, InvalidValue, NotFound, Refused, StalePlan, SubscriptionNotFound, TopicNotFound
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import read_topic
 from store.model.transactions import (
     coordinator_ids,

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from pulsar_admin.cli import TableGroup, root
 from pulsar_admin.needs_broker import need_of
-from pulsar_admin.upstream import upstream_commands
+from pulsar_admin.upstream_list import upstream_commands
 
 
 class Status(StrEnum):

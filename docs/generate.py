@@ -17,7 +17,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 import compatibility  # noqa: E402 - works on a checkout that is not installed
 
-from pulsar_admin import errors, table  # noqa: E402 - works on a checkout that is not installed
+from pulsar_admin import errors, lookup, table  # noqa: E402 - works on a checkout that is not installed
 from pulsar_admin.cli import CONTEXT, TableGroup, root  # noqa: E402
 from store.doctor.causes import CAUSES  # noqa: E402
 from store.doctor.diagnosis import Severity  # noqa: E402
@@ -40,7 +40,7 @@ def all_pages() -> dict[str, str]:
     pages = {"exit-codes.md": exit_codes_page(), "cli/pulsar-admin.md": root_page()}
     pages["doctor.md"] = doctor_page()
     pages["compatibility.md"] = NOTE + compatibility.page()
-    for name in table.subgroups_of(table.ROOT):
+    for name in lookup.subgroups_of(table.ROOT):
         pages[f"cli/{name}.md"] = group_page(name)
     return pages
 
@@ -50,12 +50,12 @@ def commands_of(path: str) -> Iterator[tuple[str, click.Context]]:
     context = group_context(path)
     group = context.command
     assert isinstance(group, TableGroup)
-    for name in table.rows_of(path):
+    for name in lookup.rows_of(path):
         command = group.get_command(context, name)
         assert command is not None
         yield f"{path} {name}".strip(), click.Context(command, info_name=name, parent=context, terminal_width=WIDTH)
     if path != table.ROOT:
-        for name in table.subgroups_of(path):
+        for name in lookup.subgroups_of(path):
             yield from commands_of(f"{path} {name}")
 
 
@@ -74,7 +74,7 @@ def group_context(path: str) -> click.Context:
 def root_page() -> str:
     """Return the page of the program itself: global options and the commands without a group."""
     text = f"{NOTE}# pulsar-admin\n\n{_help(group_context(table.ROOT))}"
-    groups = table.subgroups_of(table.ROOT)
+    groups = lookup.subgroups_of(table.ROOT)
     if groups:
         text += "\n## Groups\n\n" + "".join(f"- [`{name}`]({name}.md): {line}\n" for name, line in groups.items())
     return text + _command_sections(table.ROOT)

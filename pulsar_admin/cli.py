@@ -22,7 +22,7 @@ from pulsar_admin.owners import check_owners
 
 check_owners()  # before any import from packages that may not be ours
 
-from pulsar_admin import table  # noqa: E402
+from pulsar_admin import lookup, table  # noqa: E402
 from pulsar_admin.config import completion_instruction, limit_library_threads, preset_output  # noqa: E402
 from pulsar_admin.errors import PipeClosed, failure_of  # noqa: E402
 from pulsar_admin.global_options import global_options, ignored_options  # noqa: E402
@@ -67,12 +67,12 @@ class TableGroup(click.Group):
             self.params += list(ignored_options())
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*table.subgroups_of(self.path), *table.rows_of(self.path)]
+        return [*lookup.subgroups_of(self.path), *lookup.rows_of(self.path)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in table.subgroups_of(self.path):
+        if cmd_name in lookup.subgroups_of(self.path):
             return TableGroup(f"{self.path} {cmd_name}".strip())
-        row = table.find_row(self.path, cmd_name)
+        row = lookup.find_row(self.path, cmd_name)
         if self.upstream != self.path and (refused := self._refusing(cmd_name)) is not None:
             return refused
         if row is None:
@@ -101,15 +101,15 @@ class TableGroup(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         from click.shell_completion import CompletionItem
 
-        lines = [*table.subgroups_of(self.path).items()]
-        lines += [(name, row.help) for name, row in table.rows_of(self.path).items()]
+        lines = [*lookup.subgroups_of(self.path).items()]
+        lines += [(name, row.help) for name, row in lookup.rows_of(self.path).items()]
         found = [CompletionItem(name, help=text) for name, text in lines if name.startswith(incomplete)]
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, lines in (
-            ("Groups", table.subgroups_of(self.path)),
-            ("Commands", {name: row.help for name, row in table.rows_of(self.path).items() if not row.hidden}),
+            ("Groups", lookup.subgroups_of(self.path)),
+            ("Commands", {name: row.help for name, row in lookup.rows_of(self.path).items() if not row.hidden}),
         ):
             if lines:
                 with formatter.section(title):
@@ -132,7 +132,7 @@ class TableGroup(click.Group):
             return f" Here it is: pulsar-admin {instead}"
         from pulsar_admin.suggest import suggestions
 
-        names = self.list_commands(ctx) + [alias for row in table.rows_of(self.path).values() for alias in row.aliases]
+        names = self.list_commands(ctx) + [alias for row in lookup.rows_of(self.path).values() for alias in row.aliases]
         close = suggestions(name, names)
         return f" Did you mean {' or '.join(close)}?" if close else ""
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from store.db.environment import Store
     from store.engine.operation import Engine, FailedSlice
     from store.engine.spark import SparkEngine
-    from store.model.ledgers import EntryReader
+    from store.model.reader import EntryReader
 
 INDEX_ANSWERS = "the index answers this: nothing was scanned"
 FEW_MESSAGES = "so few messages are read in this process"
@@ -302,7 +302,7 @@ class App(Results):
         ctx = click.get_current_context()
         if self.settings.output is not None or not getattr(ctx.command, "mirrors", False):
             return False
-        from pulsar_admin.upstream import upstream_commands
+        from pulsar_admin.upstream_list import upstream_commands
 
         return ctx.command_path.partition(" ")[2] in upstream_commands()
 

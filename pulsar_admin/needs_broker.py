@@ -164,7 +164,8 @@ def group_need(name: str) -> Need | None:
 
 def refusing_command(path: str, name: str) -> Command | None:
     """Return a command that takes the options of upstream's NAME in group PATH and says why it is not answered, or None."""
-    from pulsar_admin.upstream import refusing, upstream_commands
+    from pulsar_admin.upstream import refusing
+    from pulsar_admin.upstream_list import upstream_commands
 
     names = (key for key, row in upstream_commands().items() if key.rpartition(" ")[0] == path)
     found = next(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pulsar_admin.table import Row
-from pulsar_admin.upstream import upstream_commands
+from pulsar_admin.upstream_list import upstream_commands
 from store.policies.table import Policy, policies_by_name
 
 _VERBS = {

@@ -1,17 +1,8 @@
-"""Upstream's own command tree, ``upstream.json``, and commands declared by it: their options are rows of data, not code.
-
-The file is what picocli knows of ``org.apache.pulsar.admin.cli.PulsarAdminTool`` (4.0.8, the newest that Maven Central has;
-``python -m tests.live.upstream`` makes it): by command path its aliases, options and parameters; the path ``""`` has the
-options of the program. A type is Java's; an arity of 1 is left out. ``shell.json`` has ``bookkeeper shell`` and
-``pulsar-managed-ledger-admin`` in the same form, as the groups ``bookkeeper`` and ``managed-ledger``
-(``python -m tests.live.shell``).
-"""
+"""Commands declared by upstream's own tree of commands (``pulsar_admin.upstream_list``): their options are rows of data, not code."""
 
 from __future__ import annotations
 
 import functools
-import json
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -29,6 +20,7 @@ from pulsar_admin.options import (
     pass_app,
     topics_argument,
 )
+from pulsar_admin.upstream_list import Json, upstream_commands
 from store.codec.java import java_split
 from store.errors import NeedsBroker
 from store.names import INT_MAX, LONG_MIN
@@ -36,7 +28,6 @@ from store.names import INT_MAX, LONG_MIN
 if TYPE_CHECKING:
     from pulsar_admin.needs_broker import Need
 
-Json = dict[str, Any]  # Any: JSON
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]  # Any: click calls commands with whatever was declared
 
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -69,15 +60,6 @@ _HELPS = {
     "applied": "What is in force: of the topic, else of the namespace, else what a broker has by default.",
     "global_": "The policy that all clusters share, in place of this cluster's.",
 }
-
-
-@functools.cache
-def upstream_commands() -> Mapping[str, Json]:
-    """Return upstream's commands by path (``topics create``)."""
-    loader: Any = __spec__.loader  # from a folder or from the archive that Spark's executors have
-    folder = os.path.dirname(__file__)
-    files = (loader.get_data(os.path.join(folder, name)) for name in ("upstream.json", "shell.json"))
-    return {path: row for file in files for path, row in json.loads(file).items()}
 
 
 def mirrored(

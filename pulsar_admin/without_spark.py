@@ -152,7 +152,7 @@ def reason_without_spark(name: str) -> str | None:
 def _reason_of_upstreams(name: str) -> str | None:
     """Return the reason of what upstream has and no row names: those are policies and other metadata."""
     from pulsar_admin.suggest import READS, verbs_of
-    from pulsar_admin.upstream import upstream_commands
+    from pulsar_admin.upstream_list import upstream_commands
 
     if name in _BULK or name not in upstream_commands():
         return None

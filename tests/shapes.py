@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from store.db.environment import open_store
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.schemas import TopicSchemas, read_schemas
 from store.names import parse_topic
 from tests.stores import imported

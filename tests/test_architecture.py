@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -235,6 +236,20 @@ def _imports_between_packages() -> Iterator[tuple[str, str, str]]:
             inside = parts[0] == "store" and len(parts) > 1 and parts[1] != own
             if inside and parts[1] not in FLOOR:
                 yield own, parts[1], f"{module}:{line}"
+
+
+def test_modules_are_acyclic() -> None:
+    """No module imports one that needs it, inside functions neither."""
+    names = {module.removesuffix(".py").removesuffix("/__init__").replace("/", "."): module for module in MODULES}
+    needs = {
+        own: {found for name, _ in imports_of(module) for found in (name, name.rpartition(".")[0]) if found in names}
+        for own, module in names.items()
+    }
+    for own, others in needs.items():  # a package's mark is no import of what is in it
+        others.difference_update(
+            {own, *(other for other in others if any(name.startswith(f"{other}.") for name in others))}
+        )
+    TopologicalSorter(needs).prepare()
 
 
 @no_offence_in([f"{package}/__init__.py" for package in PACKAGES])

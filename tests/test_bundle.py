@@ -22,8 +22,9 @@ from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
 from store.db.tree import Node, find_node, iter_nodes, put_nodes
 from store.errors import StoreError
-from store.model.ledgers import iter_entry_ids, open_reader
+from store.model.ledgers import iter_entry_ids
 from store.model.pseudonyms import WORDS
+from store.model.reader import open_reader
 from store.model.topics import iter_namespaces, iter_topics, read_topic
 from store.names import decode_name, parse_topic
 from tests.conftest import Cli

@@ -19,7 +19,7 @@ from pulsar_admin.global_options import ignored_options
 from pulsar_admin.needs_broker import NEEDS, Need
 from pulsar_admin.suggest import READS, suggestions, verbs_of
 from pulsar_admin.table import Row
-from pulsar_admin.upstream import upstream_commands
+from pulsar_admin.upstream_list import upstream_commands
 from tests.conftest import Cli
 from tests.sample_commands import SAMPLE_TABLE
 

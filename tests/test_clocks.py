@@ -16,7 +16,7 @@ import pytest
 
 from store.codec.message import decode_message_entry
 from store.db.environment import open_store
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import parse_topic
 from store.reports.skew import ProducerSkew, SkewOptions, misplaced, read_skew

@@ -22,7 +22,8 @@ from store.db.files import LogFile, iter_logs
 from store.db.storeinfo import read_store_info
 from store.index import build
 from store.model.absent_bookies import find_absent_bookies
-from store.model.ledgers import find_place, open_reader
+from store.model.ledgers import find_place
+from store.model.reader import open_reader
 from store.sources.bookies import group_directories
 from store.sources.given import find_bookie, parse_bookie
 from store.sources.zookeeper import read_zookeeper_nodes

@@ -14,7 +14,8 @@ from store.db.blocks import ledger_of_key
 from store.db.environment import open_store
 from store.db.files import LogFile, iter_differing
 from store.index.copies import Copies
-from store.model.ledgers import iter_blocks, open_reader
+from store.model.ledgers import iter_blocks
+from store.model.reader import open_reader
 from tests.conftest import Cli
 from tests.encoders import encode_entry
 from tests.stores import imported

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin import table
+from pulsar_admin import lookup, table
 from pulsar_admin.errors import EXIT_CODES
 from pulsar_admin.options import Command
 from tests.conftest import Cli, CliResult
@@ -33,7 +33,7 @@ generate = _generator()
 PAGES: dict[str, str] = generate.all_pages()
 COMMANDS: dict[str, Command] = {
     name: context.command
-    for group in [table.ROOT, *table.subgroups_of(table.ROOT)]
+    for group in [table.ROOT, *lookup.subgroups_of(table.ROOT)]
     for name, context in generate.commands_of(group)
 }
 EXAMPLES = [(name, example) for name, command in COMMANDS.items() for example in command.details.examples]
@@ -58,7 +58,7 @@ def test_every_error_class_is_documented() -> None:
 def test_command_explains_itself(name: str) -> None:
     command = COMMANDS[name]
     group, _, short = name.rpartition(" ")
-    row = table.rows_of(group)[short]
+    row = lookup.rows_of(group)[short]
     sentence = " ".join((command.help or "").split("\n\n")[0].split())
     assert command.name == short
     assert sentence == row.help

@@ -38,7 +38,7 @@ from store.engine.local import LocalEngine
 from store.errors import AlreadyExists, DiskFull
 from store.kernels import sha1 as sha1_module
 from store.kernels.sha1 import sha1_spans
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import parse_topic
 from store.scan import entries as scan_entries

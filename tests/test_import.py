@@ -24,7 +24,8 @@ from store.db.environment import open_store
 from store.db.files import iter_logs
 from store.db.tree import find_node, iter_nodes
 from store.errors import AlreadyExists, SourceNotFound, Unsupported
-from store.model.ledgers import find_place, open_reader
+from store.model.ledgers import find_place
+from store.model.reader import open_reader
 from store.sources.layout import read_standalone_layout
 from store.sources.zookeeper import read_zookeeper_nodes
 from store.transfer import imports as importer

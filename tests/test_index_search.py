@@ -10,8 +10,8 @@ import pytest
 from store.codec.brokerentry import BrokerEntry
 from store.codec.message import encode_message_entry
 from store.db.environment import open_store
-from store.model.ledgers import open_reader
 from store.model.messages import MessageReader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import parse_topic
 from store.proto.pulsar_api_pb2 import MessageMetadata

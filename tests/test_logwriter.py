@@ -27,7 +27,8 @@ from store.db.own_ledgers import (
     sequence_after_export,
 )
 from store.errors import LimitExceeded, StalePlan
-from store.model.ledgers import iter_ledger_ids, open_reader, read_ledger
+from store.model.ledgers import iter_ledger_ids, read_ledger
+from store.model.reader import open_reader
 from store.sources.rocksdb import read_values
 from tests.stores import NOW_MS, copied
 from tests.worlds import world

@@ -21,7 +21,7 @@ from store.db.environment import open_store
 from store.db.files import iter_logs
 from store.doctor import DoctorOptions, diagnose
 from store.doctor.overview import count_diagnoses
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.names import Position
 from store.reports.overview import Largest, Overview, Wanted, read_overview
 from tests.conftest import Cli

@@ -17,8 +17,8 @@ from store.codec.avro import avro_decoder
 from store.codec.value import ValueSchema, decoder_of, json_text, plain, split_pair
 from store.db.environment import open_store
 from store.errors import EntryCorrupt, Unsupported
-from store.model.ledgers import open_reader
 from store.model.messages import MessageReader
+from store.model.reader import open_reader
 from store.model.schemas import Encoded, PlainValues, TopicSchemas, ValueReader, encoded, read_schemas
 from store.model.topics import read_topic
 from store.names import EARLIEST, parse_topic

@@ -14,7 +14,7 @@ from store.db.clocks import Clock
 from store.db.environment import open_store
 from store.dump.reading import find_event_time
 from store.model.cursors import read_cursor
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import LATEST, Position, parse_topic
 from store.search.broker import BrokerSearch

@@ -23,9 +23,9 @@ from store.codec.compression import decompress
 from store.db.environment import open_store
 from store.model.cursors import read_cursor
 from store.model.entries import read_last_id, read_message
-from store.model.ledgers import EntryReader, open_reader
 from store.model.message_row import signed
 from store.model.messages import MessageReader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import read_topic
 from store.names import EARLIEST, Position, TopicName, parse_topic
 from store.proto.pulsar_api_pb2 import MessageMetadata

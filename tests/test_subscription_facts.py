@@ -10,7 +10,7 @@ import pytest
 
 from store.db.environment import open_store
 from store.errors import StoreError
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.names import encode_name, parse_topic
 from store.reports.subscriptions import Asked, NotDue, SubscriptionFacts, iter_subscription_facts
 from tests.conftest import Cli

@@ -30,7 +30,7 @@ from store.codec.policyevent import AvroSchema, PolicyEvent, builtin_schema, dec
 from store.db.environment import open_store
 from store.db.tree import Node, put_nodes, read_node
 from store.errors import EntryCorrupt, MetadataCorrupt, StoreError
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.references import index_owners
 from store.model.topics import read_topic
 from store.names import parse_namespace, parse_topic

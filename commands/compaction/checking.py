@@ -14,7 +14,7 @@ from pulsar_admin.visible import clean_text
 from store.compaction.status import read_status
 from store.compaction.view import open_view
 from store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFound
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import read_topic
 from store.names import TopicName
 from store.wording import counted

@@ -14,7 +14,7 @@ from pulsar_admin.options import TopicSelection, command, pass_app, topics_argum
 from store.compaction.forms import RULE_4_0, RULE_4_2
 from store.compaction.view import open_view
 from store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, StoreError, TopicNotFound
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import read_topic
 from store.names import TopicName, shell_word
 from store.wording import counted

@@ -13,7 +13,7 @@ from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from store.compaction.last_id import LastId, find_last_id
 from store.errors import EntryCorrupt, MetadataCorrupt, StoreError, TopicNotFound
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import read_topic
 from store.names import TopicName
 

@@ -22,8 +22,8 @@ from store.compaction.reading import FoundInView, bisect_view, find_in_view, ite
 from store.compaction.status import CompactionStatus, read_status
 from store.compaction.view import CompactedView, find_compacted_view, open_view
 from store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, StoreError, TopicNotFound
-from store.model.ledgers import EntryReader, open_reader
 from store.model.message_row import MessageRow, message_row
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName, shell_word
 from store.search.window import is_few

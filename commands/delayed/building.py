@@ -15,7 +15,7 @@ from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, gather, pass_app
 from store.db.environment import Store
 from store.errors import DiskFull, IndexCorrupt, StoreBusy, TopicNotFound, Unsupported
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.wording import counted
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, topics_argument
 from store.errors import SubscriptionNotFound
 from store.model.cursors import Cursor, iter_cursor_names
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 
 if TYPE_CHECKING:

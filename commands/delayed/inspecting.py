@@ -11,7 +11,7 @@ from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection, command, pass_app
 from store.errors import DiskFull, IndexCorrupt, MetadataCorrupt, TopicNotFound
 from store.model.cursors import Cursor
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic
 from store.names import TopicName
 from store.wording import counted, plural

@@ -16,7 +16,7 @@ from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, g
 from pulsar_admin.pictures import picture_option
 from pulsar_admin.visible import clean_document
 from store.errors import AlreadyExists, DiskFull, IndexCorrupt, InvalidValue, MissingComponent, TopicNotFound
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.names import LONG_MAX, LONG_MIN, Position
 from store.timespec import format_duration_ms
 

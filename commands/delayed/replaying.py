@@ -17,7 +17,7 @@ from pulsar_admin.numbers import NUMBER
 from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, gather, pass_app
 from pulsar_admin.progress import Progress
 from store.errors import DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.names import Position
 
 if TYPE_CHECKING:

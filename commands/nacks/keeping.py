@@ -26,7 +26,7 @@ from store.errors import (
     TopicNotFound,
 )
 from store.model.cursors import iter_cursor_names, read_cursor
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, expand_topic, read_topic
 from store.nacks.buckets import due_time
 from store.nacks.holes import NackedEntries, hole_intervals

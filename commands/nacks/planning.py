@@ -20,7 +20,7 @@ from pulsar_admin.pictures import picture_option
 from pulsar_admin.plot import Chart, line_chart
 from store.errors import AlreadyExists, InvalidValue, MissingComponent, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import read_cursor
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.nacks.buckets import DEFAULT_PRECISION_BITS
 from store.names import TopicName

@@ -20,7 +20,7 @@ from store.db.tree import Node, find_node, iter_children, read_node
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreError, StoreNotFound
 from store.model.cursors import range_text, read_cursor
 from store.model.ledger_owners import LedgerOwners, custom_text, read_owners
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.structures import cursor_of_path, decode_structure, structure_of
 from store.model.topics import read_topic
 from store.reports.summary import StoreSummary, read_summary

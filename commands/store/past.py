@@ -192,7 +192,7 @@ def diff(
 def _stores_changed(app: App, stores: tuple[Path, ...], passing: bool) -> Iterator[dict[str, Any]]:  # Any: JSON
     from store.db.environment import open_store
     from store.history.stores import compare_stores
-    from store.model.ledgers import open_reader
+    from store.model.reader import open_reader
 
     with (
         open_store(stores[0]) as first,

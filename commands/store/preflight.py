@@ -136,7 +136,7 @@ def _forecast(app: App, brokers: bool, conf: Path | None, **options: Any) -> Pre
 
 
 def _broker_forecast(app: App, found: Parts, conf: Path | None) -> BrokerForecast:
-    from store.model.ledgers import open_reader
+    from store.model.reader import open_reader
     from store.recovery.broker_forecast import BrokerDefaults, read_broker_conf, read_broker_forecast
     from store.recovery.parts import open_metadata_alone
 

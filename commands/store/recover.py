@@ -51,7 +51,7 @@ def recover(app: App, level: str | None, cluster: str | None, earlier: Path | No
     Needs a store of all bookies.
     """
     from store.db.environment import open_store
-    from store.model.ledgers import open_reader
+    from store.model.reader import open_reader
     from store.recovery.evidence import unlisted_bytes
     from store.recovery.from_ledgers import Sources
     from store.recovery.recover import plan_recovery

@@ -22,7 +22,7 @@ from store.errors import (
     StoreBusy,
     StoreError,
 )
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 
 
 @command(

@@ -20,7 +20,7 @@ from pulsar_admin.options import TopicSelection, command, gather, pass_app, subs
 from store.db.storeinfo import read_store_info
 from store.errors import MissingComponent, SourceNotFound, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import range_text
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic
 from store.recovery.acks import AckState, Bound
 from store.recovery.cursor_versions import CursorHistory, find_cursor_history

@@ -15,7 +15,7 @@ from pulsar_admin.options import TopicSelection
 from store.db.environment import Txn
 from store.errors import SourceChanged, StoreError
 from store.frozen import frozen
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import expand_topic, read_topic, select_topics
 from store.names import TopicName
 from store.wording import counted

@@ -10,7 +10,7 @@ from pulsar_admin.context import App
 from pulsar_admin.options import POSITION, TopicSelection, command, pass_app, subscription_option, topics_argument
 from store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import backlog_size_bytes, read_cursor
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import read_topic
 from store.names import EARLIEST, Position, TopicName
 from store.reports.backlog import BacklogAnalysis, analyze_backlog, lost_entries, scanned_intervals

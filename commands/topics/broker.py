@@ -6,7 +6,7 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import DURATION_OR_MINUS
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.search.broker_setup import BROKER_VERSIONS, MAX_CLOCK_SKEW_MS
 from store.search.by_time import count_without_broker_time

@@ -18,7 +18,7 @@ from pulsar_admin.pictures import picture_option
 from pulsar_admin.visible import clean_document
 from store.db.clocks import Clock, check_clock
 from store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent, TopicNotFound
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import read_topic
 from store.names import TopicName
 from store.timespec import format_duration_ms

@@ -21,7 +21,7 @@ from store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.names import EARLIEST, LATEST, Position
 
 _MOVED = "The change: position before and after, what is skipped, what a broker may then delete, and its undo command."

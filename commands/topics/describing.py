@@ -16,7 +16,7 @@ from pulsar_admin.options import TopicSelection, command, pass_app, topics_argum
 from pulsar_admin.visible import clean_text
 from store.errors import MetadataCorrupt, StoreError, TopicNotFound
 from store.model.cursors import iter_cursor_names
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.names import TopicName
 from store.timespec import format_age_ms
 from store.wording import counted

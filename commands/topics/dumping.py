@@ -25,7 +25,7 @@ from pulsar_admin.options import (
     topics_argument,
 )
 from store.errors import AlreadyExists, Corrupt, DiskFull, InvalidValue, NotFound, Refused, TopicNotFound
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.names import EARLIEST, LATEST, Position, TopicName
 from store.scan.profiles import PROFILES, Profile
 from store.wording import counted

@@ -22,8 +22,8 @@ from store.changes.ending import (
 from store.changes.topic_policies import forget_policies
 from store.db.environment import Txn
 from store.errors import InvalidValue, Refused, StalePlan, TopicNotFound
-from store.model.ledgers import EntryReader, open_reader
 from store.model.partitions import check_partitioned, existing_partitions
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import expand_topic, iter_topics, read_topic
 from store.names import TopicName, parse_topic
 

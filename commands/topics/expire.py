@@ -37,7 +37,7 @@ from store.errors import (
     TopicNotFound,
 )
 from store.model.cursors import Cursor, iter_cursor_names
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic
 from store.names import Position
 from store.search.broker_setup import BrokerSetup, BrokerVersion

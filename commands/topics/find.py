@@ -29,7 +29,7 @@ from store.dump.finding import (
 from store.dump.finding import find_by_time as answer_by_time
 from store.errors import NothingMatches, TopicNotFound
 from store.frozen import frozen
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName
 from store.search.broker_setup import READ_FROM, BrokerSetup, BrokerVersion

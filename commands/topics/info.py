@@ -9,7 +9,7 @@ from pulsar_admin.context import App
 from pulsar_admin.jsonify import dump_gson
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from store.errors import MetadataCorrupt, StoreError, TopicNotFound
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.names import TopicName
 from store.reports.internal_info import InternalInfo, read_internal_info
 

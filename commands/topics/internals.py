@@ -11,7 +11,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from store.errors import MetadataCorrupt, StoreError, TopicNotFound
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.names import TopicName
 from store.reports.internal_stats import InternalStats, read_internal_stats
 

@@ -17,8 +17,8 @@ from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pas
 from store.db.environment import Txn
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, TopicNotFound
 from store.model.cursors import is_subscription, iter_cursor_names
-from store.model.ledgers import open_reader
 from store.model.partitions import iter_partitioned, read_existing, select_partitioned
+from store.model.reader import open_reader
 from store.model.topics import check_namespace, iter_all_namespaces, iter_topic_texts
 from store.names import NamespaceName, TopicName, in_hash_order
 

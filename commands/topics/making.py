@@ -16,7 +16,7 @@ from store.changes.topics import (
     read_properties,
 )
 from store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, StalePlan, TopicNotFound
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.names import TopicName, parse_topic
 
 _METADATA = {"metadata": "A property, KEY=VALUE; repeat it."}

@@ -11,7 +11,7 @@ from pulsar_admin.options import TOPIC, command, pass_app
 from pulsar_admin.upstream import mirrored
 from store.dump.finding import TimeQuestion, find_as_broker
 from store.errors import NothingMatches, TopicNotFound
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import TopicName
 from store.timespec import parse_time_point

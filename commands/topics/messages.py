@@ -21,9 +21,9 @@ from pulsar_admin.visible import clean_text
 from store.errors import EntryCorrupt, EntryNotFound, NothingMatches, StoreError, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import Cursor, iter_backlog, read_cursor
 from store.model.entries import as_admin_shows, find_topic_of, nth_position, read_last_id, read_message
-from store.model.ledgers import EntryReader, open_reader
 from store.model.message_row import message_row
 from store.model.messages import Message, MessageReader, ReadOptions
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName
 

@@ -14,7 +14,7 @@ from pulsar_admin.broken import warn_of_broken_ledgers
 from pulsar_admin.options import TOPIC, TopicSelection, current_app
 from store.errors import InvalidValue, NothingMatches, SubscriptionNotFound, reason_of
 from store.model.cursors import Cursor, iter_cursor_names, read_cursor
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic, select_topics
 
 Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared

@@ -10,7 +10,7 @@ from pulsar_admin.upstream import mirrored
 from store.changes.subscriptions import is_replicated, plan_replicated, plan_subscription_properties, shown_properties
 from store.changes.topics import plan_properties, read_properties
 from store.errors import InvalidValue, StalePlan, SubscriptionNotFound, TopicNotFound
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.names import TopicName
 
 _NOTHING = "Nothing, as pulsar-admin; the change and its undo command are on stderr."

@@ -20,9 +20,9 @@ from pulsar_admin.options import POSITION, TIME, TopicSelection, command, gather
 from store.db.blocks import Block
 from store.db.clocks import Clock, check_clock
 from store.errors import InvalidValue, NotWritable, SourceChanged, StoreError, TopicNotFound
-from store.model.ledgers import EntryReader, open_reader
 from store.model.message_row import MessageRow, message_row
 from store.model.messages import ReadOptions
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.model.window import EVENT, Window
 from store.names import EARLIEST, LATEST, Position
@@ -123,7 +123,7 @@ def _times_here(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> I
         try:
             yield from read_block_times(reader, [block], clock)
         except (SourceChanged, NotWritable) as error:
-            from store.scan.entries import Places, note_failure  # brings numpy, which good files do without
+            from store.scan.places import Places, note_failure  # brings numpy, which good files do without
 
             assert reader.failed is not None
             note_failure(reader.failed, Places.of(block, 0, len(block)), error)

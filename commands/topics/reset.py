@@ -38,7 +38,7 @@ from store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.names import Position
 from store.search.broker_setup import BrokerSetup, BrokerVersion
 

@@ -29,7 +29,7 @@ from pulsar_admin.options import (
 from store.db.clocks import check_clock
 from store.errors import InvalidValue, NothingMatches, StoreError, TopicNotFound
 from store.model.jsonpath import PathTest, parse_path_test
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import read_topic
 from store.model.window import EVENT, Window
 from store.names import EARLIEST, LATEST, Position

@@ -11,7 +11,7 @@ from pulsar_admin.columns import Column, caution
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, redact_properties_option, topics_argument
 from store.errors import MetadataCorrupt, StoreError, TopicNotFound
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.names import TopicName
 from store.reports.stats import (
     PartitionedTopicStats,

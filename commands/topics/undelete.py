@@ -19,7 +19,7 @@ from store.errors import (
     StalePlan,
     TopicNotFound,
 )
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.names import NamespaceName, TopicName
 
 if TYPE_CHECKING:

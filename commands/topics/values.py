@@ -11,8 +11,8 @@ import click
 from pulsar_admin.jsonify import dump_json
 from pulsar_admin.visible import clean_text
 from store.errors import EntryCorrupt, StoreError
-from store.model.ledgers import EntryReader
 from store.model.messages import Message
+from store.model.reader import EntryReader
 from store.model.redaction import redact_value
 from store.names import TopicName
 

@@ -14,7 +14,7 @@ from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from pulsar_admin.visible import clean_text
 from store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.wording import counted
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pulsar_admin.api.session import Session
 from store.errors import StoreError
 from store.extras import require
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 
 if TYPE_CHECKING:
     import pandas as pd

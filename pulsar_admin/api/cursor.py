@@ -27,7 +27,7 @@ from store.errors import InvalidValue
 from store.model.cursors import Cursor as CursorModel
 from store.model.cursors import backlog_entries, backlog_size_bytes, read_cursor
 from store.model.extent import Extent, extent_of, pending_intervals
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic as TopicModel
 from store.model.topics import expand_topic, read_topic
 from store.names import Position, TopicName

@@ -16,7 +16,7 @@ from store.delayed.runs import open_runs
 from store.delayed.summary import DelayedSummary, Delivery, open_delivery, summarize
 from store.errors import InvalidValue
 from store.model.cursors import Cursor, read_cursor
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import LONG_MAX, TopicName
 from store.scan.message_rows import timestamps

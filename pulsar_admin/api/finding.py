@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pulsar_admin.api.session import moment, warn_partial
 from store.dump.finding import TimeQuestion, explain_answer, find_as_broker, find_by_time, gaps_before
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic as TopicModel
 from store.names import Position
 

@@ -21,7 +21,7 @@ from store.dump.reading import iter_columns, iter_matches, iter_view_columns
 from store.errors import InvalidValue, StoreError
 from store.model.cursors import read_cursor
 from store.model.extent import Intervals, pending_intervals
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.model.window import EVENT, Window
 from store.names import EARLIEST, TopicName

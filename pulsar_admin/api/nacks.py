@@ -13,7 +13,7 @@ from store.changes.nacks import plan_add, plan_pop
 from store.db.environment import Txn
 from store.errors import InvalidValue
 from store.model.cursors import read_cursor
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, expand_topic, read_topic
 from store.nacks.buckets import due_time
 from store.nacks.holes import NackedEntries, hole_intervals

@@ -22,8 +22,8 @@ from store.db.delayed import iter_wide
 from store.db.delayed_rules import IndexRules, default_tick_ms, parse_width_ms
 from store.errors import StoreError
 from store.model.cursors import Cursor, iter_namespace_cursors
-from store.model.ledgers import EntryReader
 from store.model.partitions import iter_partitioned
+from store.model.reader import EntryReader
 from store.model.topics import Topic, iter_topics
 from store.names import NamespaceName
 from store.policies.values import namespace_value

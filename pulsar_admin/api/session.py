@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, get_args
 from store.db.environment import Store as StoreFile
 from store.db.environment import Txn
 from store.errors import InvalidValue, NotWritable, Refused, StoreError
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.names import Position, parse_position
 from store.timespec import MAX_TIME_MS, FromNow, parse_duration_ms, parse_time_or_ago
 

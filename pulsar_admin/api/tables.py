@@ -13,7 +13,7 @@ from pulsar_admin.api.batches import Batches
 from pulsar_admin.api.session import Session
 from store.errors import InvalidValue, StoreError
 from store.extras import require
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.tables.cluster import find_cluster_name
 from store.tables.rows import SMALL_TABLES, iter_table
 from store.tables.schemas import TABLES

@@ -24,8 +24,8 @@ from store.db.clocks import check_clock
 from store.dump.finding import BROKER, FindRule, TimeQuestion
 from store.errors import InvalidValue, StoreError
 from store.model.cursors import backlog_size_bytes, is_subscription, iter_cursor_names
-from store.model.ledgers import EntryReader
 from store.model.partitions import existing_partitions
+from store.model.reader import EntryReader
 from store.model.topics import expand_topic, partition_count, read_topic
 from store.model.window import Window
 from store.names import EARLIEST, LATEST, Position, TopicName

@@ -25,7 +25,7 @@ from store.model.cursors import (
     read_cursor,
 )
 from store.model.extent import pending_intervals
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, iter_topics, read_topic
 from store.names import Position, parse_topic
 from store.policies.in_force import find_delivery

@@ -1,27 +1,15 @@
-"""What every appending to a topic shares: the ledger list that takes another ledger, and broker metadata that goes on."""
+"""What every appending to a topic shares: broker metadata that goes on."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from store.codec.brokerentry import BrokerEntry, encode_broker_entry, strip
 from store.codec.interceptors import Append, InterceptorChain
-from store.codec.managedledger import ManagedLedger
 from store.codec.message import decode_message_entry, message_count, transaction_id
 from store.db.tree import find_node
 from store.errors import EntryCorrupt, EntryNotFound
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import TopicName
-
-
-def closed_ledgers(topic: Topic, now_ms: int) -> ManagedLedger:
-    """Return the ledger list of TOPIC with its last ledger closed: a broker looks for the end of the last one only."""
-    if not topic.ledgers or not topic.ledgers[-1].is_open:
-        return topic.managed
-    last = topic.ledgers[-1]
-    info = last.info._replace(entries=last.entries, size_bytes=last.size_bytes, timestamp_ms=now_ms)
-    return replace(topic.managed, ledgers=(*topic.managed.ledgers[:-1], info))
 
 
 def append_payload(payload: bytes | memoryview, chain: InterceptorChain, now_ms: int) -> bytes:

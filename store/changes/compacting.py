@@ -25,7 +25,7 @@ from store.compaction.prepare import (
 from store.compaction.view import COMPACTED_COMPONENT
 from store.db.environment import Store
 from store.model.extent import Extent
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import TopicName
 from store.wording import counted

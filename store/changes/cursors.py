@@ -18,7 +18,7 @@ from store.errors import Refused
 from store.model.coverage import absent_of
 from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Cursor, backlog_entries, normal_ranges, range_text
 from store.model.extent import Extent, Intervals, extent_of, iter_ledger_parts, pending_intervals, subtract
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 from store.policies.trimming import Freed, freed_ledgers, read_mark_deletes

@@ -19,8 +19,8 @@ from store.db.environment import Txn
 from store.db.tree import iter_children, iter_nodes
 from store.errors import NamespaceNotFound, Refused
 from store.model.bundles import bundle_data_path, local_policies_path
-from store.model.ledgers import EntryReader
 from store.model.partitions import iter_partitioned
+from store.model.reader import EntryReader
 from store.model.resources import current_cluster, find_json, list_tenants, tenant_path
 from store.model.topics import iter_topics
 from store.names import NamespaceName, TopicName, decode_name, shell_word

@@ -12,20 +12,20 @@ from dataclasses import replace
 
 from store.changes.appending import last_broker_entry
 from store.changes.cursors import CursorMove, cleared, plan_moves
-from store.changes.plan import Plan, Step, delete_step, put_value_step
+from store.changes.ledger_list import put_managed_ledger
+from store.changes.plan import Plan, Step, delete_step
 from store.changes.report import ChangePart
 from store.changes.subscriptions import own_ledgers
 from store.codec.ledgermetadata import ledger_path
-from store.codec.managedledger import encode_managed_ledger
 from store.codec.schema import decode_schema_locator
 from store.db.environment import Txn
 from store.db.owners import find_owners
-from store.db.tree import find_node, read_node
+from store.db.tree import find_node
 from store.errors import Corrupt, Refused, TopicNotFound, Unsupported
 from store.model.cursors import is_own, iter_cursor_names, read_cursor, read_cursors
 from store.model.extent import Extent, extent_of, pending_intervals
-from store.model.ledgers import EntryReader
 from store.model.partitions import existing_partitions, read_partitioned
+from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger, read_topic
 from store.model.transactions import pending_ack_topic
 from store.names import Position, TopicName, shell_word
@@ -46,9 +46,7 @@ def plan_terminate(reader: EntryReader, command: str, names: Iterable[TopicName]
         before = topic.managed.terminated
         if before is None:
             managed = replace(topic.managed, terminated=end, properties=_properties_now(reader, topic))
-            steps.append(
-                _managed_step(reader.txn, topic, encode_managed_ledger(managed, _value(reader, topic)), now_ms)
-            )
+            steps.append(put_managed_ledger(reader.txn, name, managed, now_ms))
         parts.append(
             ChangePart(
                 topic=str(name),
@@ -68,14 +66,6 @@ def terminal_position(topic: Topic) -> Position:
             topic=str(topic.name),
         )
     return topic.last_confirmed
-
-
-def _value(reader: EntryReader, topic: Topic) -> bytes:
-    return read_node(reader.txn, topic.name.path).value
-
-
-def _managed_step(txn: Txn, topic: Topic, value: bytes, now_ms: int) -> Step:
-    return put_value_step(txn, topic.name.path, value, now_ms)
 
 
 def _properties_now(reader: EntryReader, topic: Topic) -> dict[str, str]:
@@ -129,8 +119,8 @@ def _cut(
         return (), part
     infos = topic.managed.ledgers[len(ids) :]
     managed = replace(topic.managed, ledgers=infos, properties=_properties_now(reader, topic))
-    value = encode_managed_ledger(managed, _value(reader, topic))
-    return (_managed_step(reader.txn, topic, value, now_ms), *_ledger_steps(reader.txn, ids, {str(topic.name)})), part
+    step = put_managed_ledger(reader.txn, topic.name, managed, now_ms)
+    return (step, *_ledger_steps(reader.txn, ids, {str(topic.name)})), part
 
 
 # -- delete -----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from store.db.clocks import Clock
 from store.errors import InvalidValue, Refused
 from store.model.cursors import Cursor
 from store.model.extent import Extent, extent_of, pending_intervals, subtract
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import EARLIEST, LATEST, Position
 from store.policies.in_force import MessageTtl

@@ -32,8 +32,8 @@ from store.db.tree import Node, decode_node
 from store.errors import InvalidValue, NotFound, StoreError, reason_of
 from store.files import read_file
 from store.model.cursors import read_cursor
-from store.model.ledgers import EntryReader
 from store.model.publish_times import FORMS, annotated_value
+from store.model.reader import EntryReader
 from store.model.topics import read_topic
 from store.nacks.kept import group_of
 from store.names import NamespaceName, TopicName, decode_name, topic_of_path

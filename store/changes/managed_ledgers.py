@@ -6,15 +6,14 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from store.changes.cursors import CursorMove, check_movable, plan_moves
-from store.changes.plan import Plan, put_value_step
+from store.changes.ledger_list import put_managed_ledger
+from store.changes.plan import Plan
 from store.changes.report import ChangePart
 from store.changes.resets import check_position
-from store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
 from store.db.environment import Txn
-from store.db.tree import find_node
 from store.errors import InvalidValue, LedgerNotFound
 from store.model.cursors import read_cursor
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import read_topic
 from store.names import MANAGED_LEDGERS, Position, TopicName, topic_of_path
 
@@ -32,18 +31,17 @@ def plan_forget_ledgers(txn: Txn, name: TopicName, ledger_ids: Collection[int], 
 
     Raises TopicNotFound, and LedgerNotFound for an id that is not listed.
     """
-    before = read_topic(txn, name).ids
+    topic = read_topic(txn, name)
+    before = topic.ids
     for ledger_id in ledger_ids:
         if ledger_id not in before:
             listed = ", ".join(map(str, before)) or "none"
             raise LedgerNotFound(
                 f"{name} has no ledger {ledger_id}", hint=f"its ledgers: {listed}", topic=str(name), ledgerId=ledger_id
             )
-    node = find_node(txn, name.path)
-    assert node is not None
-    managed = decode_managed_ledger(node.value, name.path)
+    managed = topic.managed
     left = tuple(ledger for ledger in managed.ledgers if ledger.ledger_id not in ledger_ids)
-    step = put_value_step(txn, name.path, encode_managed_ledger(replace(managed, ledgers=left), node.value), now_ms)
+    step = put_managed_ledger(txn, name, replace(managed, ledgers=left), now_ms)
     after = [ledger.ledger_id for ledger in left]
     part = ChangePart(topic=str(name), before={"ledgers": list(before)}, after={"ledgers": after})
     return Plan("managed-ledger delete-managed-ledger-ids", txn.id, (step,), (part,))

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from store.changes.cursors import info_of_state, state_json
+from store.changes.ledger_list import put_managed_ledger
 from store.changes.plan import Plan, Step, delete_step, put_value_step
 from store.changes.report import ChangePart
 from store.codec.cursor import CursorState, Ranges, encode_cursor_info
 from store.codec.given import parse_integer
 from store.codec.ledgermetadata import ledger_path
-from store.codec.managedledger import encode_managed_ledger
 from store.codec.policyevent import topic_of_key
 from store.codec.schema import IndexEntry, SchemaLocator, encode_schema_locator
 from store.db.environment import Txn
@@ -27,8 +27,9 @@ from store.model.broken import find_missing
 from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor
 from store.model.extent import extent_of
 from store.model.ledger_owners import read_owners
-from store.model.ledgers import EntryReader, iter_entry_ids
+from store.model.ledgers import iter_entry_ids
 from store.model.messages import MessageReader, ReadOptions
+from store.model.reader import EntryReader
 from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from store.model.schemas import find_locator
 from store.model.topics import Topic, read_topic
@@ -123,8 +124,7 @@ def _forget_in_topic(
     after = without(topic, gone)
     steps, parts = [], []
     if gone:
-        value = read_node(reader.txn, name.path).value
-        steps.append(put_value_step(reader.txn, name.path, encode_managed_ledger(after.managed, value), now_ms))
+        steps.append(put_managed_ledger(reader.txn, name, after.managed, now_ms))
         parts.append(_topic_part(reader, topic, after, gone))
     for cursor_name in sorted(iter_cursor_names(reader.txn, name)):
         cursor = read_cursor(reader.txn, reader, topic, cursor_name)

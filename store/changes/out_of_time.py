@@ -13,7 +13,7 @@ from store.db.clocks import Clock
 from store.errors import NothingMatches
 from store.model.copy_age import read_copy_age
 from store.model.extent import Extent, extent_of, pending_intervals, subtract
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.search.by_time import find_first_at_or_after
 from store.search.expiry import BROKER

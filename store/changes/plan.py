@@ -25,7 +25,7 @@ from store.db.environment import DATABASES, Store, Txn
 from store.db.owners import find_owners, put_owners
 from store.db.tree import Node, decode_node, encode_node, find_node, tree_key
 from store.errors import ChangeNotFound, IndexCorrupt, InvalidValue, Refused, StalePlan, UndoConflict, reason_of
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.references import references
 
 _DELAYED_INDEX = b"index\0"  # rows that builds write: what can be made again from the entries is in no audit log

@@ -14,7 +14,7 @@ from store.codec.message import decode_message_entry, is_batch, message_count
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt
 from store.model.cursors import COMPACTION_CURSOR, Cursor
 from store.model.extent import extent_of, pending_intervals, subtract
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import EARLIEST, LATEST, Position
 from store.policies.in_force import find_message_ttl

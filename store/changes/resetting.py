@@ -19,7 +19,7 @@ from store.db.clocks import check_clock
 from store.errors import InvalidValue, LedgerNotFound, Refused, StoreError
 from store.model.broken import find_broken
 from store.model.cursors import Cursor, read_cursor
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, expand_topic, read_topic
 from store.names import EARLIEST, LATEST, Position, TopicName
 from store.search.broker import BrokerSearch

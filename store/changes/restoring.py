@@ -30,7 +30,8 @@ from store.errors import LedgerNotFound, Refused, StoreError
 from store.model.coverage import read_disks, read_held
 from store.model.cursors import COMPACTION_CURSOR, read_cursor
 from store.model.ledger_owners import custom_text, read_owners
-from store.model.ledgers import EntryReader, find_times, iter_gaps
+from store.model.ledgers import find_times, iter_gaps
+from store.model.reader import EntryReader
 from store.model.references import BUCKET_PREFIX
 from store.model.topics import TopicLedger, read_topic
 from store.names import TopicName, parse_topic

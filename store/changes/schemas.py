@@ -30,7 +30,7 @@ from store.codec.schema import (
 from store.db.environment import Store, Txn
 from store.db.tree import find_node
 from store.errors import EntryCorrupt, InvalidValue, Refused
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.schemas import find_locator, live_versions
 from store.model.topics import check_namespace
 from store.names import Position, TopicName

@@ -15,7 +15,7 @@ from store.db.tree import find_node, read_node
 from store.errors import AlreadyExists, InvalidValue, Refused
 from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, INTERNAL_PROPERTY_PREFIX, REPLICATOR_PREFIX, Cursor
 from store.model.extent import extent_of, pending_intervals
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from store.model.topics import Topic
 from store.names import Position, TopicName, shell_word

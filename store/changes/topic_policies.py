@@ -11,15 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from store.changes.appending import append_payload, closed_ledgers, last_broker_entry, recover_chain
+from store.changes.appending import append_payload, last_broker_entry, recover_chain
 from store.changes.delayed import conflict_warnings
 from store.changes.intent import WritingPlan, asked_again, check_transaction
+from store.changes.ledger_list import append_ledgers
 from store.changes.log_writer import LedgerSpec, Payload, WrittenLedger, WrittenLedgers, apply_written, write_ledgers
 from store.changes.plan import Plan, Step, delete_step, put_value_step
 from store.changes.policies import PolicyJob, unknown_cluster
 from store.changes.report import ChangePart, ChangeReport, WrittenEvent
 from store.codec.interceptors import open_chain, parse_interceptors
-from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from store.codec.managedledger import LedgerInfo
 from store.codec.policies import JsonObject, Policies, decode_json_object, encode_json_object
 from store.codec.policyevent import (
     DELETE,
@@ -37,7 +38,7 @@ from store.db.environment import Store, Txn
 from store.db.tree import find_node, iter_children
 from store.errors import MetadataCorrupt, Refused
 from store.model.extent import Extent
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.schemas import find_locator, find_schema
 from store.model.topics import expand_topic, partition_count, read_topic
 from store.names import NamespaceName, Position, TopicName, encode_name, java_hash
@@ -383,15 +384,8 @@ def _plan(
 
 
 def _topic_step(txn: Txn, batch: _Batch, ledger: WrittenLedger) -> Step:
-    name = batch.events
-    managed, value = ManagedLedger(), b""
-    node = find_node(txn, name.path)
-    if node is not None:
-        managed, value = closed_ledgers(read_topic(txn, name), batch.now_ms), node.value
     info = LedgerInfo(ledger.ledger_id, ledger.entries, ledger.size_bytes, timestamp_ms=batch.now_ms)
-    properties = {**managed.properties, **batch.properties}
-    managed = replace(managed, ledgers=(*managed.ledgers, info), properties=properties)
-    return put_value_step(txn, name.path, encode_managed_ledger(managed, value), batch.now_ms)
+    return append_ledgers(txn, batch.events, [info], batch.properties, batch.now_ms)
 
 
 def _schema_step(txn: Txn, batch: _Batch, ledger: WrittenLedger) -> Step:

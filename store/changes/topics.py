@@ -21,8 +21,8 @@ from store.db.environment import Txn
 from store.db.tree import find_node, iter_children
 from store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, TopicNotFound
 from store.model.cursors import is_subscription, iter_cursor_names, read_cursor
-from store.model.ledgers import EntryReader
 from store.model.partitions import read_partitioned
+from store.model.reader import EntryReader
 from store.model.topics import check_namespace, read_topic
 from store.model.transactions import ASSIGN
 from store.names import PARTITION_SUFFIX, Position, TopicName, shell_word

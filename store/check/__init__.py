@@ -16,7 +16,7 @@ from store.check.nacks import check_nacks
 from store.check.rows import check_rows
 from store.db.environment import Store
 from store.errors import Refused
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 
 if TYPE_CHECKING:
     from store.engine.operation import Engine

@@ -20,7 +20,6 @@ from store.model.broken import find_broken_ledger
 from store.model.coverage import absent_of, count_unseen
 from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor
 from store.model.ledgers import (
-    EntryReader,
     Ledger,
     find_ledger,
     find_metadata,
@@ -30,6 +29,7 @@ from store.model.ledgers import (
     read_ledger,
 )
 from store.model.publish_times import wrong_times
+from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
 from store.model.structures import decode_structure, structure_of
 from store.model.topics import Topic, TopicLedger, iter_topics, read_topic

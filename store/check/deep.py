@@ -16,7 +16,8 @@ from store.db.environment import Store, Txn
 from store.db.files import Damage, LogFile, iter_damage, iter_logs
 from store.errors import StoreError
 from store.index.idx_files import iter_index_files, verify_index
-from store.model.ledgers import EntryReader, iter_ledger_ids, read_ledger
+from store.model.ledgers import iter_ledger_ids, read_ledger
+from store.model.reader import EntryReader
 from store.wording import counted
 
 if TYPE_CHECKING:

@@ -30,9 +30,10 @@ from store.errors import (
 )
 from store.kernels import compaction as kernel
 from store.kernels import slots as slot_kernel
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.names import Position
-from store.scan.entries import EntryBatch, EntryScan, Part
+from store.scan.entries import EntryScan
+from store.scan.places import EntryBatch, Part
 from store.wording import counted
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made

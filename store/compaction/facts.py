@@ -5,17 +5,16 @@ The same of entries read here and of those that an engine's executors read, who 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from store.compaction.batches import MessageBatch, MessageSource
-from store.compaction.keys import LatestKeys
+from store.compaction.batches import MessageBatch
 from store.kernels import compaction as kernel
 from store.kernels import slots as slot_kernel
-from store.scan.entries import Part
+from store.scan.places import Part
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
@@ -79,20 +78,6 @@ class EntryFacts:
             found.counts = _unless((joined := np.concatenate(counts)), bool((joined == 1).all()))
             found.always = _unless((some := np.concatenate(always)), not some.any())
         return found
-
-
-def iter_facts(source: MessageSource, keys: LatestKeys, retain_keyless: bool) -> Iterator[tuple[EntryFacts, bool]]:
-    """Enter SOURCE's keys into KEYS; yield (facts of some entries, whether of the compacted ledger) in order.
-
-    Work of the engine of SOURCE's reader, where it has one.
-    """
-    if source.reader.engine is not None:
-        from store.compaction.spread import facts_on
-
-        yield from facts_on(source.reader.engine, source, keys, retain_keyless)
-        return
-    for batch in keys.adding(source.batches()):
-        yield EntryFacts.of([batch], retain_keyless), batch.compacted
 
 
 def survey(batch: MessageBatch) -> Survey:

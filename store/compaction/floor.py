@@ -14,8 +14,9 @@ from store.codec.compactedentry import decode_compacted_to
 from store.compaction.heads import read_compacted_head
 from store.compaction.view import COMPACTED_TO, CompactedView
 from store.errors import EntryCorrupt, EntryNotFound
-from store.model.ledgers import EntryReader, find_metadata
+from store.model.ledgers import find_metadata
 from store.model.messages import Message, MessageReader, ReadOptions
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 

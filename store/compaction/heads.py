@@ -15,7 +15,8 @@ from store.codec.protobuf import parse_protobuf
 from store.compaction.view import CompactedView, compacted_where
 from store.errors import EntryCorrupt, EntryLogCorrupt
 from store.frozen import frozen
-from store.model.ledgers import EntryReader, find_block
+from store.model.ledgers import find_block
+from store.model.reader import EntryReader
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
 

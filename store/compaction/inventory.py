@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from store.compaction.facts import EntryFacts
-from store.scan.entries import Part
+from store.scan.places import Part
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 

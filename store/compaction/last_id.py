@@ -15,7 +15,7 @@ from store.compaction.tail import TopicEnd, find_topic_end
 from store.compaction.view import CompactedView, compacted_where, open_view, read_compacted_entry
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
 from store.frozen import frozen
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageMetadata

@@ -20,8 +20,8 @@ from store.frozen import frozen
 from store.kernels import compaction as kernel
 from store.kernels import slots as slot_kernel
 from store.model.extent import iter_ledger_parts
-from store.model.ledgers import EntryReader
 from store.model.messages import explode
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageMetadata

@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 
 from store.compaction.batches import MessageBatch, MessageSource
-from store.compaction.facts import WHOLE, Survey, iter_facts, survey, uuid_of
+from store.compaction.facts import WHOLE, Survey, survey, uuid_of
 from store.compaction.forms import INDEXED, REDUCED
 from store.compaction.inventory import Inventory
 from store.compaction.keys import LIMIT_KEYS, Latest, LatestKeys
 from store.compaction.rewrite import EntryColumns, Rewriter
+from store.compaction.surveying import iter_facts
 from store.kernels import compaction as kernel
 from store.kernels import slots as slot_kernel
-from store.scan.entries import Part
+from store.scan.places import Part
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 Advance = Callable[[int], None]  # told how many more entries are done

@@ -14,7 +14,7 @@ from store.compaction.view import COMPACTED_TO, COMPACTED_TOPIC, CompactedView, 
 from store.errors import EntryCorrupt, EntryNotFound, MetadataCorrupt
 from store.model.cursors import Cursor
 from store.model.extent import iter_ledger_parts
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
 from store.model.topics import Topic
 from store.names import Position

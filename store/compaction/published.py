@@ -14,9 +14,10 @@ from store.compaction.unwrap import unwrapped
 from store.compaction.view import CompactedView, parts_of_view
 from store.engine.slices import FileRange
 from store.kernels.records import UNFRAMED
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.scan.arrow import packed_row
-from store.scan.entries import EntryScan, Places, doubtful
+from store.scan.entries import EntryScan
+from store.scan.places import Places, PlacesReader, doubtful
 from store.scan.spread import iter_batches, run_places
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
@@ -37,12 +38,11 @@ class FindPublished:
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield one row per batch of places."""
         for places, files in iter_batches(piece):
-            scan = EntryScan.of_files(files, heads=False, digests=None)
-            yield packed_row(_SCHEMA, self.rows(scan, places).tobytes())
+            yield packed_row(_SCHEMA, self.rows(PlacesReader(files, False, None), places).tobytes())
 
-    def rows(self, scan: EntryScan, places: Places) -> Array:
-        """Return the rows of PLACES, read by SCAN."""
-        batch = scan.read_places(places)
+    def rows(self, entries: PlacesReader | EntryScan, places: Places) -> Array:
+        """Return the rows of PLACES, read by ENTRIES."""
+        batch = entries.read_places(places)
         found = unwrapped(batch).rows
         published = (found["publish_ms"] >= self.time_ms) | (found["publish_ms"] < 0)
         chosen = published | (found["flags"] & UNFRAMED != 0) | doubtful(batch, places)

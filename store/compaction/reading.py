@@ -19,8 +19,9 @@ from store.compaction.view import CompactedView, read_compacted_entry
 from store.db.environment import Txn
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
 from store.model.extent import Extent, extent_of
-from store.model.ledgers import EntryReader, find_times
+from store.model.ledgers import find_times
 from store.model.messages import ENTRY_ERRORS, Message, MessageReader, ReadOptions
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 

@@ -20,7 +20,8 @@ from store.compaction.keys import LatestKeys
 from store.engine.operation import Engine
 from store.engine.slices import FileRange
 from store.scan.arrow import packed_row
-from store.scan.entries import EntryBatch, EntryScan, Places, doubtful
+from store.scan.entries import EntryScan
+from store.scan.places import EntryBatch, Places, PlacesReader, doubtful
 from store.scan.spread import EntryPlaces, iter_batches, run_places
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
@@ -86,7 +87,7 @@ class FindKeys:
         with LatestKeys() as keys:
             for number, (places, files) in enumerate(iter_batches(piece)):
                 keys.ordinal = number << _BATCH_BITS
-                batch = EntryScan.of_files(files, heads=False, digests=None).read_places(places)
+                batch = PlacesReader(files, False, None).read_places(places)
                 facts = self._facts(batch, places, keys)
                 is_due = number == len(piece.batches) - 1 or keys.held >= _KEYS_A_ROW
                 yield _row(number, facts, keys if is_due else None)

@@ -29,8 +29,9 @@ from store.db.owners import find_owners
 from store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt
 from store.model.cursors import Cursor
 from store.model.extent import Extent, extent_of
-from store.model.ledgers import EntryReader, Ledger, count_missing, find_metadata, iter_ledger_ids, read_ledger
+from store.model.ledgers import Ledger, count_missing, find_metadata, iter_ledger_ids, read_ledger
 from store.model.messages import ENTRY_ERRORS
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 from store.wording import counted

@@ -12,7 +12,7 @@ from store.codec.message import is_marker, transaction_id
 from store.compaction.heads import EntryHead, read_entry_head
 from store.errors import EntryCorrupt, EntryNotFound, TopicNotFound
 from store.frozen import frozen
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from store.kernels import compaction as kernel
 from store.kernels.records import RECORD, read_payloads
-from store.scan.entries import EntryBatch
+from store.scan.places import EntryBatch
 
 _BEFORE_BYTES = 4 + 32  # size field and header of an entry, which are in front of what is in it
 

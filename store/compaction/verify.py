@@ -15,11 +15,12 @@ import numpy as np
 
 from store.codec.message import decode_message_entry
 from store.compaction.batches import MessageBatch, MessageSource
-from store.compaction.facts import iter_facts, uuid_of
+from store.compaction.facts import uuid_of
 from store.compaction.floor import compacted_floor
 from store.compaction.forms import INDEXED, LEGACY, REDUCED, RULE_4_0
 from store.compaction.keys import LIMIT_KEYS, LatestKeys
 from store.compaction.last_id import check_indexes
+from store.compaction.surveying import iter_facts
 from store.compaction.tail import has_transactions, read_transactions
 from store.compaction.verification import (
     DAMAGED,
@@ -37,8 +38,8 @@ from store.errors import EntryCorrupt, StoreError
 from store.kernels import compaction as kernel
 from store.kernels import slots as slot_kernel
 from store.model.extent import iter_ledger_parts
-from store.model.ledgers import EntryReader
 from store.model.messages import explode
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageMetadata

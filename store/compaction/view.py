@@ -9,7 +9,8 @@ from store.db.environment import Txn
 from store.errors import LedgerNotFound, MetadataCorrupt, StoreError, SubscriptionNotFound
 from store.frozen import frozen
 from store.model.cursors import COMPACTION_CURSOR, Cursor, read_cursor
-from store.model.ledgers import EntryReader, find_metadata, read_ledger
+from store.model.ledgers import find_metadata, read_ledger
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position, TopicName
 

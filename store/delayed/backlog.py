@@ -16,12 +16,12 @@ from store.db.delayed_entries import Array, DelayedRows, join_rows
 from store.errors import Corrupt, NotFound
 from store.model.cursors import COMPACTION_CURSOR, Cursor, is_subscription
 from store.model.extent import Intervals, iter_ledger_parts
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 
 if TYPE_CHECKING:
-    from store.scan.entries import Places
+    from store.scan.places import Places
 
 
 _ONE_BY_ONE_MAX = 1000

@@ -19,7 +19,8 @@ from store.db.owners import find_owners
 from store.errors import EntryCorrupt, StoreError
 from store.model.cursors import Cursor
 from store.model.ledger_owners import custom_text
-from store.model.ledgers import EntryReader, find_metadata, find_times, iter_ledger_ids
+from store.model.ledgers import find_metadata, find_times, iter_ledger_ids
+from store.model.reader import EntryReader
 from store.names import TopicName
 
 COMPONENT = "delayed-index-bucket"

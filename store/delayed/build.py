@@ -24,7 +24,7 @@ from store.delayed.runs import RunFile, SortedRuns
 from store.errors import StalePlan
 from store.model.cursors import Cursor, read_cursor
 from store.model.extent import Intervals, pending_intervals, subtract
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName
 

@@ -12,7 +12,7 @@ from store.changes.plan import Plan
 from store.delayed.not_due import forecast_warnings, with_not_due
 from store.errors import InvalidValue, NothingMatches, Refused
 from store.model.cursors import COMPACTION_CURSOR, Cursor, is_subscription
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import EARLIEST, LATEST
 from store.policies.in_force import MessageTtl, find_message_ttl

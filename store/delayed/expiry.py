@@ -15,12 +15,12 @@ from store.db.delayed_entries import Array
 from store.delayed.backlog import parts_of
 from store.model.cursors import Cursor
 from store.model.extent import Intervals, pending_intervals
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 
 if TYPE_CHECKING:
-    from store.scan.entries import EntryBatch
+    from store.scan.places import EntryBatch
 
 FIRST = 5
 """How many are named."""

@@ -10,7 +10,7 @@ from store.changes.report import DelayLoss, NotDue
 from store.errors import EntryLogCorrupt, MetadataCorrupt, NotWritable, SourceChanged
 from store.model.cursors import Cursor
 from store.model.extent import Intervals, pending_intervals, subtract
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import TopicName, shell_word
 from store.timespec import format_time_ms

@@ -10,7 +10,8 @@ import numpy as np
 from store.db.delayed import Index, Partition
 from store.db.delayed_entries import DelayedRows, decode_entry_rows, join_rows
 from store.errors import Corrupt, IndexCorrupt, NotFound
-from store.model.ledgers import EntryReader, find_times, iter_entry_ids
+from store.model.ledgers import find_times, iter_entry_ids
+from store.model.reader import EntryReader
 from store.names import LONG_MAX, LONG_MIN, shell_word
 
 

@@ -18,7 +18,7 @@ from store.delayed.backlog import DelayScan
 from store.delayed.build import Draft, ledgers_of, written_index
 from store.delayed.partitions import PartitionSource
 from store.delayed.runs import RunFile, SortedRuns, open_runs
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.names import NamespaceName
 
 Drafts = Sequence[tuple[Index, Draft]]

@@ -10,7 +10,7 @@ from store.changes.delayed import EVICTION
 from store.delayed.expiry import expiring_before_due
 from store.delayed.waiting import Waiting
 from store.model.cursors import Cursor
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 from store.policies.in_force import QuotaInForce, find_message_ttl

@@ -15,7 +15,7 @@ from store.delayed.trackers import Tracker, estimate_trackers
 from store.delayed.waiting import Waiting, open_waiting, without_delay
 from store.model.cursors import Cursor
 from store.model.extent import pending_intervals, subtract
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.policies.in_force import DeliveryInForce, find_delivery, find_quotas
 from store.wording import counted

@@ -21,7 +21,7 @@ from store.delayed.buckets import Bucket, iter_buckets
 from store.delayed.waiting import Waiting
 from store.model.cursors import Cursor
 from store.model.extent import extent_of, pending_intervals
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import LONG_MAX, LONG_MIN
 

@@ -19,7 +19,7 @@ from store.delayed.waiting import is_current
 from store.errors import StoreError
 from store.model.cursors import Cursor
 from store.model.extent import pending_intervals
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import shell_word
 from store.wording import counted

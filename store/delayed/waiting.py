@@ -17,7 +17,7 @@ from store.delayed.runs import RunFile, SortedRuns
 from store.delayed.wheel import Source
 from store.model.cursors import Cursor
 from store.model.extent import pending_intervals, subtract
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import LONG_MAX, LONG_MIN
 

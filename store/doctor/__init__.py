@@ -20,7 +20,7 @@ from store.doctor.whole import CrashCost, dead_bytes, full_disks, journal_only, 
 from store.errors import StoreError
 from store.frozen import frozen
 from store.model.cursors import Cursor
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic
 
 if TYPE_CHECKING:

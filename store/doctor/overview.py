@@ -9,7 +9,7 @@ from store.changes.age import read_copied_ms
 from store.db.environment import Store
 from store.doctor import Diagnosis, DoctorOptions, diagnose
 from store.doctor.ranking import left_out
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.reports.metrics import Chosen, Metric, read_metrics
 from store.reports.overview import TOP, FindingCount, Overview, Wanted, read_overview
 

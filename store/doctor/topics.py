@@ -16,7 +16,7 @@ from store.doctor.findings import diagnosis_of
 from store.errors import MetadataCorrupt, StoreError
 from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_size_bytes, is_own, is_subscription
 from store.model.extent import Intervals, pending_intervals
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 from store.policies.in_force import MessageTtl, PoliciesInForce, read_in_force

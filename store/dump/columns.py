@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from store.model.schemas import TopicSchemas
 from store.scan.arrow import column
-from store.scan.entries import EntryBatch
 from store.scan.known_columns import KnownColumns
 from store.scan.matching import UNDECIDED, Match
 from store.scan.messages import message_schema, schema_of
+from store.scan.places import EntryBatch
 
 _VALUE_FIELDS = (("schemaVersion", pa.int64()), ("value", pa.string()), ("valueError", pa.string()))
 HELPERS = (

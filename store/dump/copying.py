@@ -27,7 +27,8 @@ from store.errors import AlreadyExists, InvalidValue, Refused
 from store.model.bundles import local_policies_path
 from store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, Cursor, iter_cursor_names, read_cursor
 from store.model.extent import extent_of
-from store.model.ledgers import EntryReader, find_metadata, find_times, open_reader
+from store.model.ledgers import find_metadata, find_times
+from store.model.reader import EntryReader, open_reader
 from store.model.resources import tenant_path
 from store.model.topics import Topic, TopicLedger, expand_topic, read_topic
 from store.names import NamespaceName, Position, TopicName

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from store.db.clocks import check_clock
 from store.db.files import catalogued_bytes
 from store.frozen import frozen
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, Probe

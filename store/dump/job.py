@@ -18,16 +18,17 @@ from store.dump.files import DumpDirectory, Format
 from store.dump.tables import EntryColumns, entry_batch, json_text, known_text
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
 from store.model.extent import Extent, extent_of, iter_ledger_parts
-from store.model.ledgers import EntryReader, iter_gaps
+from store.model.ledgers import iter_gaps
 from store.model.messages import MessageReader, ReadOptions
+from store.model.reader import EntryReader
 from store.model.schemas import TopicSchemas, read_schemas
 from store.model.topics import Topic
 from store.model.window import Window
 from store.names import EARLIEST, LATEST
-from store.scan.entries import EntryBatch
 from store.scan.known_columns import KnownColumns
 from store.scan.matching import Match
 from store.scan.messages import MessageColumns
+from store.scan.places import EntryBatch
 from store.scan.profiles import Profile
 from store.scan.redacted import redact_batch
 from store.scan.window import WindowScan, window_ranks

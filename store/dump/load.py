@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from store.changes.appending import append_payload, closed_ledgers, recover_chain
+from store.changes.appending import append_payload, recover_chain
+from store.changes.ledger_list import append_ledgers
 from store.changes.log_writer import LedgerSpec, Payload, PayloadColumns, WrittenLedgers, apply_written, write_ledgers
-from store.changes.plan import Plan, Step, put_value_step
+from store.changes.plan import Plan
 from store.changes.report import ChangePart, ChangeReport
 from store.codec.interceptors import InterceptorChain, open_chain
-from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger, encode_managed_ledger
+from store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from store.db.environment import Store, Txn
 from store.db.tree import find_node
 from store.dump.rows import EntryRows, ledger_runs
 from store.dump.source import Source
 from store.errors import InvalidValue, Refused
 from store.model.extent import Extent
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import partition_count, read_topic
 from store.names import Position, TopicName, parse_topic
 from store.wording import counted
@@ -204,23 +205,8 @@ def _plan(txn: Txn, written: WrittenLedgers, found: list[LoadedTopic], options: 
         if infos and not topic.ledgers[-1].closed_ms:
             infos[-1] = LedgerInfo(infos[-1].ledger_id)  # it was open: a broker looks for its end itself
         if infos:
-            steps.append(_topic_step(txn, topic, infos, options.now_ms))
+            steps.append(append_ledgers(txn, topic.name, infos, topic.properties, options.now_ms))
     return Plan(COMMAND, txn.id, tuple(steps), tuple(parts), warnings=tuple(_warnings(txn, found, options)))
-
-
-def _topic_step(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo], now_ms: int) -> Step:
-    node = find_node(txn, topic.name.path)
-    managed, value = ManagedLedger(), b""
-    if node is not None:
-        managed, value = closed_ledgers(read_topic(txn, topic.name), now_ms), node.value
-    if managed.ledgers and managed.ledgers[-1].ledger_id >= infos[0].ledger_id:
-        raise Refused(
-            f"{topic.name} ends with ledger {managed.ledgers[-1].ledger_id}: ledger {infos[0].ledger_id} cannot come behind it",
-            hint="let the ledgers get new ids: leave --keep-ledger-ids away",
-        )
-    properties = {**managed.properties, **topic.properties}
-    managed = replace(managed, ledgers=(*managed.ledgers, *infos), properties=properties)
-    return put_value_step(txn, topic.name.path, encode_managed_ledger(managed, value), now_ms)
 
 
 def _part(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo] | None) -> ChangePart:

@@ -16,8 +16,8 @@ from store.compaction.reading import behind_view, last_of_view
 from store.dump.job import Dumped, DumpOptions, iter_window_rows
 from store.dump.tables import json_columns
 from store.errors import EncryptedPayload, EntryCorrupt, StoreError
-from store.model.ledgers import EntryReader
 from store.model.message_row import MessageRow, redacted
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.model.window import EVENT, Window
 from store.names import EARLIEST, Position, TopicName

@@ -11,9 +11,9 @@ from store.dump.job import DumpOptions
 from store.dump.reading import iter_matches, iter_rows
 from store.errors import StoreError
 from store.frozen import frozen
-from store.model.ledgers import EntryReader
 from store.model.message_row import MessageRow, message_row, redacted
 from store.model.messages import Message, MessageReader, ReadOptions
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 

@@ -17,8 +17,8 @@ from store.engine.memory import give_back
 from store.engine.slices import FileRange
 from store.names import Position
 from store.scan.arrow import packed_row
-from store.scan.entries import EntryBatch, EntryScan, Places, doubtful
 from store.scan.messages import MessageColumns, message_runs, schema_of
+from store.scan.places import EntryBatch, Places, PlacesReader, doubtful
 from store.scan.spread import PIECE_BYTES, ROUND_ENTRIES, PlainFiles, iter_batches, run_places
 from store.scan.window import TimeRange, WindowScan, within
 
@@ -65,7 +65,7 @@ class MakeRows:
     def _rows_at(self, places: Places, files: PlainFiles) -> tuple[bytes, bytes, bytes]:
         if self.has_contents and places.bytes >= LARGE_BYTES:
             return b"", b"", b""
-        batch = EntryScan.of_files(files, heads=False, digests=None).read_places(places)
+        batch = PlacesReader(files, False, None).read_places(places)
         return (b"", b"", b"") if doubtful(batch, places).any() else self._row(batch)
 
     def _row(self, batch: EntryBatch) -> tuple[bytes, bytes, bytes]:

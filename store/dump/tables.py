@@ -23,7 +23,7 @@ from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
 from store.kernels.sha1 import sha1_spans
 from store.names import LONG_MIN
 from store.scan.arrow import column, nullable, numbers_of, spans_array
-from store.scan.entries import EntryBatch
+from store.scan.places import EntryBatch
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 

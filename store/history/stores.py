@@ -8,7 +8,7 @@ from store.db.tree import find_node, iter_values
 from store.errors import StoreError
 from store.history.differences import Changed, Side, find_changed, iter_differences, known_position
 from store.model.cursors import read_cursor
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.structures import cursor_of_path
 from store.model.topics import read_topic
 from store.names import Position

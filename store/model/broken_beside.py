@@ -43,7 +43,7 @@ def _compacted_ledger(txn: Txn, topic: Topic) -> int | None:
     # Imported here: few topics are compacted.
     from store.db.entry_files import EntryFiles
     from store.model.cursors import read_cursor
-    from store.model.ledgers import EntryReader
+    from store.model.reader import EntryReader
 
     with EntryFiles(txn.store, txn) as files:
         cursor = read_cursor(txn, EntryReader(files, txn), topic, _COMPACTION)

@@ -10,7 +10,8 @@ from store.db.environment import Txn
 from store.db.tree import Node, find_node, iter_children, iter_nodes
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, Refused, StoreError, SubscriptionNotFound
 from store.frozen import frozen
-from store.model.ledgers import EntryReader, find_metadata, read_ledger
+from store.model.ledgers import find_metadata, read_ledger
+from store.model.reader import EntryReader
 from store.model.topics import Topic, check_namespace, iter_topics, read_topic
 from store.names import NamespaceName, Position, TopicName, decode_name, shell_word
 

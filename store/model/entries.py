@@ -8,8 +8,8 @@ from store.codec.brokerentry import MAGIC as BROKER_MAGIC
 from store.codec.message import CHECKSUM_MAGIC, decode_message_entry, is_batch, message_count
 from store.errors import EntryNotFound, NothingMatches, StoreError
 from store.frozen import frozen
-from store.model.ledgers import EntryReader
 from store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode, located, opened
+from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName, shell_word
 from store.wording import counted

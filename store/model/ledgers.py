@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from store.codec.digest import DigestType
-from store.codec.entry import Entry, decode_entry
 from store.codec.ledgermetadata import (
     LedgerMetadata,
     LedgerState,
@@ -18,20 +15,14 @@ from store.codec.ledgermetadata import (
     ledger_path,
 )
 from store.db.blocks import BLOCK_BITS, Block, LedgerSums, LedgerTimes, block_key, decode_times, ledger_key
-from store.db.entry_files import EntryFiles
-from store.db.environment import Store, Txn
+from store.db.environment import Txn
 from store.db.files import Damage, iter_damage
 from store.db.tree import find_node, iter_paths
-from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound
+from store.errors import LedgerNotFound
 from store.frozen import frozen
 
 if TYPE_CHECKING:
-    from store.engine.operation import Engine, FailedSlice
-    from store.model.private_keys import PrivateKeys
-
-
-NOTED = "noted"
-"""Where in a transaction's memo a dictionary is that is told which entries are read, and where they lie."""
+    pass
 
 
 @frozen
@@ -193,114 +184,6 @@ def find_place(txn: Txn, ledger_id: int, entry_id: int) -> tuple[int, int, int] 
     return block.place(index) if index < len(block) and block.entry_id(index) == entry_id else None
 
 
-class EntryReader:
-    """Reads verified entries of one snapshot; keeps each ledger's digest type and the open files.
-
-    ``engine``: what scans of many entries' headers run on; None is this process. ``advance`` is told bytes as scans read them.
-    ``failed``: where a scan lists the parts of files that cannot be read, to go on behind them; None: it stops there.
-    ``keys``: what opens encrypted payloads.
-    """
-
-    def __init__(self, files: EntryFiles, txn: Txn, engine: Engine | None = None) -> None:
-        self.files = files
-        self.txn = txn
-        self.engine = engine
-        self.advance: Callable[[int], None] = lambda count: None
-        self.failed: list[FailedSlice] | None = None
-        self.keys: PrivateKeys | None = None
-        self._digests: dict[int, tuple[DigestType | None, bytes]] = {}
-
-    def read(self, ledger_id: int, entry_id: int) -> Entry:
-        """Return the entry, its digest verified; raises EntryNotFound, or EntryCorrupt for known damage."""
-        place = find_place(self.txn, ledger_id, entry_id)
-        if place is None:
-            self._raise_missing(ledger_id, entry_id)
-        return self.read_at(ledger_id, entry_id, place)
-
-    def read_at(self, ledger_id: int, entry_id: int, place: tuple[int, int, int]) -> Entry:
-        """Return the entry at PLACE, which the index names for it."""
-        digest_type, password = self._digest(ledger_id)
-        where = f"{self.files.name(place[0])} @ {place[1]:#x}"
-        try:
-            entry = decode_entry(self._record(ledger_id, entry_id, place), digest_type, where=where, password=password)
-        except EntryCorrupt as error:
-            raise EntryCorrupt(error.message, hint=self._elsewhere(ledger_id), **error.context) from error
-        if (entry.ledger_id, entry.entry_id) != (ledger_id, entry_id):
-            raise EntryCorrupt(
-                f"{where}: expected entry {ledger_id}:{entry_id}, found {entry.ledger_id}:{entry.entry_id}",
-                hint="the file changed since import; run: pulsar-admin store check --deep",
-            )
-        return entry
-
-    def _record(self, ledger_id: int, entry_id: int, place: tuple[int, int, int]) -> memoryview:
-        kept = self._kept(ledger_id, entry_id, place)
-        return self.files.read_record(place) if kept is None else memoryview(kept)[4:]
-
-    def read_head(self, ledger_id: int, entry_id: int, place: tuple[int, int, int], length: int) -> bytes:
-        """Return the first LENGTH bytes of the record at PLACE, from its size field on."""
-        kept = self._kept(ledger_id, entry_id, place)
-        return self.files.read(place[0], place[1], length) if kept is None else kept[:length]
-
-    def _kept(self, ledger_id: int, entry_id: int, place: tuple[int, int, int]) -> bytes | None:
-        """Return the record where tables keep it, from its size field on."""
-        noted = self.txn.memo.get(NOTED)
-        if noted is not None:
-            noted[ledger_id, entry_id] = place
-        return None if self.txn.columns is None else self.txn.columns.record(ledger_id, entry_id)
-
-    def check(self, ledger_id: int, entry_id: int) -> None:
-        """Raise what ``read`` raises unless the entry is whole; where tables tell of it, they did so when they were written."""
-        if self.txn.columns is None or find_place(self.txn, ledger_id, entry_id) is None:
-            self.read(ledger_id, entry_id)
-
-    def _digest(self, ledger_id: int) -> tuple[DigestType | None, bytes]:
-        found = self._digests.get(ledger_id)
-        if found is None:
-            metadata = find_metadata(self.txn, ledger_id)
-            found = (metadata.digest_type, metadata.password or b"") if metadata else (None, b"")
-            self._digests[ledger_id] = found
-        return found
-
-    def _elsewhere(self, ledger_id: int) -> str:
-        """Return where else entries of a ledger may be: on other bookies, where they were written to more than one."""
-        metadata = find_metadata(self.txn, ledger_id)
-        replicated = metadata is None or metadata.write_quorum > 1
-        return (
-            "another replica may hold it: import that bookie too" if replicated else "bring the file back from a backup"
-        )
-
-    def _raise_missing(self, ledger_id: int, entry_id: int) -> NoReturn:
-        ledger = read_ledger(self.txn, ledger_id)
-        damage = find_damage(self.txn, ledger_id, entry_id)
-        if damage is not None:
-            raise EntryCorrupt(
-                f"entry {ledger_id}:{entry_id} is damaged: {damage.reason}, {self.files.name(damage.file_id)} @ {damage.offset:#x}",
-                hint=self._elsewhere(ledger_id),
-                ledgerId=ledger_id,
-                entryId=entry_id,
-            )
-        lost = ledger.metadata is not None and 0 <= entry_id <= ledger.last_entry_id
-        unseen = self._not_imported(ledger, entry_id) if lost else ""
-        raise EntryNotFound(
-            unseen or f"entry {ledger_id}:{entry_id} is lost: no imported file holds it"
-            if lost
-            else f"ledger {ledger_id} has no entry {entry_id}: its last entry is {ledger.last_entry_id}",
-            hint="list what is there with: pulsar-admin ledgers entries " + str(ledger_id),
-            ledgerId=ledger_id,
-            entryId=entry_id,
-        )
-
-    def _not_imported(self, ledger: Ledger, entry_id: int) -> str:
-        """Say which bookies should have an entry and are not imported; "" when all are."""
-        from store.model.coverage import iter_entry_gaps  # imports this module
-
-        gap = next(iter_entry_gaps(self.txn, ledger, ((entry_id, entry_id),)), None)
-        if gap is None or not gap.bookies:
-            return ""
-        names, are = ", ".join(gap.bookies), "is" if len(gap.bookies) == 1 else "are"
-        return f"entry {ledger.ledger_id}:{entry_id} is not seen: {names}, which may have it, {are} not imported"
-
-
 def find_damage(txn: Txn, ledger_id: int, entry_id: int) -> Damage | None:
     """Return the damaged record that claims to be this entry, or None."""
     for damage in iter_damage(txn):
@@ -321,10 +204,3 @@ def sorted_ledger_ids(txn: Txn) -> array[int]:
     """Return the ids of every ledger that the metadata lists, ascending."""
     found = array("q", iter_ledger_ids(txn))
     return found if all(before <= after for before, after in pairwise(found)) else array("q", sorted(found))
-
-
-@contextmanager
-def open_reader(store: Store, engine: Engine | None = None) -> Iterator[EntryReader]:
-    """Open one snapshot of STORE for reading entries, scans on ENGINE; its transaction is ``reader.txn``."""
-    with store.read() as txn, EntryFiles(store, txn) as files:
-        yield EntryReader(files, txn, engine)

@@ -30,7 +30,8 @@ from store.errors import (
     Unsupported,
 )
 from store.frozen import frozen
-from store.model.ledgers import EntryReader, find_place
+from store.model.ledgers import find_place
+from store.model.reader import EntryReader
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 

@@ -18,7 +18,7 @@ from store.db.owners import Owner, encode_text, join_owners, owner_part
 from store.db.tree import Node, iter_values
 from store.errors import StoreError
 from store.model.cursors import COMPACTION_CURSOR, INTERNAL_PROPERTY_PREFIX, read_cursor
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import read_topic
 from store.names import MANAGED_LEDGERS, TopicName, decode_name, topic_of_path
 

@@ -33,8 +33,8 @@ from store.codec.value import (
 from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import EntryNotFound, LedgerNotFound, StoreError
-from store.model.ledgers import EntryReader
 from store.model.messages import Message
+from store.model.reader import EntryReader
 from store.names import TopicName
 
 

@@ -26,7 +26,7 @@ from store.codec.transactions import (
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_children
 from store.errors import EntryCorrupt, EntryNotFound, NotFound
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import EARLIEST, NamespaceName, Position, TopicName
 

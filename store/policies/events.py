@@ -14,7 +14,7 @@ from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import MetadataCorrupt, StoreError
 from store.model.cursors import COMPACTION_CURSOR
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, partition_count, read_topic
 from store.names import NamespaceName, TopicName
 

@@ -14,7 +14,7 @@ from store.codec.policies import Retention
 from store.db.environment import Txn
 from store.errors import Corrupt, MetadataCorrupt, Unsupported
 from store.model.cursors import iter_cursor_names, read_cursor
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger
 from store.names import Position
 from store.policies.in_force import find_retention

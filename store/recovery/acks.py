@@ -21,7 +21,8 @@ from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCo
 from store.frozen import frozen
 from store.model.cursors import backlog_entries, normal_ranges
 from store.model.extent import Intervals, pending_intervals, subtract
-from store.model.ledgers import EntryReader, read_ledger
+from store.model.ledgers import read_ledger
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 

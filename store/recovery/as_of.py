@@ -13,7 +13,7 @@ from store.changes.report import MoveBasis
 from store.errors import EntryNotFound, InvalidValue, NothingMatches, Refused
 from store.frozen import frozen
 from store.model.cursors import Cursor
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position, shell_word
 from store.recovery.acks import METADATA, AckState, Bound

@@ -20,7 +20,7 @@ from store.errors import InvalidValue, SourceNotFound, StoreError
 from store.files import read_file
 from store.frozen import frozen
 from store.model.cursors import Cursor, backlog_entries, is_own, is_subscription, iter_cursor_names, read_cursor
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
 from store.names import TopicName
 from store.policies.in_force import BROKER, find_message_ttl, find_retention

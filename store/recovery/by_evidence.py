@@ -10,7 +10,7 @@ from store.codec.managedledger import LedgerInfo
 from store.compaction.view import COMPONENT
 from store.db.blocks import ledger_of_key
 from store.db.tree import find_node
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import iter_topics, read_topic
 from store.names import TopicName, parse_topic
 from store.recovery.chains import Chains, Group, find_chains

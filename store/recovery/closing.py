@@ -17,7 +17,8 @@ from store.db.environment import Txn
 from store.errors import Refused, StoreError
 from store.frozen import frozen
 from store.model.coverage import read_disks, read_held
-from store.model.ledgers import EntryReader, iter_entry_ids, read_ledger
+from store.model.ledgers import iter_entry_ids, read_ledger
+from store.model.reader import EntryReader
 
 if TYPE_CHECKING:
     import numpy as np

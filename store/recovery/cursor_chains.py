@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from store.codec.cursor import CursorState, decode_cursor_ledger
 from store.errors import StoreError
 from store.model.cursors import read_cursor_ledger
-from store.model.ledgers import EntryReader, iter_entry_ids
+from store.model.ledgers import iter_entry_ids
+from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
 from store.model.topics import Topic
 from store.recovery.contents import COMPACTED, CURSOR

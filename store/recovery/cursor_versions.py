@@ -11,7 +11,7 @@ from store.codec.ledgermetadata import LEDGERS_ROOT, LedgerState, decode_ledger_
 from store.errors import MetadataCorrupt, Refused, SubscriptionNotFound, Unsupported
 from store.history.servers import find_servers
 from store.history.versions import Advance, Version, iter_versions
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import shell_word
 from store.recovery.acks import AckState, CursorVersion, LedgerLife, imported_versions, iter_ack_states

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from store.db.blocks import ledger_of_key
 from store.db.environment import Txn
 from store.frozen import frozen
-from store.model.ledgers import EntryReader, find_metadata, find_times
+from store.model.ledgers import find_metadata, find_times
+from store.model.reader import EntryReader
 from store.names import LONG_MAX
 from store.recovery.contents import MESSAGES, MIXED, UNKNOWN, Content, read_contents
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store.engine.slices import FileRange
-    from store.scan.entries import EntryBatch
+    from store.scan.places import EntryBatch
 
     Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
@@ -156,11 +157,11 @@ class SumHeads:
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield one row per batch of places."""
         from store.scan.arrow import packed_row
-        from store.scan.entries import EntryScan, doubtful
+        from store.scan.places import PlacesReader, doubtful
         from store.scan.spread import iter_batches
 
         for places, files in iter_batches(piece):
-            batch = EntryScan.of_files(files, heads=True, digests=None).read_places(places)
+            batch = PlacesReader(files, True, None).read_places(places)
             found = b"" if doubtful(batch, places).any() else json.dumps(sum_batch(batch)).encode()
             yield packed_row(self.schema, found)
 

@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from store.changes.ledger_list import put_managed_ledger
 from store.changes.plan import Plan, Step, put_value_step
 from store.changes.report import ChangePart
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledger_metadata, ledger_path
-from store.codec.managedledger import encode_managed_ledger
 from store.codec.message import decode_message_entry
 from store.db.owners import find_owners
 from store.db.tree import read_node
 from store.errors import LedgerNotFound, Refused, StoreError
 from store.model.coverage import read_disks, read_held
 from store.model.cursors import iter_cursor_names, read_cursor
-from store.model.ledgers import EntryReader, find_metadata, find_times, iter_entry_ids, sorted_ledger_ids
+from store.model.ledgers import find_metadata, find_times, iter_entry_ids, sorted_ledger_ids
+from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName, parse_topic
 from store.wording import counted, plural
@@ -150,8 +151,7 @@ def _topic_step(reader: EntryReader, name: TopicName, found: Iterable[Behind], n
         else info
         for info in managed.ledgers
     )
-    value = encode_managed_ledger(replace(managed, ledgers=infos), read_node(reader.txn, name.path).value)
-    return put_value_step(reader.txn, name.path, value, now_ms)
+    return put_managed_ledger(reader.txn, name, replace(managed, ledgers=infos), now_ms)
 
 
 def _texts(reader: EntryReader, found: Behind) -> Iterator[str]:

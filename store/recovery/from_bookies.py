@@ -26,7 +26,7 @@ from store.db.tree import find_node
 from store.errors import InvalidValue, Refused, StoreError
 from store.files import read_file
 from store.model.cursors import COMPACTION_CURSOR, read_cursor_ledger
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
 from store.model.resources import CLUSTER, TENANT, cluster_path, tenant_path
 from store.model.transactions import ASSIGN

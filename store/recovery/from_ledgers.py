@@ -30,7 +30,8 @@ from store.model.cursors import (
     read_cursor,
     read_cursor_ledger,
 )
-from store.model.ledgers import EntryReader, Ledger, read_ledger
+from store.model.ledgers import Ledger, read_ledger
+from store.model.reader import EntryReader
 from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from store.model.resources import TENANT, TENANTS_PATH, current_cluster, list_clusters, tenant_path
 from store.model.topics import Topic, TopicLedger, partition_count, read_topic

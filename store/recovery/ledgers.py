@@ -25,7 +25,8 @@ from store.db.tree import find_node
 from store.errors import LedgerNotFound, Refused
 from store.model.coverage import count_unseen
 from store.model.ledger_owners import custom_text
-from store.model.ledgers import EntryReader, Ledger, find_times, iter_gaps
+from store.model.ledgers import Ledger, find_times, iter_gaps
+from store.model.reader import EntryReader
 from store.recovery.forgotten import Indexed, find_forgetful, read_indexed
 from store.recovery.past import Fate, Past
 from store.wording import counted, plural

@@ -14,7 +14,8 @@ from store.changes.restoring import find_ensembles
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
 from store.errors import Refused
 from store.model.coverage import read_disks, read_held
-from store.model.ledgers import EntryReader, find_metadata, iter_gaps, read_ledger
+from store.model.ledgers import find_metadata, iter_gaps, read_ledger
+from store.model.reader import EntryReader
 from store.wording import counted
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from store.codec.schema import SchemaEntry, decode_schema_entry
 from store.codec.value import DECODE_ERRORS
 from store.errors import StoreError
 from store.frozen import frozen
-from store.model.ledgers import EntryReader, iter_entry_ids
+from store.model.ledgers import iter_entry_ids
 from store.model.messages import Message, MessageReader, ReadOptions
+from store.model.reader import EntryReader
 from store.model.transactions import log_topic, pending_ack_topic
 from store.names import NamespaceName, Position, TopicName, parse_topic
 from store.recovery.chains import Chains, Group, find_subscriptions

@@ -24,7 +24,8 @@ from store.db.owners import find_owners
 from store.db.tree import find_node
 from store.errors import EntryCorrupt, LedgerNotFound, NothingMatches, Refused, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import Cursor
-from store.model.ledgers import EntryReader, open_reader, read_ledger
+from store.model.ledgers import read_ledger
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, TopicLedger
 from store.names import TopicName, decode_name
 from store.recovery.as_of import AsOf, state_in_force

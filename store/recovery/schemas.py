@@ -15,7 +15,8 @@ from store.codec.schema import (
     encode_schema_locator,
 )
 from store.errors import StoreError
-from store.model.ledgers import EntryReader, iter_entry_ids
+from store.model.ledgers import iter_entry_ids
+from store.model.reader import EntryReader
 from store.names import Position
 
 

@@ -14,7 +14,7 @@ from store.codec.ledgermetadata import ledger_path
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger
 from store.errors import StoreError, TopicNotFound
 from store.model.cursors import read_cursor_ledger
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.names import Position, TopicName, decode_name
 from store.recovery.past import Fate, Listing, Past
 

@@ -25,7 +25,7 @@ from store.errors import AlreadyExists, LedgerNotFound, NamespaceNotFound, Refus
 from store.model.bundles import local_policies_path
 from store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX
 from store.model.extent import extent_of
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
 from store.model.resources import tenant_path
 from store.model.topics import Topic, TopicLedger, read_topic

@@ -11,8 +11,8 @@ from store.compaction.view import find_compaction_cursor
 from store.errors import StoreError
 from store.frozen import frozen
 from store.model.extent import extent_of
-from store.model.ledgers import EntryReader
 from store.model.publish_times import find_publish_times
+from store.model.reader import EntryReader
 from store.model.schemas import live_versions
 from store.model.topics import Topic, TopicLedger, read_topic
 from store.names import Position, TopicName

@@ -19,8 +19,9 @@ from store.db.tree import find_node
 from store.errors import LedgerNotFound, MetadataCorrupt, StoreError
 from store.frozen import frozen
 from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_entries, iter_cursor_names, range_text, read_cursor
-from store.model.ledgers import EntryReader, find_metadata, read_ledger
+from store.model.ledgers import find_metadata, read_ledger
 from store.model.publish_times import find_publish_times
+from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger, read_topic
 from store.names import TopicName, decode_name, encode_name, in_hash_order
 

@@ -16,7 +16,7 @@ from store.errors import StoreError
 from store.frozen import frozen
 from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_entries, read_cursor
 from store.model.extent import extent_of, iter_ledger_parts, pending_intervals
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import parse_topic
 from store.policies.in_force import find_delivery

@@ -26,7 +26,8 @@ from store.model.cursors import (
     read_cursor,
 )
 from store.model.extent import pending_intervals
-from store.model.ledgers import EntryReader, find_block
+from store.model.ledgers import find_block
+from store.model.reader import EntryReader
 from store.model.topics import Topic, iter_all_namespaces, iter_topics, list_all_tenants, read_topic
 from store.names import NamespaceName, Position, parse_topic
 from store.policies.trimming import UNKNOWN_RETENTION, consumed_ledgers, released_ledgers, retention_of

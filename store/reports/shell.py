@@ -35,7 +35,8 @@ from store.db.tree import find_node, iter_children, iter_nodes
 from store.errors import InvalidValue, LedgerNotFound, NotFound, Refused, SourceChanged, SourceNotFound
 from store.files import open_file
 from store.frozen import frozen
-from store.model.ledgers import EntryReader, find_metadata, iter_blocks, iter_ledger_ids
+from store.model.ledgers import find_metadata, iter_blocks, iter_ledger_ids
+from store.model.reader import EntryReader
 from store.reports.log_files import LogRecord, iter_log_records, read_ledger_sizes
 from store.wording import counted
 

@@ -18,11 +18,12 @@ from store.db.clocks import Clock
 from store.kernels.producers import longest_forward_run, number_spans
 from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
 from store.model.extent import iter_ledger_parts
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import LONG_MAX, LONG_MIN
-from store.scan.entries import EntryBatch, EntryScan
+from store.scan.entries import EntryScan
 from store.scan.grouping import Sums
+from store.scan.places import EntryBatch
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 

@@ -25,8 +25,8 @@ from store.model.cursors import (
     backlog_size_bytes,
     is_subscription,
 )
-from store.model.ledgers import EntryReader
 from store.model.partitions import existing_partitions, read_partitioned
+from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName, in_hash_order
 from store.policies.in_force import QuotaInForce, find_quotas

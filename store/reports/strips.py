@@ -17,7 +17,8 @@ from store.errors import LedgerNotFound
 from store.frozen import frozen
 from store.model.cursors import Cursor, backlog_entries, normal_ranges
 from store.model.extent import Intervals, iter_ledger_parts, pending_intervals, subtract
-from store.model.ledgers import EntryReader, missing_ranges, read_ledger
+from store.model.ledgers import missing_ranges, read_ledger
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 from store.scan.entries import EntryScan

@@ -22,7 +22,7 @@ from store.model.cursors import (
     read_cursor,
 )
 from store.model.extent import extent_of, iter_ledger_parts, pending_intervals
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName
 from store.policies.in_force import MessageTtl, find_delivery, find_message_ttl

@@ -13,7 +13,8 @@ from store.db.environment import DATABASES, Store
 from store.db.files import LogFile, iter_logs
 from store.errors import StoreError
 from store.model.cursors import iter_cursor_names, read_cursor
-from store.model.ledgers import EntryReader, iter_ledger_ids
+from store.model.ledgers import iter_ledger_ids
+from store.model.reader import EntryReader
 from store.model.topics import Topic, iter_topics, read_topic
 
 

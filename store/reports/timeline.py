@@ -17,11 +17,13 @@ from store.db.blocks import Block
 from store.db.clocks import Clock
 from store.errors import LimitExceeded
 from store.model.extent import iter_ledger_parts
-from store.model.ledgers import EntryReader, iter_blocks
+from store.model.ledgers import iter_blocks
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import LONG_MAX, LONG_MIN
-from store.scan.entries import EntryScan, Part
+from store.scan.entries import EntryScan
 from store.scan.grouping import Sums
+from store.scan.places import Part
 from store.scan.window import entry_times
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made

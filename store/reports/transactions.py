@@ -9,8 +9,8 @@ from store.codec.transactions import OPEN, TxnId
 from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import SubscriptionNotFound
-from store.model.ledgers import EntryReader
 from store.model.partitions import read_partitioned
+from store.model.reader import EntryReader
 from store.model.topics import read_topic
 from store.model.transactions import (
     ASSIGN,

@@ -16,7 +16,8 @@ from store.compaction.view import COMPACTED_COMPONENT, COMPONENT
 from store.db.blocks import Block
 from store.db.files import find_log
 from store.errors import EntryCorrupt, StoreError
-from store.model.ledgers import EntryReader, Ledger, iter_blocks, missing_ranges, read_ledger
+from store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
+from store.model.reader import EntryReader
 
 DETAILS_MAX = 1_000  # damaged entries named a ledger; the count goes on
 _READ_BYTES = 4 << 20

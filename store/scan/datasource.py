@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from socket import gethostname
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -22,13 +21,13 @@ from pyspark.sql.types import StructField, StructType
 
 from store.engine.operation import Operation
 from store.engine.slices import Cut, FileRange, plan_slices
-from store.engine.spark_session import hide_traceback
 from store.errors import InvalidValue, StoreError
 from store.scan.connector_options import CONF, is_connector_read, read_connector_options
 from store.scan.file_pruning import Files, wanted_files
 from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
 from store.scan.operations import ENTRY_SCHEMA, ReadEntries, ScanOptions
-from store.scan.source_options import OPTIONS, is_catalogue, nearest, read_options, table_options
+from store.scan.source_errors import in_one_line
+from store.scan.source_options import OPTIONS, is_catalogue, nearest, paths_of, read_options, table_options
 from store.scan.sources import source_files
 from store.scan.topic_pieces import ReadTopicPieces, TopicPiece
 from store.scan.value_columns import Values
@@ -45,24 +44,6 @@ _KEPT = "pulsar_entries"
 _NO_LEDGER = (-1,)
 _TIMES = {"publish_time": "publish_ms", "broker_time": "broker_ms"}
 _VALUE = {"value", "value_error"}
-_T = TypeVar("_T")
-
-
-def in_one_line(work: Callable[[], _T], *, passing: type[OSError] | tuple[()] = ()) -> _T:
-    """Return what WORK returns; what is wrong with an option or a file becomes one line of the error that Spark raises.
-
-    PASSING: an error that the caller deals with.
-    """
-    try:
-        return work()
-    except passing:
-        raise
-    except StoreError as error:
-        said = "; ".join(filter(None, [error.message, error.hint]))
-    except OSError as error:
-        said = f"{error.filename}: {error.strerror} (on {gethostname()})"
-    hide_traceback()
-    raise ValueError(f"pulsar_entries: {said}")
 
 
 class _Partition(InputPartition):
@@ -237,18 +218,6 @@ def _ledger_topics(text: str) -> dict[int, str]:
             "option topics: is no JSON object of ledger id → topic",
             hint="store.scan.ledgertopics.topics_option makes it",
         ) from None
-
-
-def paths_of(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the paths that options name; raises InvalidValue where there are none."""
-    paths = (*values["path"], *values["paths"])
-    if not paths:
-        raise InvalidValue(
-            "no entry logs are named",
-            hint='write .load("/pulsar/data/bookkeeper/current/*.log"); '
-            "of a table that was created with columns of its own: SELECT … FROM t WITH (path = '…')",
-        )
-    return paths
 
 
 def _files(values: dict[str, Any]) -> Files:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from store.engine.slices import FileRange
 from store.scan.arrow import packed_row
-from store.scan.entries import EntryScan, doubtful
+from store.scan.places import PlacesReader, doubtful
 from store.scan.spread import iter_batches
 
 _SCHEMA = pa.schema([(name, pa.binary()) for name in ("rows", "due_ms", "doubtful")])
@@ -30,7 +30,7 @@ class ReadDelays:
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield one row per batch of places."""
         for places, files in iter_batches(piece):
-            batch = EntryScan.of_files(files, heads=True, digests=None).read_places(places)
+            batch = PlacesReader(files, True, None).read_places(places)
             wrong = doubtful(batch, places)
             due = batch.rows["deliver_at_ms"]
             rows = np.flatnonzero((due > 0) & ~wrong)

@@ -8,82 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from store.codec.digest import DIGEST_SIZE, DigestType
-from store.db.blocks import Block
-from store.engine.memory import give_back
-from store.errors import EntryCorrupt, EntryLogCorrupt, NotWritable, SourceChanged, StoreError
-from store.kernels import records as kernel
-from store.kernels.producers import producer_spans
-from store.kernels.records import BAD_DIGEST, UNFRAMED
-from store.model.ledgers import EntryReader, iter_blocks
+from store.errors import EntryCorrupt, EntryLogCorrupt
+from store.model.ledgers import iter_blocks
+from store.model.reader import EntryReader
 from store.scan.files import LedgerDigests
+from store.scan.places import BATCH_BYTES, BATCH_ENTRIES, EntryBatch, Part, Places, PlacesReader, doubtful, split_places
 
 if TYPE_CHECKING:
-    from store.engine.operation import FailedSlice
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
-Part = tuple[int, int, int]
-"""Entries of one ledger: (ledger id, first entry, last entry)."""
-
-_UNREADABLE = (SourceChanged, EntryLogCorrupt, NotWritable, MemoryError)
-"""Why a file's bytes cannot be had at all."""
-BATCH_BYTES = 8 << 20
-BATCH_ENTRIES = 1 << 15
-HEAD_BYTES = 512  # holds broker metadata and message metadata of nearly every entry
-LARGE_BYTES = 32 << 20  # this much is not an ordinary batch
-_HEADS_BYTES = 4096  # entries of this size and more are read head by head where heads are enough
-_GAP_BYTES = 1 << 14  # what lies between two records is read as well when it is no more than this
-_ENTRY_HEADER_BYTES = 32
-
-
-@dataclass(slots=True)
-class EntryBatch:
-    """Entries in topic order. ``rows``: RECORD columns of each; ``data[offsets[i]:]`` begins with its size field.
-
-    With ``heads`` only the first bytes of large entries are in ``data``: their metadata is complete, their payload is not.
-    """
-
-    ledger_ids: Array  # i64
-    entry_ids: Array  # i64
-    data: Array  # u8
-    offsets: Array  # i64, into ``data``
-    held: Array  # i64, bytes of the record's body that are in ``data``
-    rows: Array  # kernel.RECORD
-    named: bool = False  # ``data`` has the producers' names alone, ``held`` bytes each (−1: none): columns of tables
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def payload_bytes(self) -> Array:
-        """Payload bytes of each entry, as LedgerInfo.size counts them."""
-        sizes: Array = self.rows["size"].astype(np.int64) - _ENTRY_HEADER_BYTES - self.rows["digest_bytes"]
-        return np.maximum(sizes, 0)
-
-    def take(self, mask: Array) -> EntryBatch:
-        """Return the entries where MASK is true; ``data`` is shared."""
-        return EntryBatch(
-            self.ledger_ids[mask],
-            self.entry_ids[mask],
-            self.data,
-            self.offsets[mask],
-            self.held[mask],
-            self.rows[mask],
-            self.named,
-        )
-
-    def producer_spans(self) -> Array:
-        """Return (start, length) of each entry's producer name in ``data``; length −1: none."""
-        if self.named:
-            return np.column_stack((self.offsets, self.held))
-        starts = self.offsets + 4 + _ENTRY_HEADER_BYTES + self.rows["digest_bytes"]
-        spans = np.empty((len(self), 2), np.int64)
-        producer_spans(self.data, starts, self.offsets + 4 + self.held, spans)
-        return spans
+    from store.engine.operation import Engine
 
 
 @dataclass(slots=True)
@@ -98,13 +34,6 @@ class EntryScan:
     columns: bool = True  # whether rows and producers will do where tables have them, and no file is read
     missing: int = 0
     unreadable: list[EntryCorrupt | EntryLogCorrupt] = field(default_factory=list)
-
-    @staticmethod
-    def of_files(
-        files: Any, *, heads: bool, digests: LedgerDigests | None
-    ) -> EntryScan:  # Any: what reads as EntryFiles
-        """Return a scan without a store, for ``read_places`` only."""
-        return EntryScan(EntryReader(files, None), (), heads, digests=digests)  # type: ignore[arg-type]
 
     def batches(self) -> Iterator[EntryBatch]:
         """Yield the entries in the order of the parts, in bounded memory."""
@@ -121,47 +50,27 @@ class EntryScan:
     def placed(self) -> Iterator[tuple[Places, EntryBatch]]:
         """Yield the entries as ``batches`` does where files are read, each batch with the places that it was read from."""
         if self.heads and self.reader.engine is not None:
-            from store.scan.spread import read_on
-
-            yield from read_on(self.reader.engine, self)
+            yield from self._placed_on(self.reader.engine)
             return
         for places in self.groups():
             for batch in self.read_here(places):
                 yield places, batch
             self.reader.advance(places.bytes)
 
+    def _placed_on(self, engine: Engine) -> Iterator[tuple[Places, EntryBatch]]:
+        from store.scan.spread import read_heads  # brings pyarrow
+
+        for places, found in read_heads(engine, self.reader.files, self.groups()):
+            if found is None:
+                yield from ((places, batch) for batch in self.read_here(places))
+            else:
+                yield places, self.without_damaged(found, places)
+            self.reader.advance(places.bytes)
+
     def read_here(self, places: Places) -> Iterator[EntryBatch]:
         """Yield the good entries at PLACES; where the reader lists what failed, without those in files that cannot be read."""
-        for batch, there in self.read_present(places):
+        for batch, there in self._at_places().read_present(places):
             yield self.without_damaged(batch, there)
-
-    def read_present(self, places: Places) -> Iterator[tuple[EntryBatch, Places]]:
-        """Yield the entries at PLACES and where they lie, damaged ones too; raises or lists what cannot be read at all."""
-        try:
-            batch = self.read_places(places)
-        except _UNREADABLE as error:
-            if self.reader.failed is None:
-                raise
-            left = self._without_failed(places, error, self.reader.failed)
-            if len(left):
-                yield from self.read_present(left)
-        else:
-            yield batch, places
-
-    def _without_failed(self, places: Places, error: StoreError | MemoryError, failed: list[FailedSlice]) -> Places:
-        """Return PLACES without those in files that cannot be read, and list these; ERROR is why not all can be."""
-        files = np.unique(places.files).tolist()
-        for file_id in files:
-            part = places.take(places.files == file_id)
-            try:
-                if len(files) > 1:
-                    self.read_places(part)
-                    continue
-            except _UNREADABLE as found:
-                error = found
-            note_failure(failed, part, error)
-            places = places.take(places.files != file_id)
-        return places
 
     def groups(self) -> Iterator[Places]:
         """Yield the places of the parts, as many at a time as are read at once."""
@@ -194,59 +103,10 @@ class EntryScan:
 
     def read_places(self, places: Places) -> EntryBatch:
         """Return the entries at PLACES as they are there, damaged ones too."""
-        batch = self._read_places(places)
-        cut = (batch.rows["flags"] & UNFRAMED != 0) & (batch.held < places.sizes)
-        if cut.any():
-            self._read_whole(batch, places, np.flatnonzero(cut))
-        return batch
+        return self._at_places().read_places(places)
 
-    def _read_places(self, places: Places, *, whole: bool = False) -> EntryBatch:
-        held = places.sizes.astype(np.int64)
-        verify = True
-        if self.heads and not whole and int(held.mean()) >= _HEADS_BYTES:
-            held = np.minimum(held, _ENTRY_HEADER_BYTES + places.digests + HEAD_BYTES)
-            verify = False  # the digest covers what is not read
-        data, offsets = self._load(places, held)
-        rows = np.zeros(len(held), kernel.RECORD)
-        ledgers, first = np.unique(places.ledger_ids, return_index=True)
-        known = self.digests or LedgerDigests(ledgers, places.digests[first].astype(np.int16))
-        kernel.read_bodies(data, offsets, held, tuple(known), verify, rows)
-        rows["size"] = places.sizes
-        rows["offset"] = places.offsets
-        return EntryBatch(places.ledger_ids, places.entry_ids, data, offsets, held, rows)
-
-    def _load(self, places: Places, held: Array) -> tuple[Array, Array]:
-        """Read the records' first 4 + HELD bytes; return (bytes, offset of each record in them)."""
-        order = np.lexsort((places.offsets, places.files))
-        files, starts = places.files[order], places.offsets[order].astype(np.int64)
-        ends = starts + 4 + held[order]
-        gaps = starts[1:] - ends[:-1]
-        cuts = np.flatnonzero((files[1:] != files[:-1]) | (gaps < 0) | (gaps > _GAP_BYTES)) + 1
-        firsts = np.append(0, cuts)
-        lasts = np.append(cuts, len(order)) - 1
-        lengths = ends[lasts] - starts[firsts]
-        bases = np.cumsum(lengths) - lengths
-        if lengths.sum() >= LARGE_BYTES:
-            give_back()
-        data = np.empty(int(lengths.sum()), np.uint8)
-        for run, base in enumerate(bases.tolist()):
-            # By pieces: an entry may be large, and what is read would be there twice.
-            for at in range(0, int(lengths[run]), BATCH_BYTES):
-                length = min(int(lengths[run]) - at, BATCH_BYTES)
-                raw = self.reader.files.read(int(files[firsts[run]]), int(starts[firsts[run]]) + at, length)
-                data[base + at : base + at + length] = np.frombuffer(raw, np.uint8)
-        runs = np.repeat(np.arange(len(firsts)), lasts - firsts + 1)
-        offsets = np.empty(len(order), np.int64)
-        offsets[order] = starts - starts[firsts][runs] + bases[runs]
-        return data, offsets
-
-    def _read_whole(self, batch: EntryBatch, places: Places, indexes: Array) -> None:
-        """Replace the entries at INDEXES, of which too little was read, in BATCH."""
-        whole = self._read_places(places.take(indexes), whole=True)
-        batch.offsets[indexes] = whole.offsets + len(batch.data)
-        batch.held[indexes] = whole.held
-        batch.rows[indexes] = whole.rows
-        batch.data = np.concatenate([batch.data, whole.data])
+    def _at_places(self) -> PlacesReader:
+        return PlacesReader(self.reader.files, self.heads, self.digests, self.reader.failed)
 
     def without_damaged(self, batch: EntryBatch, places: Places) -> EntryBatch:
         """Leave out entries that are no longer what was imported, and note why."""
@@ -260,108 +120,3 @@ class EntryScan:
             else:
                 wrong[index] = False
         return batch.take(~wrong) if wrong.any() else batch
-
-
-def note_failure(failed: list[FailedSlice], places: Places, error: StoreError | MemoryError) -> None:
-    """List the bytes of one file at PLACES as failed, joined to what failed in front of them."""
-    from store.engine.operation import FailedSlice
-    from store.engine.slices import FileRange, kind_of
-
-    file_id = int(places.files[0])
-    start = int(places.offsets.min())
-    end = int((places.offsets.astype(np.int64) + 4 + places.sizes).max())
-    if failed and failed[-1].piece.file_id == file_id and failed[-1].piece.start <= start:
-        last = failed.pop()
-        start, end, reason, out_of_memory = last.piece.start, max(end, last.piece.end), last.reason, last.out_of_memory
-        path = last.piece.path
-    elif isinstance(error, StoreError):
-        reason, out_of_memory, path = error.message, False, str(error.context.get("path", f"file {file_id}"))
-    else:
-        reason, out_of_memory, path = str(error) or "out of memory", True, f"file {file_id}"
-    failed.append(FailedSlice(FileRange(path, kind_of(path), file_id, start, end), reason, out_of_memory))
-
-
-def doubtful(batch: EntryBatch, places: Places) -> Array:
-    """Return which entries of BATCH are not proven to be what was imported."""
-    rows = batch.rows
-    size_field = batch.data[batch.offsets[:, None] + np.arange(4)].view(">i4")[:, 0]
-    wrong: Array = (rows["ledger_id"] != batch.ledger_ids) | (rows["entry_id"] != batch.entry_ids)
-    wrong |= (size_field != places.sizes) | (rows["flags"] & BAD_DIGEST != 0)
-    wrong |= places.digests == DIGEST_SIZE[DigestType.HMAC]  # the kernel cannot verify them
-    return wrong
-
-
-@dataclass(slots=True)
-class Places:
-    """Where entries lie, as columns."""
-
-    ledger_ids: Array  # i64
-    entry_ids: Array  # i64
-    files: Array  # u32
-    offsets: Array  # u32
-    sizes: Array  # u32
-    digests: Array  # i64, bytes of the digest
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def __reduce__(self) -> tuple[Any, ...]:  # Any: pickle's protocol
-        # What travels to executors: a ledger's entries differ in offset and size alone.
-        return _unpacked, tuple(_packed(getattr(self, name)) for name in Places.__slots__)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the entries."""
-        return int(self.sizes.sum(dtype=np.int64))
-
-    def take(self, chosen: Any) -> Places:  # Any: what numpy takes as an index
-        """Return the places that CHOSEN (mask, slice or indexes) names."""
-        return Places(*(getattr(self, name)[chosen] for name in Places.__slots__))
-
-    @staticmethod
-    def joined(parts: list[Places]) -> Places:
-        """Return the places of PARTS in their order."""
-        return Places(*(np.concatenate([getattr(part, name) for part in parts]) for name in Places.__slots__))
-
-    @staticmethod
-    def of(block: Block, low: int, high: int) -> Places:
-        """Return the places of entries LOW to HIGH (excluded) of BLOCK, copied out of the map."""
-        count = high - low
-        files = block.files()
-        slots = np.asarray(block.slots()[low:high], np.int64)
-        return Places(
-            np.full(count, block.ledger_id, np.int64),
-            block.entry_id(low) - slots[0] + slots,
-            np.full(count, files, np.uint32) if isinstance(files, int) else np.array(files[low:high], np.uint32),
-            np.array(block.offsets()[low:high], np.uint32),
-            np.array(block.sizes()[low:high], np.uint32),
-            np.full(count, block.header.digest_bytes, np.int64),
-        )
-
-
-def _packed(column: Array) -> Any:  # Any: a column in the shortest of three forms
-    """Return COLUMN as (first, step, length, type) when it is a run of equal or consecutive numbers, else as it is."""
-    for step in (0, 1):
-        if len(column) and (np.diff(column.astype(np.int64)) == step).all():
-            return int(column[0]), step, len(column), column.dtype.str
-    return column
-
-
-def _unpacked(*columns: Any) -> Places:
-    return Places(*(_unrolled(*column) if isinstance(column, tuple) else column for column in columns))
-
-
-def _unrolled(first: int, step: int, length: int, kind: str) -> Array:
-    return (first + step * np.arange(length)).astype(kind)
-
-
-def split_places(places: Places, batch_bytes: int) -> Iterator[Places]:
-    """Cut one block's places where their entries pass BATCH_BYTES, and before one that does so alone: a block may hold gigabytes."""
-    total = np.cumsum(places.sizes, dtype=np.int64)
-    if int(total[-1]) <= 2 * batch_bytes:
-        yield places
-        return
-    groups = (total - places.sizes) // batch_bytes
-    cuts = np.flatnonzero((groups[1:] != groups[:-1]) | (places.sizes[1:] > batch_bytes)) + 1
-    for low, high in zip(np.append(0, cuts), np.append(cuts, len(groups)), strict=True):
-        yield Places(*(getattr(places, name)[low:high] for name in Places.__slots__))

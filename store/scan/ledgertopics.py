@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from store.db.environment import Txn, open_store
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.schemas import TopicSchemas, read_schemas
 from store.model.topics import read_topic, select_topics
 from store.names import TopicName, parse_topic

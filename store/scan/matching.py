@@ -19,7 +19,7 @@ from store.errors import InvalidValue
 from store.kernels.records import CHUNK, COMPRESSED, ENCRYPTED, TRANSACTION, UNFRAMED
 from store.model.jsonpath import PathTest
 from store.scan.arrow import numbers_of
-from store.scan.entries import EntryBatch
+from store.scan.places import EntryBatch
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 

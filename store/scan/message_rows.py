@@ -21,13 +21,13 @@ from store.codec.message import is_chunk, is_marker
 from store.engine.slices import FileRange
 from store.errors import StoreError
 from store.kernels.records import BAD_DIGEST, UNFRAMED
-from store.model.ledgers import EntryReader
 from store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode
+from store.model.reader import EntryReader
 from store.names import Position
-from store.scan.entries import BATCH_BYTES, BATCH_ENTRIES, EntryBatch, EntryScan, Places
 from store.scan.files import Problem
 from store.scan.messages import MessageColumns
 from store.scan.operations import TIME, ScanOptions, scan_records
+from store.scan.places import BATCH_BYTES, BATCH_ENTRIES, EntryBatch, Places, PlacesReader
 from store.scan.redacted import redact_batch, redact_schema
 from store.scan.sources import Source, open_source
 from store.scan.spread import PlainFiles
@@ -142,7 +142,7 @@ class ReadMessages:
             groups = np.maximum(total // BATCH_BYTES, np.arange(len(good)) // BATCH_ENTRIES)
             for part in np.split(good, np.flatnonzero(np.diff(groups)) + 1):
                 if len(part):
-                    yield EntryScan.of_files(files, heads=False, digests=None).read_places(_places(part))
+                    yield PlacesReader(files, False, None).read_places(_places(part))
 
     def _column(self, name: str, batch: pa.RecordBatch, path: str) -> pa.Array:
         kind = MESSAGE_SCHEMA.field(name).type

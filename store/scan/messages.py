@@ -35,7 +35,7 @@ from store.model.message_row import marker_name, signed
 from store.model.messages import ENTRY_ERRORS, Message, MessageReader
 from store.names import Position
 from store.scan.arrow import column, constant, nullable, spans_array
-from store.scan.entries import EntryBatch
+from store.scan.places import EntryBatch
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 Make = Callable[[], pa.Array]

@@ -188,3 +188,15 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     by_lower = {one.lower(): one for one in known}
     found = get_close_matches(name.lower(), by_lower, 1)
     return by_lower[found[0]] if found else None
+
+
+def paths_of(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the paths that options name; raises InvalidValue where there are none."""
+    paths = (*values["path"], *values["paths"])
+    if not paths:
+        raise InvalidValue(
+            "no entry logs are named",
+            hint='write .load("/pulsar/data/bookkeeper/current/*.log"); '
+            "of a table that was created with columns of its own: SELECT … FROM t WITH (path = '…')",
+        )
+    return paths

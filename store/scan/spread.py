@@ -22,8 +22,8 @@ from store.files import open_regular
 from store.kernels import records as kernel
 from store.kernels.wire import find_metadata_ends
 from store.scan.arrow import packed_row
-from store.scan.entries import Array, EntryBatch, EntryScan, Places
 from store.scan.files import LedgerDigests
+from store.scan.places import Array, EntryBatch, Places, PlacesReader
 
 PIECE_BYTES = SLICE_BYTES
 ROUND_ENTRIES = 1 << 20  # handed to the engine at once: they bound what waits on the driver
@@ -94,7 +94,7 @@ class ReadHeads:
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield one row per batch of places."""
         for places, files in iter_batches(piece):
-            batch = EntryScan.of_files(files, heads=self.heads, digests=self.digests).read_places(places)
+            batch = PlacesReader(files, self.heads, self.digests).read_places(places)
             kept = _heads_only(batch) if self.heads else _rows_only(batch)
             yield packed_row(_SCHEMA, *(part.tobytes() for part in kept))
 
@@ -115,14 +115,10 @@ def _heads_only(batch: EntryBatch) -> tuple[Array, ...]:
     return batch.rows, batch.data[np.repeat(batch.offsets, sizes) + within], offsets, sizes - 4
 
 
-def read_on(engine: Engine, scan: EntryScan) -> Iterator[tuple[Places, EntryBatch]]:
-    """Yield what ``scan.placed()`` would, read by ENGINE."""
-    for places, row in run_places(engine, ReadHeads(), scan.reader.files, scan.groups()):
-        if row is None:
-            yield from ((places, batch) for batch in scan.read_here(places))
-        else:
-            yield places, scan.without_damaged(_batch_of(places, row), places)
-        scan.reader.advance(places.bytes)
+def read_heads(engine: Engine, files: Any, groups: Iterable[Places]) -> Iterator[tuple[Places, EntryBatch | None]]:
+    """Yield (places, their entries up to the payload) in order; None for entries that ENGINE could not give."""
+    for places, row in run_places(engine, ReadHeads(), files, groups):
+        yield places, None if row is None else _batch_of(places, row)
 
 
 def iter_rows(

@@ -22,12 +22,13 @@ from pyspark.sql.streaming.datasource import (
 
 from store.engine.slices import FileRange
 from store.errors import InvalidValue, StoreError
-from store.scan.datasource import in_one_line, paths_of
 from store.scan.files import Problem
 from store.scan.following import Followed, Follower, Limit
 from store.scan.message_rows import ReadMessages
 from store.scan.offsets import FIRST, Listed, Offset
 from store.scan.operations import ReadEntries
+from store.scan.source_errors import in_one_line
+from store.scan.source_options import paths_of
 
 MAX_FILES = 1000
 """``maxFilesPerTrigger`` where nothing else is said: an offset names each file that its batch read."""

@@ -21,12 +21,12 @@ from store.codec.entry import Entry, decode_entry
 from store.codec.message import EntryHeader, is_chunk
 from store.engine.slices import FileRange
 from store.errors import EncryptedPayload, EntryCorrupt, EntryNotFound, SourceChanged, Unsupported
-from store.model.ledgers import EntryReader
 from store.model.messages import ENTRY_ERRORS, Message, MessageReader, ReadOptions
+from store.model.reader import EntryReader
 from store.names import Position
-from store.scan.entries import Array, EntryBatch, EntryScan, Places, doubtful
 from store.scan.known_columns import KnownColumns
 from store.scan.messages import MessageColumns
+from store.scan.places import Array, EntryBatch, Places, PlacesReader, doubtful
 from store.scan.spread import EntryPlaces, PlainFiles
 from store.wording import counted
 
@@ -76,11 +76,10 @@ class ReadTopicPieces:
 
     def _entries(self, piece: TopicPiece, files: PlainFiles) -> Iterator[EntryBatch]:
         """Yield the entries that are what was imported."""
-        scan = EntryScan.of_files(files, heads=False, digests=None)
-        scan.reader.failed = None if self.fail else []
+        entries = PlacesReader(files, False, None, None if self.fail else [])
         read = 0
         for places in piece.batches:
-            for batch, there in scan.read_present(places):
+            for batch, there in entries.read_present(places):
                 sound = ~_wrong(batch, there)
                 if self.fail and not sound.all():
                     position = Position(int(batch.ledger_ids[~sound][0]), int(batch.entry_ids[~sound][0]))

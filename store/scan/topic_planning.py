@@ -17,14 +17,15 @@ import numpy as np
 from store.db.environment import Txn, open_store
 from store.errors import EntryNotFound, InvalidValue, NotWritable, SourceChanged, TopicNotFound, Unsupported
 from store.model.extent import iter_ledger_parts
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.schemas import read_schemas
 from store.model.topics import Topic, expand_topic, iter_topics, read_topic
 from store.model.window import Window
 from store.names import EARLIEST, LATEST, NamespaceName, Position, TopicName, parse_namespace, parse_topic, shell_word
 from store.scan.connector_options import ConnectorRead, Place, pattern_namespace, pattern_topics
-from store.scan.entries import BATCH_BYTES, EntryScan, Places
+from store.scan.entries import EntryScan
 from store.scan.known_columns import KnownColumns
+from store.scan.places import BATCH_BYTES, Places
 from store.scan.topic_pieces import ReadTopicPieces, TopicPiece, nearest
 from store.scan.window import WindowScan
 from store.wording import counted

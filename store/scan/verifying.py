@@ -12,9 +12,10 @@ from store.db.blocks import Block
 from store.engine.operation import Engine
 from store.errors import StoreError
 from store.kernels.records import BAD_DIGEST, UNVERIFIED
-from store.model.ledgers import EntryReader, Ledger, find_metadata, iter_blocks
-from store.scan.entries import BATCH_BYTES, Array, Places, split_places
+from store.model.ledgers import Ledger, find_metadata, iter_blocks
+from store.model.reader import EntryReader
 from store.scan.files import LedgerDigests
+from store.scan.places import BATCH_BYTES, Array, Places, split_places
 from store.scan.spread import iter_rows
 
 Rows = list[tuple[int, int] | None]

@@ -12,11 +12,13 @@ from store.db.clocks import Clock, block_max, block_min, check_clock
 from store.errors import InvalidValue
 from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
 from store.model.extent import iter_ledger_parts
-from store.model.ledgers import EntryReader, iter_blocks
+from store.model.ledgers import iter_blocks
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.model.window import Window
 from store.names import LATEST
-from store.scan.entries import EntryBatch, EntryScan, Part
+from store.scan.entries import EntryScan
+from store.scan.places import EntryBatch, Part
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 

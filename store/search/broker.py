@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from store.errors import EntryNotFound, LedgerNotFound
-from store.model.ledgers import EntryReader, find_metadata
+from store.model.ledgers import find_metadata
+from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger
 from store.names import EARLIEST, Position
 from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, Probe

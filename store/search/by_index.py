@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from store.codec.message import EntryHeader, decode_message_entry, is_batch, message_count, transaction_id
 from store.errors import EntryCorrupt, EntryLogCorrupt, EntryNotFound
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 

@@ -15,8 +15,9 @@ from store.codec.message import decode_entry_times
 from store.db.blocks import BLOCK_BITS, Block, decode_latest, decode_times, ledger_key
 from store.db.clocks import Clock, block_max, first_candidate
 from store.errors import EntryCorrupt, EntryNotFound, SourceChanged
-from store.model.ledgers import EntryReader, find_block, find_times, iter_blocks
+from store.model.ledgers import find_block, find_times, iter_blocks
 from store.model.publish_times import is_stated_earlier
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 

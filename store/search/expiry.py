@@ -14,7 +14,7 @@ from store.db.clocks import Clock
 from store.errors import InvalidValue, Refused
 from store.model.cursors import Cursor
 from store.model.extent import Extent, Intervals, extent_of, pending_intervals
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 from store.search.broker import BrokerSearch

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from store.codec.message import decode_message_entry
 from store.db.clocks import Clock
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound
-from store.model.ledgers import EntryReader, find_block, find_times
+from store.model.ledgers import find_block, find_times
 from store.model.publish_times import is_stated_earlier, stated_times
+from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger
 from store.names import EARLIEST, Position
 from store.search.broker import BrokerSearch

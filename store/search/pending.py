@@ -16,8 +16,9 @@ from store.db.blocks import BLOCK_BITS, Block
 from store.db.clocks import Clock, block_max, first_candidate
 from store.errors import EntryCorrupt
 from store.model.extent import Intervals, iter_ledger_parts, pending_intervals
-from store.model.ledgers import EntryReader, find_times, iter_blocks
+from store.model.ledgers import find_times, iter_blocks
 from store.model.publish_times import is_stated_earlier
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 from store.search.by_time import iter_block_times

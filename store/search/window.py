@@ -16,8 +16,9 @@ from store.db.clocks import Clock, block_max, block_min, check_clock, first_cand
 from store.db.environment import Txn
 from store.errors import EntryNotFound, StoreError
 from store.model.extent import Extent, extent_of
-from store.model.ledgers import EntryReader, find_times, iter_blocks
+from store.model.ledgers import find_times, iter_blocks
 from store.model.messages import Message, MessageReader, ReadOptions
+from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger
 from store.model.window import Window
 from store.names import EARLIEST, LATEST, LONG_MAX, Position

@@ -10,6 +10,7 @@ from store.errors import SourceNotFound
 from store.sources.bookies import group_directories, read_bookie_directory
 from store.sources.nodes import MetadataDirectory, Source, find_metadata
 from store.sources.rocksdb import is_rocksdb
+from store.sources.suggest import suggest_import
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,6 @@ def _nearest_hint(root: Path) -> str:
 
 def _cluster_hint(root: Path) -> str:
     """Return the command line for what below ROOT is of a cluster, "" where nothing is."""
-    from store.sources.cluster import suggest_import
-
     words = suggest_import(root)
     return f"for the disks of a cluster's bookies: {words}" if words else ""
 

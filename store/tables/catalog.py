@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store.errors import InvalidValue, NotFound, StoreError
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.schemas import TopicSchemas, read_schemas
 from store.model.topics import iter_topics
 from store.names import TopicName, parse_topic

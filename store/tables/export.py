@@ -18,7 +18,7 @@ from store.engine.operation import Engine
 from store.errors import InvalidValue, StoreError
 from store.frozen import frozen
 from store.index.build import ledger_digests
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.tables.cluster import cluster_identity, cluster_name
 from store.tables.folder import Folder
 from store.tables.making import Making, make_entries

@@ -12,7 +12,7 @@ from contextlib import suppress
 from store.engine.operation import Engine
 from store.errors import Refused, StalePlan, StoreError
 from store.frozen import frozen
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.tables.cluster import cluster_identity, cluster_name
 from store.tables.export import (
     Exporting,

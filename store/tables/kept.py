@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 
 from store.db.environment import Store, Txn
-from store.model.ledgers import NOTED, EntryReader, open_reader
+from store.model.reader import NOTED, EntryReader, open_reader
 
 KEPT = ("copies", "damage", "delayed", "logs", "nacks", "owners", "state")
 """The databases of the table ``rows``, in its order; the last rows are ``STORE``."""

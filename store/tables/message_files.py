@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from store.errors import StoreError
 from store.kernels.records import BAD_DIGEST, UNFRAMED
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.schemas import TopicSchemas, read_schemas
 from store.model.topics import iter_topics
-from store.scan.entries import BATCH_BYTES, BATCH_ENTRIES, EntryScan, Places
 from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
 from store.scan.operations import ScanOptions
+from store.scan.places import BATCH_BYTES, BATCH_ENTRIES, Places, PlacesReader
 from store.scan.spread import PlainFiles
 from store.scan.value_columns import Values
 from store.tables.schemas import TABLES
@@ -49,9 +49,7 @@ class MessageFiles:
         with closing(PlainFiles({number: origin.path for number, origin in enumerate(records.files)})) as files:
             for part in _groups(records):
                 rows = records.rows[part]
-                entries = EntryScan.of_files(files, heads=False, digests=None).read_places(
-                    _places(rows, records.origins[part])
-                )
+                entries = PlacesReader(files, False, None).read_places(_places(rows, records.origins[part]))
                 for batch in reader.rows([entries], "", problems):
                     at = np.searchsorted(_keys(rows["ledger_id"], rows["entry_id"]), _keys_of(batch))
                     yield _whole(batch, cluster, paths.take(pa.array(records.origins[part][at])))

@@ -13,14 +13,15 @@ import pyarrow as pa
 from store.engine.slices import FileRange
 from store.errors import EntryNotFound, StoreError
 from store.model.extent import iter_ledger_parts
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.schemas import TopicSchemas, read_schemas
 from store.model.topics import Topic, read_topic
 from store.names import parse_topic
 from store.scan.arrow import packed_row
-from store.scan.entries import EntryScan, Part, Places, doubtful
+from store.scan.entries import EntryScan
 from store.scan.message_rows import ReadMessages
 from store.scan.operations import ScanOptions
+from store.scan.places import Part, Places, PlacesReader, doubtful
 from store.scan.spread import PlainFiles, iter_batches, run_places
 from store.scan.value_columns import Values
 from store.tables.pruned_parts import Seen, iter_wanted
@@ -50,7 +51,7 @@ class MessagesAt:
             yield packed_row(_SCHEMA, self._rows_at(places, files))
 
     def _rows_at(self, places: Places, files: PlainFiles) -> bytes:
-        entries = EntryScan.of_files(files, heads=False, digests=None).read_places(places)
+        entries = PlacesReader(files, False, None).read_places(places)
         problems: list[StoreError] = []
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.messages.schema) as stream:

@@ -11,7 +11,7 @@ from store.db.blocks import Block, LedgerSums
 from store.db.clocks import block_max, block_min
 from store.db.environment import Txn
 from store.model.ledgers import find_times, iter_blocks
-from store.scan.entries import Part
+from store.scan.places import Part
 from store.tables.pruning import Pruner, between, equal, times_between
 from store.wording import counted
 

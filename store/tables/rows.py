@@ -22,7 +22,7 @@ from store.model.cursors import (
     iter_cursor_nodes,
     normal_ranges,
 )
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.schemas import read_version
 from store.model.topics import Topic, iter_all_namespaces, iter_topics, read_topic
 from store.names import NamespaceName, TopicName, decode_name

@@ -21,12 +21,13 @@ from store.db.files import LogFile, find_log
 from store.db.owners import find_owners
 from store.errors import StoreError
 from store.kernels.records import UNFRAMED
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import read_topic
 from store.names import parse_topic
 from store.scan.arrow import column, nullable
-from store.scan.entries import EntryBatch, EntryScan, Part, Places
+from store.scan.entries import EntryScan
 from store.scan.operations import entry_column
+from store.scan.places import EntryBatch, Part, Places
 from store.tables.pruned_parts import Seen, iter_wanted
 from store.tables.pruning import Pruner, between, equal
 from store.tables.schemas import TABLES

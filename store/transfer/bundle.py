@@ -48,8 +48,8 @@ from store.files import (
     write_new_file,
 )
 from store.model.cursors import read_cursor
-from store.model.ledgers import EntryReader
 from store.model.pseudonyms import SALT_BYTES, Pseudonyms
+from store.model.reader import EntryReader
 from store.model.structures import cursor_of_path
 from store.model.topics import read_topic
 from store.transfer.bundle_nodes import bundled_node

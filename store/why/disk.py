@@ -19,7 +19,7 @@ from store.db.owners import Owner, find_owners
 from store.db.tree import tree_key
 from store.errors import MetadataCorrupt, StoreError
 from store.frozen import frozen
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
 from store.names import Position, TopicName, parse_topic, shell_word
 from store.policies.in_force import BROKER, BROKER_RETENTION, RetentionInForce, find_retention

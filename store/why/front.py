@@ -8,9 +8,9 @@ from typing import Any
 from store.codec.cursor import CursorState
 from store.codec.message import is_batch, is_marker, transaction_id
 from store.frozen import frozen
-from store.model.ledgers import EntryReader
 from store.model.message_row import MARKER_NAMES, signed
 from store.model.messages import Message, MessageReader, explode
+from store.model.reader import EntryReader
 from store.names import Position, TopicName
 from store.why.reason import when
 from store.wording import counted

@@ -11,7 +11,7 @@ from store.delayed.status import find_ttl_conflict
 from store.errors import MetadataCorrupt
 from store.model.cursors import Cursor, backlog_size_bytes, is_own
 from store.model.extent import Extent, extent_of, pending_intervals
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position, shell_word
 from store.policies.in_force import MessageTtl, QuotaInForce, find_message_ttl, find_quotas

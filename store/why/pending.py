@@ -14,7 +14,7 @@ from store.db.tree import find_node
 from store.errors import StoreError
 from store.frozen import frozen
 from store.model.cursors import Cursor
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.model.transactions import (
     Buffer,

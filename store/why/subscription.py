@@ -14,7 +14,7 @@ from store.model.broken import NO_METADATA, NOT_SEEN, BrokenLedger, find_broken
 from store.model.coverage import absent_of
 from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, REPLICATOR_PREFIX, Cursor, normal_ranges
 from store.model.extent import Intervals, extent_of, pending_intervals, subtract
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.model.transactions import LOG_PREFIX, PENDING_ACK_SUFFIX
 from store.model.whole import may_be_broken

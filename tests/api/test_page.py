@@ -10,7 +10,7 @@ import pytest
 
 import pulsar_admin
 from pulsar_admin import table
-from pulsar_admin.upstream import upstream_commands
+from pulsar_admin.upstream_list import upstream_commands
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 BESIDE = {"store reclaim", "store salvage", "store clone", "store bundle", "store import bundle"}

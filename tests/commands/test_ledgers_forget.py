@@ -13,7 +13,7 @@ from store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator,
 from store.db.environment import Txn, open_store
 from store.db.tree import Node, find_node, put_nodes, read_node, tree_key
 from store.model.cursors import iter_backlog, iter_cursor_names, read_cursor
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.references import index_owners
 from store.model.topics import read_topic
 from store.names import Position, parse_topic

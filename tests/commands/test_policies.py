@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin import table
+from pulsar_admin import lookup
 from pulsar_admin.policy_rows import policy_rows
 from store.changes.plan import Plan, apply_plan, put_value_step
 from store.db.environment import open_store
@@ -88,7 +88,7 @@ def _comparable(value: Any) -> Any:
     return {key: part for key, part in value.items() if part is not None} if isinstance(value, dict) else value
 
 
-@pytest.mark.parametrize("group", table.OF_POLICIES)
+@pytest.mark.parametrize("group", lookup.OF_POLICIES)
 def test_every_policy_command_is_recorded(group: str) -> None:
     asked = {" ".join(shlex.split(line)[:2]) for line in commands_of(LINES.read_text())}
     unasked = {f"{group} {name}" for name in policy_rows(group)} - asked

@@ -13,7 +13,7 @@ from store.changes.schemas import NewSchema, plan_upload
 from store.codec.avrocompat import can_read
 from store.codec.schema import SchemaEntry, decode_schema_entry
 from store.db.environment import open_store
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.schemas import find_locator
 from store.names import Position, parse_topic
 from tests.commands.changing import check_undo, rows_of

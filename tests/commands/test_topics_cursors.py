@@ -13,7 +13,7 @@ from store.db.environment import open_store
 from store.db.owners import find_owners
 from store.db.tree import read_node
 from store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from tests.commands.changing import check_undo, rows_of

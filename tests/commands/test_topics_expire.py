@@ -90,7 +90,7 @@ def test_alias_and_text(cli: Cli, store: Path) -> None:
 def _bytes(topic: str, entries: int) -> int:
     """Payload bytes of the first entries, from the entry logs by way of the raw reader."""
     from store.db.environment import open_store
-    from store.model.ledgers import open_reader
+    from store.model.reader import open_reader
     from store.model.topics import read_topic
     from store.names import parse_topic
 

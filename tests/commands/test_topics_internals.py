@@ -13,7 +13,7 @@ from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
 from store.db.tree import Node, put_nodes, read_node, tree_key
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.references import index_owners
 from store.names import Position, parse_topic
 from tests.conftest import Cli

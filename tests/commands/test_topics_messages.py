@@ -14,7 +14,8 @@ from store.codec.cursor import CursorInfo, encode_cursor_info
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
 from store.db.tree import Node, put_nodes
-from store.model.ledgers import find_place, open_reader
+from store.model.ledgers import find_place
+from store.model.reader import open_reader
 from store.names import Position, parse_topic
 from tests.conftest import Cli
 from tests.stores import copied, imported

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from store.db.environment import open_store
-from store.model.ledgers import find_place, open_reader
+from store.model.ledgers import find_place
+from store.model.reader import open_reader
 from tests import shapes
 from tests.conftest import Cli
 from tests.stores import imported

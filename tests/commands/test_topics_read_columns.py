@@ -81,16 +81,16 @@ def test_reading_stops_with_the_last_message_wanted(tmp_path: Path, cli: Cli, mo
     """Of 20 batches of entries one is read, not all."""
     store = make_store(tmp_path / "store", {T: MadeTopic([[Made(START_MS + index) for index in range(2000)]])})
     monkeypatch.setattr("store.scan.entries.BATCH_ENTRIES", 100)
-    from store.scan.entries import EntryScan
+    from store.scan.places import PlacesReader
 
     reads: list[int] = []
-    plain = EntryScan.read_places
+    plain = PlacesReader.read_places
 
-    def watched(scan: EntryScan, places: Any) -> Any:  # Any: Places → EntryBatch
+    def watched(scan: PlacesReader, places: Any) -> Any:  # Any: Places → EntryBatch
         reads.append(len(places))
         return plain(scan, places)
 
-    monkeypatch.setattr(EntryScan, "read_places", watched)
+    monkeypatch.setattr(PlacesReader, "read_places", watched)
     found = cli("--store", store, "topics", "read", T, "-n", "5", "-o", "jsonl").json_lines
     assert [row["entryId"] for row in found] == [0, 1, 2, 3, 4]
     assert sum(reads) <= 1024
@@ -118,23 +118,23 @@ def test_a_large_window_of_times_is_read_as_columns(tmp_path: Path, cli: Cli, mo
 
 def _counted(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[int]]:
     """Count the entries that are read one by one, and those read as columns."""
-    from store.model.ledgers import EntryReader
-    from store.scan.entries import EntryScan
+    from store.model.reader import EntryReader
+    from store.scan.places import PlacesReader
 
     alone: list[int] = []
     together: list[int] = []
-    read_one, read_many = EntryReader.read, EntryScan.read_places
+    read_one, read_many = EntryReader.read, PlacesReader.read_places
 
     def one(reader: EntryReader, ledger_id: int, entry_id: int) -> Any:  # Any: Entry
         alone.append(entry_id)
         return read_one(reader, ledger_id, entry_id)
 
-    def many(scan: EntryScan, places: Any) -> Any:  # Any: Places → EntryBatch
+    def many(scan: PlacesReader, places: Any) -> Any:  # Any: Places → EntryBatch
         together.append(len(places))
         return read_many(scan, places)
 
     monkeypatch.setattr(EntryReader, "read", one)
-    monkeypatch.setattr(EntryScan, "read_places", many)
+    monkeypatch.setattr(PlacesReader, "read_places", many)
     return alone, together
 
 

@@ -13,7 +13,7 @@ from store.changes.resets import bit_words
 from store.codec.cursor import CursorInfo, CursorState
 from store.db.environment import open_store
 from store.model.cursors import COMPACTION_CURSOR, read_cursor
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from tests.commands.changing import check_undo, rows_of

@@ -14,7 +14,7 @@ from store.codec.logscan import Record, iter_records
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
 from store.db.tree import Node, find_node, put_nodes
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_namespace, parse_topic
 from tests.conftest import Cli

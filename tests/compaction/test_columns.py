@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from store.model.ledgers import EntryReader
+from store.model.reader import EntryReader
 from store.names import Position
 from tests import shapes
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry

@@ -12,7 +12,7 @@ from store.codec.message import encode_message_entry
 from store.compaction.occurrences import BEHIND, KEPT, SUPERSEDED, TOMBSTONE, UNCOMMITTED, KeyHistory, explain_key
 from store.compaction.view import open_view
 from store.db.environment import open_store
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from store.proto.pulsar_api_pb2 import MessageMetadata

@@ -12,7 +12,7 @@ from store.compaction.last_id import LastId, find_last_id
 from store.db.entry_files import EntryFiles
 from store.db.environment import open_store
 from store.errors import EntryCorrupt, MetadataCorrupt, StoreError
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from tests.compaction.entries import LZ4, NONE, PUBLISH_MS, SNAPPY, ZLIB, ZSTD, Batch, Slot, compacted, entry

@@ -15,7 +15,7 @@ import hashlib, json, resource, sys
 from pathlib import Path
 from store.compaction.phases import Compaction, CompactionRules
 from store.compaction.prepare import SourceOptions, prepare
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.db.environment import open_store
 from store.names import parse_topic
 from store.model.topics import read_topic

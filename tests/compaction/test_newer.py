@@ -15,7 +15,7 @@ from store.compaction.status import read_status
 from store.compaction.view import find_compacted_view
 from store.db.environment import open_store
 from store.model.extent import iter_ledger_parts
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from store.proto.pulsar_api_pb2 import MessageMetadata

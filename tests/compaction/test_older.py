@@ -8,7 +8,7 @@ import pytest
 
 from store.compaction.status import read_status
 from store.db.environment import open_store
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import parse_topic
 from tests.compaction.test_recorded import read_rows

@@ -12,8 +12,8 @@ from store.compaction.reading import bisect_view, find_in_view, iter_view
 from store.compaction.view import open_view, read_compacted_entry
 from store.db.environment import open_store
 from store.errors import StoreError
-from store.model.ledgers import EntryReader, open_reader
 from store.model.message_row import message_row
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import parse_topic
 from tests.conftest import Cli

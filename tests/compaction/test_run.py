@@ -17,8 +17,9 @@ from store.compaction.view import find_compacted_view, open_view
 from store.db.environment import open_store
 from store.errors import StoreError
 from store.model.extent import iter_ledger_parts
-from store.model.ledgers import EntryReader, find_metadata, open_reader
+from store.model.ledgers import find_metadata
 from store.model.messages import Message
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from tests.compaction.entries import LZ4, PUBLISH_MS, Batch, Slot, compacted, decompressed, entry, split

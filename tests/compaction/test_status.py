@@ -11,7 +11,7 @@ from store.codec.digest import DigestType
 from store.compaction.status import CompactionStatus, read_status
 from store.db.environment import Store, open_store
 from store.db.tree import put_nodes
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry

@@ -13,7 +13,7 @@ from store.compaction import verification as kinds
 from store.compaction.verification import Verification
 from store.compaction.verify import verify_view
 from store.db.environment import open_store
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from tests.compaction.entries import LZ4, PUBLISH_MS, Batch, Slot, compacted, entry

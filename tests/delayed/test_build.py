@@ -19,7 +19,7 @@ from store.delayed import build as building
 from store.delayed.partitions import PartitionSource
 from store.errors import IndexCorrupt, Unsupported
 from store.model.cursors import read_cursor
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from store.proto.pulsar_api_pb2 import MessageMetadata

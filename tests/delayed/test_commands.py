@@ -20,7 +20,7 @@ from store.delayed.buckets import iter_buckets
 from store.delayed.runs import open_runs
 from store.delayed.waiting import open_waiting
 from store.model.cursors import read_cursor
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import parse_topic
 from tests.conftest import Cli

@@ -15,8 +15,8 @@ from store.codec.message import encode_message_entry
 from store.db.environment import open_store
 from store.delayed.expiry import FIRST, dropped_before_due, expiring_before_due
 from store.model.cursors import read_cursor
-from store.model.ledgers import open_reader
 from store.model.messages import MessageReader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from store.proto.pulsar_api_pb2 import MessageMetadata

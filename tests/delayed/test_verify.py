@@ -14,7 +14,7 @@ from store.db.environment import open_store
 from store.delayed.backlog import DelayScan
 from store.delayed.build import Draft, apply_draft
 from store.delayed.runs import SortedRuns, open_runs
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from tests.conftest import Cli
 from tests.delayed.world import TOPIC, Message, build, held, index_of
 from tests.stores import copied

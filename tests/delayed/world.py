@@ -11,7 +11,7 @@ from store.delayed.build import Wanted, apply_draft, draft_index, finish_draft, 
 from store.delayed.partitions import PartitionSource
 from store.delayed.runs import open_runs
 from store.model.cursors import iter_backlog, read_cursor
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from tests.worlds import oracle

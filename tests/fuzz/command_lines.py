@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import click
 
-from pulsar_admin import table
+from pulsar_admin import lookup, table
 from pulsar_admin.cli import CONTEXT, TableGroup, root, run
 from pulsar_admin.errors import EXIT_CODES
 from pulsar_admin.options import Command
@@ -147,7 +147,7 @@ def commands() -> dict[str, Command]:
     for group in table.GROUPS:
         context = click.Context(root(), info_name="pulsar-admin", **CONTEXT)
         owner = TableGroup(group)
-        for name in table.rows_of(group):
+        for name in lookup.rows_of(group):
             command = owner.get_command(context, name)
             assert isinstance(command, Command)
             found[f"{group} {name}".strip()] = command

@@ -73,8 +73,8 @@ from store.nacks import codec as nacks
 from store.nacks.tracker import NegativeAcksTracker
 from store.proto.bookkeeper_pb2 import LedgerMetadataFormat
 from store.scan import files, filewindow
-from store.scan.entries import EntryBatch
 from store.scan.messages import message_runs, message_schema
+from store.scan.places import EntryBatch
 from store.scan.typed_values import TypedValues
 from store.sources.zookeeper import read_zookeeper_nodes
 from tests.fuzz.mutators import (

@@ -15,8 +15,8 @@ from store.db.entry_files import EntryFiles
 from store.db.environment import open_store
 from store.generate.spec import CLOCKS, Clock, ClusterSpec, Span, TopicSpec
 from store.model.cursors import read_cursor
-from store.model.ledgers import EntryReader
 from store.model.messages import MessageReader
+from store.model.reader import EntryReader
 from store.model.topics import read_topic
 from store.names import Position, TopicName, parse_topic
 from tests.generate import model

@@ -11,7 +11,7 @@ from typing import Any
 
 from pulsar_admin.needs_broker import need_of
 from pulsar_admin.suggest import READS, verbs_of
-from pulsar_admin.upstream import upstream_commands
+from pulsar_admin.upstream_list import upstream_commands
 
 BASE = """
 tenants create mirror -c standalone

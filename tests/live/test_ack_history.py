@@ -14,7 +14,7 @@ import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import pytest
 
 from store.db.environment import open_store
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.proto.managed_ledger_pb2 import PositionInfo
 from tests.live.broker import BROKER_METADATA, Broker, override, wait_until
 from tests.live.conftest import run_toolkit

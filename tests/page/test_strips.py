@@ -11,7 +11,8 @@ from pulsar_admin.page.collecting import Limits, collect_page
 from store.codec.cursor import CursorInfo
 from store.db.environment import open_store
 from store.model.cursors import read_cursor
-from store.model.ledgers import iter_entry_ids, open_reader
+from store.model.ledgers import iter_entry_ids
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, encode_name, parse_topic
 from store.reports.strips import STATES, delayed_ranks, lost_intervals, make_strip

@@ -15,7 +15,7 @@ from store.changes.subscriptions import NewSubscription, plan_create, plan_unsub
 from store.db.environment import Txn, open_store
 from store.errors import UndoConflict
 from store.model.cursors import read_cursor
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from tests.commands.changing import rows_of

@@ -21,7 +21,7 @@ from store.db.tree import Node, put_nodes
 from store.errors import EntryNotFound, InvalidValue, LedgerNotFound, MetadataCorrupt, Refused
 from store.model.cursors import Cursor, read_cursor
 from store.model.extent import Extent
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import EARLIEST, LATEST, Position, parse_topic
 from store.policies.in_force import MessageTtl, find_message_ttl, find_retention

@@ -19,7 +19,7 @@ from store.codec.cursor import CursorState
 from store.db.environment import open_store
 from store.model.cursors import Cursor, range_text, read_cursor
 from store.model.extent import pending_intervals
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import Position, parse_position, parse_topic
 from store.search.broker import BrokerSearch

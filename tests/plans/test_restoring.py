@@ -14,7 +14,8 @@ from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
 from store.db.environment import open_store
 from store.db.owners import iter_owners
 from store.errors import Refused
-from store.model.ledgers import EntryReader, find_metadata, open_reader
+from store.model.ledgers import find_metadata
+from store.model.reader import EntryReader, open_reader
 from tests.stores import imported
 from tests.worlds import CLUSTER, STATES, WORLD_NAMES
 

@@ -18,7 +18,7 @@ from store.db.environment import Txn, open_store
 from store.db.storeinfo import read_store_info
 from store.db.tree import Node, put_nodes, read_node
 from store.model.cursors import range_text, read_cursor
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import Position, parse_topic
 from store.proto.managed_ledger_pb2 import PositionInfo

@@ -12,7 +12,7 @@ from store.db.blocks import ledger_of_key
 from store.db.environment import open_store
 from store.db.owners import iter_owners
 from store.engine.local import LocalEngine
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.recovery.chains import Chains, find_chains
 from store.recovery.evidence import LedgerEvidence, Producer, Run, read_evidence
 from store.recovery.naming import find_names

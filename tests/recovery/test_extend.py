@@ -13,7 +13,8 @@ from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
 from store.codec.managedledger import LedgerInfo, encode_managed_ledger
 from store.db.environment import open_store
 from store.db.tree import read_node
-from store.model.ledgers import EntryReader, find_metadata, open_reader
+from store.model.ledgers import find_metadata
+from store.model.reader import EntryReader, open_reader
 from store.model.topics import read_topic
 from store.names import parse_topic
 from tests.conftest import Cli

@@ -15,7 +15,7 @@ from store.codec.schema import decode_schema_locator
 from store.db.environment import Txn, open_store
 from store.db.tree import find_node, iter_nodes
 from store.model.cursors import Cursor, read_cursors
-from store.model.ledgers import EntryReader, open_reader
+from store.model.reader import EntryReader, open_reader
 from store.model.references import COMPACTED_LEDGER
 from store.model.topics import Topic, iter_topics, read_topic
 from store.names import parse_topic

@@ -14,7 +14,8 @@ import pytest
 from store.codec.ledgermetadata import LedgerState, Segment
 from store.db.environment import open_store
 from store.model.cursors import read_cursors
-from store.model.ledgers import find_metadata, open_reader
+from store.model.ledgers import find_metadata
+from store.model.reader import open_reader
 from store.model.topics import iter_topics, read_topic
 from store.names import parse_topic
 from store.recovery.from_bookies import LOST_AND_FOUND

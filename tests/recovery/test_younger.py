@@ -13,7 +13,8 @@ from store.codec.schema import decode_schema_locator
 from store.db.environment import open_store
 from store.db.tree import find_node, read_node
 from store.model.cursors import read_cursors
-from store.model.ledgers import find_metadata, find_times, open_reader, sorted_ledger_ids
+from store.model.ledgers import find_metadata, find_times, sorted_ledger_ids
+from store.model.reader import open_reader
 from store.model.topics import iter_topics, read_topic
 from store.names import parse_topic
 from store.recovery.from_bookies import LOST_AND_FOUND

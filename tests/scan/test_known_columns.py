@@ -14,7 +14,7 @@ from store.db.environment import open_store
 from store.dump.columns import HELPERS
 from store.dump.job import Dumped, DumpOptions, iter_batches
 from store.errors import Unsupported
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.schemas import TopicSchemas
 from store.model.topics import read_topic, select_topics
 from store.names import parse_topic

@@ -12,7 +12,8 @@ from store.db.environment import open_store
 from store.engine.local import LocalEngine
 from store.engine.operation import Finished, Operation
 from store.engine.slices import FileRange
-from store.model.ledgers import iter_blocks, iter_ledger_ids, open_reader, read_ledger
+from store.model.ledgers import iter_blocks, iter_ledger_ids, read_ledger
+from store.model.reader import open_reader
 from store.scan.verifying import EngineRows
 from tests.stores import imported
 

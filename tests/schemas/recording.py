@@ -13,7 +13,7 @@ from typing import Any
 import click
 import pytest
 
-from pulsar_admin import output, table
+from pulsar_admin import lookup, output
 from pulsar_admin.context import App
 from tests.schemas.inferring import Json, Shape
 
@@ -170,7 +170,7 @@ def _path() -> str:
 def canonical(path: str) -> str:
     """Return the path of a command by its name in the table, when PATH may name an alias."""
     group, _, name = path.rpartition(" ")
-    rows = table.rows_of(group)
+    rows = lookup.rows_of(group)
     return next((f"{group} {one}".strip() for one, row in rows.items() if name == one or name in row.aliases), path)
 
 

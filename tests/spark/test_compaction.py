@@ -21,11 +21,12 @@ from store.compaction.view import find_compacted_view
 from store.db.environment import open_store
 from store.engine.local import LocalEngine
 from store.engine.operation import Engine
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from store.scan import spread
-from store.scan.entries import EntryBatch, EntryScan
+from store.scan.entries import EntryScan
+from store.scan.places import EntryBatch
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.stores import copied

@@ -15,7 +15,7 @@ from store.codec.cursor import CursorInfo
 from store.codec.message import encode_message_entry
 from store.db.environment import open_store
 from store.delayed.backlog import DelayScan
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.conftest import Cli

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from store.search.by_time import find_first_at_or_after

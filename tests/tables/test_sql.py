@@ -12,7 +12,7 @@ import pytest
 import pulsar_admin
 from store.db.environment import open_store
 from store.errors import BadSql, InvalidValue, Refused, SourceChanged
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.tables.catalog import StoreTables
 from store.tables.sql import Database
 from tests.stores import copied, imported

@@ -17,7 +17,7 @@ from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
 from store.db.tree import Node, put_nodes
 from store.model.cursors import read_cursor
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from store.proto.pulsar_api_pb2 import MessageMetadata

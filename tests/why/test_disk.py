@@ -13,7 +13,7 @@ from store.codec.logscan import Record, iter_records
 from store.codec.managedledger import ManagedLedger, encode_managed_ledger
 from store.db.delayed import find_index_ledgers
 from store.db.environment import open_store
-from store.model.ledgers import open_reader
+from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from store.why.disk import WhyBytes, why_bytes

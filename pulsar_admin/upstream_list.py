@@ -1,0 +1,27 @@
+"""Upstream's own command tree, ``upstream.json``.
+
+The file is what picocli knows of ``org.apache.pulsar.admin.cli.PulsarAdminTool`` (4.0.8, the newest that Maven Central has;
+``python -m tests.live.upstream`` makes it): by command path its aliases, options and parameters; the path ``""`` has the
+options of the program. A type is Java's; an arity of 1 is left out. ``shell.json`` has ``bookkeeper shell`` and
+``pulsar-managed-ledger-admin`` in the same form, as the groups ``bookkeeper`` and ``managed-ledger``
+(``python -m tests.live.shell``).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+Json = dict[str, Any]  # Any: JSON
+
+
+@functools.cache
+def upstream_commands() -> Mapping[str, Json]:
+    """Return upstream's commands by path (``topics create``)."""
+    loader: Any = __spec__.loader  # from a folder or from the archive that Spark's executors have
+    folder = os.path.dirname(__file__)
+    files = (loader.get_data(os.path.join(folder, name)) for name in ("upstream.json", "shell.json"))
+    return {path: row for file in files for path, row in json.loads(file).items()}
