@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
+from store.codec.digest import DigestType
 from store.db.files import catalogued_bytes
 from store.engine.operation import Engine
 from store.errors import InvalidValue, StoreError
@@ -175,7 +176,7 @@ def make_tables(run: Exporting) -> MadeTables:
     if scans:
         how = Making(
             *(run.folder, run.staging, run.cluster, run.token, run.engine, run.advance),
-            digests=ledger_digests(run.reader.txn),
+            digests=ledger_digests(run.reader.txn, but=DigestType.CRC32C),  # it travels with every slice
             known=run.known,
             messages=MessageFiles(run.payload, read_all_schemas(run.reader)) if MESSAGES in scans else None,
         )

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from heapq import merge
-from itertools import groupby, islice
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from store.db.blocks import ledger_of_key
 from store.db.environment import Txn
 from store.db.owners import find_owners
 from store.errors import LedgerNotFound, StoreError
-from store.model.ledgers import Ledger, read_ledger, sorted_ledger_ids
-from store.model.topics import TopicLedger, iter_topics, read_topic
+from store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
+from store.model.topics import iter_topics, read_topic
 from store.names import TopicName
+from store.tables.spill import RUN_ROWS, SortedSpill
 
-_WINDOW_LEDGERS = 1 << 21
-"""So many ledgers' facts are held at once, 38 bytes each; the topics are read once for each window."""
-Facts = np.ndarray[Any, np.dtype[np.void]]
-_FACTS = np.dtype(
-    [("place", "i4"), ("entries", "i8"), ("size", "i8"), ("closed_ms", "i8"), ("offloaded", "?"), ("listed", "?")]
-)
+_WIDTH = 6
+_NONE: tuple[None, Iterator[tuple[int, ...]]] = (None, iter(()))
 
 
 class Listed(NamedTuple):
@@ -49,45 +43,45 @@ class LedgerFacts(NamedTuple):
 
 
 def iter_ledgers(
-    txn: Txn, fail: Callable[[StoreError], None], topics: Sequence[TopicName] | None
+    txn: Txn, fail: Callable[[StoreError], None], topics: Sequence[TopicName] | None, run_rows: int = RUN_ROWS
 ) -> Iterator[LedgerFacts]:
-    """Yield every ledger that metadata, index or a topic knows, or those of TOPICS, ascending; what cannot be read is told to FAIL."""
-    ids = _all_ids(txn) if topics is None else iter(_ids_of(txn, topics))
-    fail_once = fail
-    while window := array("q", islice(ids, _WINDOW_LEDGERS)):
-        facts = np.zeros(len(window), _FACTS)
-        properties: dict[int, Mapping[str, str]] = {}
-        for name in iter_topics(txn) if topics is None else topics:
-            try:
-                _note_listed(read_topic(txn, name).ledgers, window, facts, properties)
-            except StoreError as error:
-                fail_once(error)
-        fail_once = _ignore
-        for ledger_id, row in zip(window, facts, strict=True):
-            listed = _listed(row, properties.get(ledger_id, {})) if row["listed"] else None
+    """Yield every ledger that metadata, index or a topic knows, or those of TOPICS, ascending; what cannot be read is told to FAIL.
+
+    Topics and nodes are read once each; RUN_ROWS rows of either are in memory, and the others in temporary files. Raises DiskFull.
+    """
+    with SortedSpill(_WIDTH, run_rows) as spilled, SortedSpill(1, run_rows) as nodes:
+        properties = _spill_lists(txn, fail, iter_topics(txn) if topics is None else topics, spilled)
+        rows = groupby(spilled, itemgetter(0))
+        at, of_it = next(rows, _NONE)
+        for ledger_id in _all_ids(txn, nodes) if topics is None else _ids_of(txn, topics):
+            while at is not None and at < ledger_id:  # a list that no index has
+                at, of_it = next(rows, _NONE)
+            listed = None
+            if at == ledger_id:
+                *_, (_, place, entries, size_bytes, closed_ms, offloaded) = of_it  # of several topics' the last one
+                facts = (place, entries, size_bytes, closed_ms, bool(offloaded))
+                listed = Listed(*facts, properties.get(ledger_id, {}))
             yield _facts_of(txn, ledger_id, listed, fail)
 
 
-def _ignore(error: StoreError) -> None:
-    """The first window told it."""
-
-
-def _note_listed(
-    ledgers: Iterable[TopicLedger], window: array[int], facts: Facts, properties: dict[int, Mapping[str, str]]
-) -> None:
-    """Put what a topic's list of LEDGERS says of those of WINDOW into FACTS and PROPERTIES."""
-    for place, ledger in enumerate(ledgers):
-        info = ledger.info
-        at = bisect_left(window, info.ledger_id)
-        if at < len(window) and window[at] == info.ledger_id:
-            facts[at] = (place, ledger.entries, ledger.size_bytes, info.timestamp_ms or 0, info.offloaded, True)
+def _spill_lists(
+    txn: Txn, fail: Callable[[StoreError], None], topics: Iterable[TopicName], spilled: SortedSpill
+) -> dict[int, Mapping[str, str]]:
+    """Put what the lists of TOPICS say into SPILLED; return the properties of the few ledgers that have some."""
+    properties: dict[int, Mapping[str, str]] = {}
+    for name in topics:
+        try:
+            ledgers = read_topic(txn, name).ledgers
+        except StoreError as error:
+            fail(error)
+            continue
+        for place, ledger in enumerate(ledgers):
+            info = ledger.info
+            closed_ms, offloaded = info.timestamp_ms or 0, info.offloaded
+            spilled.add(info.ledger_id, place, ledger.entries, ledger.size_bytes, closed_ms, offloaded)
             if info.properties:
                 properties[info.ledger_id] = info.properties
-
-
-def _listed(row: Any, properties: Mapping[str, str]) -> Listed:  # Any: a numpy row
-    place, entries, size_bytes, closed_ms, offloaded, _ = row.tolist()
-    return Listed(place, entries, size_bytes, closed_ms, offloaded, properties)
+    return properties
 
 
 def _facts_of(txn: Txn, ledger_id: int, listed: Listed | None, fail: Callable[[StoreError], None]) -> LedgerFacts:
@@ -112,6 +106,8 @@ def _ids_of(txn: Txn, topics: Sequence[TopicName]) -> list[int]:
     return sorted(found)
 
 
-def _all_ids(txn: Txn) -> Iterator[int]:
+def _all_ids(txn: Txn, nodes: SortedSpill) -> Iterator[int]:
+    for ledger_id in iter_ledger_ids(txn):
+        nodes.add(ledger_id)
     keyed: Any = ((ledger_of_key(key) for key, _ in txn.items(database)) for database in ("times", "owners"))
-    return (ledger_id for ledger_id, _ in groupby(merge(sorted_ledger_ids(txn), *keyed)))
+    return (ledger_id for ledger_id, _ in groupby(merge((ledger_id for (ledger_id,) in nodes), *keyed)))

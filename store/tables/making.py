@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -91,35 +91,54 @@ def _stage(txn: Txn, how: Making, made: MadeEntries) -> _Staged:
     digests = how.digests or LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
     stage = StageEntries(how.folder, f"{how.staging}/segments", edges, digests)
     pieces = [piece for _, ours in files for piece in ours]
-    answers = dict(_run(how, stage, pieces, lambda piece: how.advance(piece.bytes)))
     staged = _Staged()
+    answers = dict(staged.add_all(how, _run(how, stage, pieces, lambda piece: how.advance(piece.bytes))))
     for origin, ours in files:
         behind = None  # where the slice before really ended
         for piece in ours:
-            rows = answers.pop(piece)
+            answer = answers.pop(piece)
             if behind is not None and behind >= piece.end:
                 continue  # inside the last record
-            if behind is not None and rows[-1]["first_offset"] != behind:
+            if behind is not None and answer.first_offset != behind:
                 again = replace(piece, start=behind, seek=False)
-                rows = dict(_run(how, stage, [again], lambda piece: None))[again]
-            behind = rows[-1]["next_offset"]
-            made.problems += rows[-1]["problems"]
-            for row in rows[:-1]:
-                _check_seen(how, row["file"], row["bytes"], row["host"])
-                staged.add(origin, row)
+                answer = dict(staged.add_all(how, _run(how, stage, [again], lambda piece: None)))[again]
+            behind = answer.next_offset
+            made.problems += answer.problems
+            staged.take(answer.files, origin)
     return staged
 
 
+class _Answer(NamedTuple):
+    """How a slice ended: where its first record begins and the next one's, and its staging files by number."""
+
+    files: range
+    first_offset: int
+    next_offset: int
+    problems: int
+
+
 class _Staged:
-    """Where the parts of every range are: five numbers each."""
+    """Where the parts of every range are: five numbers each. Files that were not taken do not count."""
 
     def __init__(self) -> None:
         self._files: list[str] = []
-        self._origins: list[Origin] = []
+        self._origins: dict[int, Origin] = {}  # in the order of logs and slices
         self._columns = {name: array("q") for name in ("range", "file", "offset", "size", "rows")}
 
-    def add(self, origin: Origin, row: _Row) -> None:
-        """Take a staging file of ORIGIN."""
+    def add_all(
+        self, how: Making, answers: Iterable[tuple[FileRange, list[_Row]]]
+    ) -> Iterator[tuple[FileRange, _Answer]]:
+        """Yield how each slice ended, once its staging files are known here."""
+        for piece, rows in answers:
+            first = len(self._files)
+            for row in rows[:-1]:
+                _check_seen(how, row["file"], row["bytes"], row["host"])
+                self._add(row)
+            end = rows[-1]
+            files = range(first, len(self._files))
+            yield piece, _Answer(files, end["first_offset"], end["next_offset"], end["problems"])
+
+    def _add(self, row: _Row) -> None:
         offsets = row["offsets"]
         for index, number in enumerate(row["ranges"]):
             size = offsets[index + 1] - offsets[index]
@@ -127,12 +146,18 @@ class _Staged:
             for column, value in zip(self._columns.values(), values, strict=True):
                 column.append(value)
         self._files.append(row["file"])
-        self._origins.append(origin)
+
+    def take(self, files: range, origin: Origin) -> None:
+        """Count FILES, which are of ORIGIN."""
+        self._origins |= dict.fromkeys(files, origin)
 
     def ranges(self) -> Iterator[KeyRange]:
         """Yield the ranges that have entries."""
         numbers, files, offsets, sizes, rows = (np.asarray(column) for column in self._columns.values())
-        order = np.argsort(numbers, kind="stable")
+        places = np.full(len(self._files), -1)
+        places[list(self._origins)] = np.arange(len(self._origins))
+        order = np.lexsort((places[files], numbers))
+        order = order[places[files[order]] >= 0]
         edges = np.flatnonzero(np.diff(numbers[order], prepend=-1, append=-1))
         for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             segments = [
