@@ -95,15 +95,21 @@ def kill_and_compare(out: Path, kills: int, rate: int) -> int:
         time.sleep(draw.random())
         writer = subprocess.Popen(write, cwd=ROOT)
         time.sleep(2 * draw.random())
+        if reader.poll() is not None:
+            writer.kill()
+            return _said(out)
         _kill_group(reader)
         print(f"kill {number + 1}: {_batches(out)} batches committed", flush=True)
     writer.send_signal(signal.SIGKILL)
     writer.wait()
     last = _start([*query, "--once"], out)
-    if last.wait() != 0:
-        print((out / "query.log").read_text()[-3000:])
-        return 1
-    return _compare(out, disk)
+    return _said(out) if last.wait() else _compare(out, disk)
+
+
+def _said(out: Path) -> int:
+    """Print what a query that ended by itself said; return the exit code."""
+    print((out / "query.log").read_text()[-3000:])
+    return 1
 
 
 def _start(command: list[str], out: Path) -> subprocess.Popen[bytes]:

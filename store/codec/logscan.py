@@ -57,6 +57,7 @@ _FRAME = struct.Struct(
 )
 _SIZE_BYTES = 4
 _LEAST_BODY_BYTES = _FRAME.size - _SIZE_BYTES
+HEAD_BYTES = _FRAME.size
 _PADDING = 0xF0
 _CHUNK_BYTES = 1 << 18
 
@@ -243,7 +244,7 @@ def find_record(data: Bytes, start: int, stop: int, proofs: Proofs | None = None
     """
     proofs = proofs or Proofs(data)
     in_run = None
-    for pos in iter_candidates(data, start, min(stop + _FRAME.size, len(data)), proofs):
+    for pos in iter_candidates(data, start, min(stop + HEAD_BYTES, len(data)), proofs):
         if pos >= stop:
             break
         record = _frame(data, pos, len(data))

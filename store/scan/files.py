@@ -23,7 +23,16 @@ from store.codec.buffer import run_end
 from store.codec.digest import DIGEST_SIZE, DigestType
 from store.codec.entry import RECORD_MAX_BYTES, find_digest_type
 from store.codec.entrylog import HEADER_BYTES, decode_header
-from store.codec.logscan import Gap, GapReason, Record, TornTail, find_record, iter_records
+from store.codec.logscan import (
+    HEAD_BYTES,
+    Gap,
+    GapReason,
+    Record,
+    TornTail,
+    find_record,
+    iter_candidates,
+    iter_records,
+)
 from store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
 from store.files import open_file
 from store.kernels import records as kernel
@@ -85,6 +94,7 @@ class FileScan:
     torn: bool = False  # the file ends inside a record
     records: int = 0
     first_offset: int = 0  # where the first record begins
+    is_inside: bool = False  # nothing in a slice that was cut anywhere looks like the head of a record
     resume_offset: int = 0  # behind the last good record: where a scan of the grown file goes on
     tail_records: int = 0  # of ``records`` and ``problems``, those at or behind ``resume_offset``
     tail_problems: int = 0
@@ -142,6 +152,9 @@ class FileScan:
         stop = min(self.slice.end, size)
         whole = self._whole_of(file, size)
         found = find_record(whole.data, self.slice.start, stop, whole.proofs)
+        if found is None:
+            heads = iter_candidates(whole.data, self.slice.start, min(stop + HEAD_BYTES, size), whole.proofs)
+            self.is_inside = next(heads, stop) >= stop
         return stop if found is None else found
 
     def _whole_of(self, file: Any, size: int) -> WholeFile:

@@ -94,7 +94,7 @@ def _scan(part: Slice, options: ScanOptions, problems: list[Problem], source: So
             if len(fresh):
                 last_offset = int(fresh["offset"][-1])
                 yield fresh
-        nothing = part.seek and not scan.records
+        nothing = part.seek and not scan.records and not scan.is_inside
         if source.end >= source.size_bytes or not (nothing or scan.torn or scan.next_offset >= source.end):
             problems += scan.problems
             return

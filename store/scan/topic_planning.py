@@ -32,6 +32,7 @@ from store.wording import counted
 
 LOOK_BACK_ENTRIES = 1024
 """In front of a piece, where the first chunks of its messages may be."""
+_BATCHES = 4  # a piece has at least so many, and by two of them it may be larger than was asked for
 _TRANSACTIONS = "__transaction_buffer_snapshot"
 """A namespace has this topic when a transaction wrote to one of its topics (``SystemTopicNames``, Pulsar 4.0.8)."""
 
@@ -114,7 +115,8 @@ def _has_transactions(txn: Txn, namespace: NamespaceName) -> bool:
 def _pieces(reader: EntryReader, topic: Topic, read: ConnectorRead, *, whole: bool) -> Iterator[TopicPiece]:
     """Yield the pieces of TOPIC; WHOLE: one, which knows what lies behind it."""
     low, high = _ranks(reader, topic, read)
-    scan = EntryScan(reader, iter_ledger_parts(topic, low, high), batch_bytes=min(read.slice_bytes, BATCH_BYTES))
+    batch_bytes = min(read.slice_bytes // _BATCHES, BATCH_BYTES)
+    scan = EntryScan(reader, iter_ledger_parts(topic, low, high), batch_bytes=batch_bytes)
     behind = EntryScan(reader, iter_ledger_parts(topic, high, topic.number_of_entries) if whole else ())
     after = tuple(behind.groups())
     lost = 0
