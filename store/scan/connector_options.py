@@ -171,8 +171,14 @@ CONNECTOR_OPTIONS = (
 
 def is_connector_read(given: Mapping[str, str]) -> bool:
     """Whether GIVEN are options that the connector has and ``pulsar_entries`` has not, or ask for names that are known."""
+    return bool(connector_names(given))
+
+
+def connector_names(given: Mapping[str, str]) -> list[str]:
+    """Return the names of those options in GIVEN that say that it is a read with the connector's options."""
     lower = {name.lower(): text for name, text in given.items()}
-    return lower.get("columns", "").strip().lower() in PROFILES or any(sign.lower() in lower for sign in _SIGNS)
+    found = [sign for sign in _SIGNS if sign.lower() in lower]
+    return found + ["columns"] * (lower.get("columns", "").strip().lower() in PROFILES)
 
 
 def read_connector_options(

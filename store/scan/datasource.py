@@ -22,12 +22,20 @@ from pyspark.sql.types import StructField, StructType
 from store.engine.operation import Operation
 from store.engine.slices import Cut, FileRange, plan_slices
 from store.errors import InvalidValue, StoreError
-from store.scan.connector_options import CONF, is_connector_read, read_connector_options
+from store.scan.connector_options import CONF, connector_names, is_connector_read, read_connector_options
 from store.scan.file_pruning import Files, wanted_files
 from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
 from store.scan.operations import ENTRY_SCHEMA, ReadEntries, ScanOptions
 from store.scan.source_errors import in_one_line
-from store.scan.source_options import OPTIONS, is_catalogue, nearest, paths_of, read_options, table_options
+from store.scan.source_options import (
+    OPTIONS,
+    is_catalogue,
+    nearest,
+    paths_of,
+    read_options,
+    refuse_stream_options,
+    table_options,
+)
 from store.scan.sources import source_files
 from store.scan.topic_pieces import ReadTopicPieces, TopicPiece
 from store.scan.value_columns import Values
@@ -80,8 +88,8 @@ class PulsarEntries(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from store.scan.streaming import RefusedStream, stream_reader
 
-        values = in_one_line(lambda: read_stream_options(self.options))
         try:
+            values = read_stream_options(self.options)
             return stream_reader(self._asked(schema, values), values)
         except StoreError as error:
             return RefusedStream(error)
@@ -89,6 +97,7 @@ class PulsarEntries(DataSource):
     def _read(self, schema: StructType) -> tuple[ReadEntries | ReadMessages, Files, dict[str, Any]]:
         """Return what reads the columns of SCHEMA, the user's or ours, the files, and the options."""
         values = read_options({**_kept_options(schema), **self.options}, KNOWN)
+        refuse_stream_options(values)
         return self._asked(schema, values), _files(values), values
 
     def _asked(self, schema: StructType, values: dict[str, Any]) -> ReadEntries | ReadMessages:
@@ -135,8 +144,8 @@ def read_stream_options(given: Mapping[str, str]) -> dict[str, Any]:
     """Return the options of a stream; raises InvalidValue, also for those of the Spark connector."""
     if is_connector_read(given):
         raise InvalidValue(
-            "the connector's options are of batch reads here",
-            hint="a stream follows files: name them with path, and leave service.url and topic out",
+            f"option {', '.join(connector_names(given))}: the Pulsar connector's options are of batch reads here",
+            hint="a stream follows files: name them with path, and leave the connector's options out",
         )
     return read_options(given, KNOWN)
 

@@ -25,5 +25,7 @@ def in_one_line(work: Callable[[], _T], *, passing: type[OSError] | tuple[()] = 
         said = "; ".join(filter(None, [error.message, error.hint]))
     except OSError as error:
         said = f"{error.filename}: {error.strerror} (on {gethostname()})"
+        if isinstance(error, FileNotFoundError | PermissionError):
+            said += "; every machine that reads has to see it: name a path that they share, or a URL"
     hide_traceback()
     raise ValueError(f"pulsar_entries: {said}")

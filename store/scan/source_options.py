@@ -123,6 +123,15 @@ OPTIONS = (
     Option("failOnDataLoss", read_flag, True, "a stream fails where what it began to read is gone", "true"),
 )
 
+_OF_STREAMS = ("maxFilesPerTrigger", "maxBytesPerTrigger", "failOnDataLoss")
+
+
+def refuse_stream_options(values: Mapping[str, Any]) -> None:
+    """Raise InvalidValue for a value of a batch that says something to streams alone."""
+    for option in OPTIONS:
+        if option.name in _OF_STREAMS and values[option.name] != option.default:
+            raise InvalidValue(f"option {option.name} is of streams", hint="leave it out, or use spark.readStream")
+
 
 def read_options(given: Mapping[str, str], known: Sequence[Option] = OPTIONS) -> dict[str, Any]:
     """Return a value for each of the KNOWN options by its name, its default where it is not GIVEN; an empty text is not given.

@@ -14,6 +14,8 @@ import pytest
 from store.errors import EncryptedPayload, EntryNotFound, InvalidValue, SourceChanged, StoreError, Unsupported
 from store.scan import topic_planning
 from store.scan.connector_options import CONNECTOR_OPTIONS, is_connector_read, read_connector_options
+from store.scan.datasource import read_stream_options
+from store.scan.source_options import OPTIONS
 from store.scan.topic_planning import plan_topic_pieces, topics_operation
 from store.transfer.imports import ImportOptions, import_standalone
 from tests.connector import Recorded, as_here, readings, recorded, written
@@ -170,3 +172,10 @@ def test_positions_are_taken_as_text_too() -> None:
 def test_ordinary_reads_are_not_taken_for_the_connectors() -> None:
     assert not is_connector_read({"path": "/x", "topics": "a", "columns": "ledger_id,topic", "startTime": "1"})
     assert is_connector_read({"columns": "Trino"})
+
+
+@pytest.mark.parametrize("name", sorted({one.name for one in CONNECTOR_OPTIONS} - {one.name for one in OPTIONS}))
+def test_a_stream_refuses_the_connectors_options_by_name(name: str) -> None:
+    with pytest.raises(InvalidValue, match=f"option {name}: the Pulsar connector's options are of batch reads here"):
+        read_stream_options({"path": "/x", name.upper(): "1"})
+    assert read_stream_options({"path": "/x", "maxFilesPerTrigger": "3"})["maxFilesPerTrigger"] == 3

@@ -96,6 +96,15 @@ def test_errors_are_one_line(read: Source, tmp_path: Path) -> None:
     for load, said in (
         (lambda: read.load(str(logs()), topik="a"), "pulsar_entries: there is no option topik; did you mean topics?"),
         (lambda: read.load(str(tmp_path)).collect(), f"pulsar_entries: no entry log at {tmp_path}; name files"),
+        (
+            lambda: read.load(str(logs()), maxFilesPerTrigger="3").collect(),
+            "option maxFilesPerTrigger is of streams; l",
+        ),
+        (lambda: read.load(str(logs()), maxBytesPerTrigger="1m").collect(), "option maxBytesPerTrigger is of streams"),
+        (
+            lambda: read.load(str(logs()), failOnDataLoss="false").collect(),
+            "option failOnDataLoss is of streams; leave",
+        ),
         (lambda: read.load().collect(), "pulsar_entries: no entry logs are named; write .load("),
     ):
         message = _message(load)
@@ -108,6 +117,7 @@ def test_errors_are_one_line(read: Source, tmp_path: Path) -> None:
     (tmp_path / "0.log").unlink()
     message = _message(planned.count)
     assert f"pulsar_entries: {tmp_path}/0.log: No such file or directory (on " in message
+    assert "; every machine that reads has to see it: name a path that they share, or a URL" in message
     assert "datasource.py" not in message
 
 

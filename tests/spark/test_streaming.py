@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.growing import Bookie, ids
+from tests.stores import imported
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,11 +85,74 @@ def test_messages_as_the_batch_source_reads_them(spark: SparkSession, tmp_path: 
         ({"maxFilesPerTrigger": "2", "maxBytesPerTrigger": "1m"}, "exclude each other"),
         ({"maxFilePerTrigger": "1"}, "there is no option maxfilepertrigger; did you mean maxFilesPerTrigger"),
         ({"path": "/nowhere/current/*.log"}, "no entry log at /nowhere/current/"),
+        ({"topics": "public/default/avro", "store": "{store}"}, "a stream cannot be of topics"),
+        (
+            {"topic": "public/default/avro", "endingOffsets": "latest", "store": "{store}"},
+            "option topic, endingOffsets: the Pulsar connector's options are of batch reads here; a stream follows",
+        ),
     ],
 )
 def test_wrong_options_are_one_line(spark: SparkSession, tmp_path: Path, options: dict[str, str], said: str) -> None:
     from pyspark.errors import PySparkException
 
+    options = {name: text.format(store=imported("small", "clean")) for name, text in options.items()}
     with pytest.raises(PySparkException, match=said) as raised:
         _run(_stream(spark, tmp_path, **options), tmp_path / "out")
     assert "Traceback" not in str(raised.value)
+    (line,) = [line for line in str(raised.value).splitlines() if "pulsar_entries: " in line]
+    assert re.search(said, line)
+
+
+def test_a_log_that_shrinks_under_a_running_stream(spark: SparkSession, tmp_path: Path) -> None:
+    """The query ends with the file, what was expected and what to do; with failOnDataLoss=false it goes on with what comes."""
+    from pyspark.errors import PySparkException
+
+    bookie = Bookie(tmp_path)
+    bookie.write(ids(0, 100))
+    bookie.flush()
+    log = tmp_path / "current" / "0.log"
+    size = log.stat().st_size
+    out = tmp_path / "out"
+    write = _stream(spark, tmp_path, columns="ledger_id,entry_id").load().writeStream.format("parquet")
+    query = write.option("checkpointLocation", str(out / "checkpoint")).start(str(out / "rows"))
+    try:
+        query.processAllAvailable()
+        log.write_bytes(log.read_bytes()[:5000])
+        with pytest.raises(PySparkException) as raised:
+            query.awaitTermination(600)
+    finally:
+        query.stop()
+    said = (
+        f"pulsar_entries: {log} became shorter: expected {size} bytes or more, found 5000; bring the file back, or go"
+    )
+    assert said in str(raised.value)
+    assert "option failOnDataLoss=false" in str(raised.value)
+    assert "Traceback" not in str(raised.value)
+    bookie.kill()
+    bookie.start()
+    bookie.write(ids(100, 50))
+    bookie.flush()
+    _run(_stream(spark, tmp_path, columns="ledger_id,entry_id", failOnDataLoss="false"), out)
+    rows = spark.read.parquet(str(out / "rows")).collect()
+    assert Counter(map(tuple, rows)) == Counter(ids(0, 150))
+
+
+def test_a_task_that_does_not_see_a_log_of_the_stream(tmp_path: Path) -> None:
+    """As an executor of another machine, whose disk is another one: planned here, read where the file is not."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from store.scan.datasource import PulsarEntries
+
+    bookie = Bookie(tmp_path)
+    bookie.memory = ids(0, 30)
+    bookie.flush()
+    source = PulsarEntries({"path": f"{tmp_path}/current/*.log"})
+    reader = source.streamReader(source.schema())
+    start = reader.initialOffset()
+    (part,) = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    assert sum(len(batch) for batch in reader.read(part)) == 30
+    (tmp_path / "current").rename(tmp_path / "elsewhere")
+    with pytest.raises(
+        ValueError, match=rf"^pulsar_entries: {tmp_path}/current/0.log: No such file .*a path that they"
+    ):
+        list(reader.read(part))
