@@ -46,6 +46,7 @@ def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         return Full()
 
     monkeypatch.setattr(spill.tempfile, "TemporaryFile", full)
-    with SortedSpill(1, 2) as sorted_rows, pytest.raises(DiskFull, match="no space left writing"):
-        for number in range(2):
-            sorted_rows.add(number)
+    with SortedSpill(1, 2) as sorted_rows:
+        sorted_rows.add(1)
+        with pytest.raises(DiskFull, match="no space left writing"):
+            sorted_rows.add(2)
