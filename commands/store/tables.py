@@ -11,6 +11,7 @@ from commands.topics.answers import report
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from store.errors import (
+    Corrupt,
     DiskFull,
     InvalidValue,
     MissingComponent,
@@ -49,6 +50,7 @@ from store.model.reader import open_reader
         SliceFailed,
         DiskFull,
         NotWritable,
+        Corrupt,
     ],
     uses=["spark"],
 )

@@ -14,6 +14,7 @@ from store.errors import InvalidValue, NotFound, SourceNotFound, StoreError
 from store.names import PARTITION_SUFFIX, parse_topic
 from store.scan.sources import file_system_of
 from store.tables.folder import Folder
+from store.tables.groups import Opened, ReadCount
 from store.tables.manifest import Part, read_manifest
 from store.tables.schemas import TABLES
 
@@ -66,13 +67,24 @@ class ExportedTables:
         if not parts:
             return ds.dataset([], schema=TABLES[name])
         places = [self._folder.at(part.path) for part in parts]
-        if not self._folder.is_remote:
+        if not self._folder.is_remote and self._are_whole(name, parts):
             listed = ", ".join(map(_text, places))
             columns = ", ".join(f'"{column}"' for column in TABLES[name].names)
             return f"SELECT {columns} FROM read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
         system, _ = file_system_of(places[0])
         paths = [file_system_of(place)[1] for place in places]
         return ds.dataset(paths, schema=TABLES[name], format="parquet", filesystem=system)
+
+    def _are_whole(self, name: str, parts: Sequence[Part]) -> bool:
+        """Whether PARTS have all columns of the table NAME; those of an earlier version lack the last. Raises what is wrong with one."""
+        schema, whole = TABLES[name], True
+        for part in parts:
+            opened = Opened(self._folder, part, ReadCount())
+            missing = opened.missing(schema)
+            if missing != schema.names[len(schema) - len(missing) :]:
+                opened.check(schema)
+            whole = whole and not missing
+        return whole
 
 
 def _condition_of(name: str) -> str | None:

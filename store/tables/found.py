@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from store.errors import InvalidValue, NotFound, SourceNotFound, Unsupported
+import pyarrow as pa
+
+from store.errors import InvalidValue, NotFound, SourceChanged, SourceNotFound, Unsupported
 from store.tables.folder import Folder
 from store.tables.groups import Group, Opened, ReadCount
 from store.tables.manifest import NAME, ClusterTables, read_manifest
+from store.tables.schemas import TABLES
+from store.timespec import shown_time
+
+ANSWERING = ("nodes", "rows", "bodies", "entries")
+"""The tables that commands answer from."""
 
 
 class Found:
@@ -25,8 +32,13 @@ class Found:
                 f"{self._folder.place} has no table {table} of the cluster {self._name}",
                 hint="export all tables: pulsar-admin store export tables DIR",
             )
-        opened = (Opened(self._folder, part, self.count) for part in parts)
-        return [group for file in opened for group in file.groups(keys, columns)]
+        schema = pa.schema([TABLES[table].field(name) for name in dict.fromkeys((*keys, *columns))])
+        groups: list[Group] = []
+        for part in parts:
+            opened = Opened(self._folder, part, self.count)
+            opened.check(schema)
+            groups += opened.groups(keys)
+        return groups
 
 
 def find_tables(place: str, cluster: str | None) -> Found:
@@ -47,4 +59,24 @@ def find_tables(place: str, cluster: str | None) -> Found:
     name = next(iter(found)) if cluster is None else cluster
     if name not in found:
         raise NotFound(f"{place} has no tables of the cluster {name!r}", hint=f"there are: {names}", cluster=name)
+    _check_times(folder, name, found[name])
     return Found(folder, name, found[name])
+
+
+def _check_times(folder: Folder, name: str, cluster: ClusterTables) -> None:
+    """Raise SourceChanged unless one export wrote all tables that commands answer from."""
+    times: dict[int | None, list[str]] = {}
+    for table in ANSWERING:
+        if table in cluster.tables:
+            times.setdefault(cluster.exported_ms.get(table), []).append(table)
+    if len(times) > 1:
+        said = "; ".join(f"{', '.join(tables)} {_time_text(at)}" for at, tables in times.items())
+        raise SourceChanged(
+            f"{folder.place} has tables of {name} that were exported at different times: {said}",
+            hint=f"export them at once: pulsar-admin store export tables DIR --only {','.join(ANSWERING)}",
+            cluster=name,
+        )
+
+
+def _time_text(time_ms: int | None) -> str:
+    return "at no known time" if time_ms is None else f"at {shown_time(time_ms)}"

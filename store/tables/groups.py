@@ -36,7 +36,7 @@ class Opened:
     def __init__(self, folder: Folder, part: Part, count: ReadCount) -> None:
         self.relative, self.count = part.path, count
         with _explained(part.path):
-            self.file = pq.ParquetFile(folder.open_input(part.path), pre_buffer=False)
+            self.file = pq.ParquetFile(folder.open_input(part.path), pre_buffer=False, page_checksum_verification=True)
         found = self.file.metadata.num_rows
         if found != part.rows:
             raise SourceChanged(
@@ -45,15 +45,31 @@ class Opened:
                 path=part.path,
             )
 
-    def groups(self, keys: Sequence[str], columns: Sequence[str]) -> Iterator[Group]:
-        """Yield the row groups with the bounds of KEYS; raises Unsupported where one of COLUMNS is not there."""
-        missing = sorted({*keys, *columns} - set(self.file.schema_arrow.names))
+    def check(self, schema: pa.Schema) -> None:
+        """Raise Unsupported where a column of SCHEMA is not there, Corrupt where one has another type."""
+        missing = self.missing(schema)
         if missing:
             raise Unsupported(
                 f"{self.relative} has no column {', '.join(missing)}: an earlier version wrote it",
                 hint="export the tables again",
                 path=self.relative,
             )
+
+    def missing(self, schema: pa.Schema) -> list[str]:
+        """Return the columns of SCHEMA that are not there; raises Corrupt where one has another type."""
+        there = self.file.schema_arrow
+        for name in set(schema.names) & set(there.names):
+            expected, found = schema.field(name).type, there.field(name).type
+            if found != expected:
+                raise Corrupt(
+                    f"{self.relative}, column {name}: expected {expected}, found {found}",
+                    hint="export the tables again",
+                    path=self.relative,
+                )
+        return [name for name in schema.names if name not in there.names]
+
+    def groups(self, keys: Sequence[str]) -> Iterator[Group]:
+        """Yield the row groups with the bounds of KEYS."""
         for number in range(self.file.metadata.num_row_groups):
             if self.file.metadata.row_group(number).num_rows:
                 yield Group(self, number, keys)

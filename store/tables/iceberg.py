@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from store.errors import InvalidValue, Refused, SourceNotFound, StalePlan
+from store.errors import Corrupt, InvalidValue, Refused, SourceNotFound, StalePlan
 from store.extras import require
 from store.files import create_directory
 from store.frozen import frozen
@@ -32,6 +32,7 @@ _CLUSTER = "cluster"
 _ATTEMPTS = 10
 _MAPPING = "schema.name-mapping.default"
 _SAID_CHARACTERS = 300
+_UNREADABLE = (OSError, ValueError, EOFError, KeyError, IndexError)  # what pyiceberg raises of a manifest
 _PROPERTIES = {
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
@@ -238,7 +239,14 @@ def _data_files(table: Any, cluster: str) -> list[Any]:  # Any: pyiceberg's Tabl
     from pyiceberg import expressions
 
     equal: Any = expressions.EqualTo  # its checked signature is pydantic's, not the one that is called
-    return [task.file for task in table.scan(row_filter=equal(_CLUSTER, cluster)).plan_files()]
+    try:
+        return [task.file for task in table.scan(row_filter=equal(_CLUSTER, cluster)).plan_files()]
+    except _UNREADABLE as error:
+        said = " ".join(str(error).split())[:_SAID_CHARACTERS]
+        raise Corrupt(
+            f"the files of the Iceberg table {'.'.join(table.name())} cannot be listed: {said}",
+            hint=f"bring back what is missing in {table.location()}, or export to another directory and catalogue",
+        ) from error
 
 
 def _as_file(table: Any, file: Any) -> DataFile:  # Any: pyiceberg's Table and DataFile

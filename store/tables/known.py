@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from store.errors import Corrupt
 from store.tables.folder import Folder
 from store.tables.manifest import Part
 
@@ -30,12 +31,20 @@ def new_rows(folder: Folder, ledgers: Array, entries: Array, known: Sequence[Par
         if part.ledgers is None or part.ledgers[0] > high or part.ledgers[1] < low:
             continue
         with folder.open_input(part.path) as file:
-            left = left.join(_keys_between(file, low, high), _KEYS, join_type="left anti")
+            left = left.join(_keys_between(file, folder.at(part.path), low, high), _KEYS, join_type="left anti")
     return np.sort(left[_ROW].to_numpy())
 
 
-def _keys_between(file: Any, low: int, high: int) -> pa.Table:  # Any: a file of pyarrow
+def _keys_between(file: Any, where: str, low: int, high: int) -> pa.Table:  # Any: a file of pyarrow
     from pyarrow import parquet
 
     between = [("ledger_id", ">=", low), ("ledger_id", "<=", high)]
-    return parquet.read_table(file, columns=_KEYS, filters=between)
+    try:
+        return parquet.read_table(file, columns=_KEYS, filters=between)
+    except (OSError, pa.ArrowException) as error:
+        said = " ".join(str(error).split())[:200]
+        raise Corrupt(
+            f"{where}, which the table has entries in, cannot be read: {said}",
+            hint="bring the file back, or export to another directory and catalogue; nothing was written",
+            path=where,
+        ) from error

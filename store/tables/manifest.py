@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from store.errors import Corrupt, Refused, Unsupported, reason_of
 from store.tables.folder import Folder
 
 NAME = "tables.json"
 FORMAT = 1
+_KINDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "a text", int: "a whole number"}
+_Kind = TypeVar("_Kind", dict[str, Any], list[Any], str, int)  # Any: JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +57,61 @@ def read_manifest(folder: Folder) -> Manifest | None:
     if raw is None:
         return None
     try:
-        found = json.loads(raw)
-        if found["tables"] == FORMAT:
-            return Manifest({name: _cluster_of(one) for name, one in found["clusters"].items()})
-        version = found["tables"]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        found = _typed(json.loads(raw), "the whole", dict)
+        version = _member(found, "", "tables", int)
+        if version == FORMAT:
+            clusters = _member(found, "", "clusters", dict)
+            return Manifest({name: _cluster_of(clusters, name) for name in clusters})
+    except (ValueError, RecursionError) as error:
         raise Corrupt(
             f"{where} is damaged: {reason_of(error)}", hint="export the tables again into another directory", path=where
         ) from error
     raise Unsupported(f"{where} has format {version}, this version reads {FORMAT}", hint="take a newer pulsar-admin")
 
 
-def _cluster_of(found: Any) -> ClusterTables:  # Any: JSON
-    tables = {name: tuple(_part_of(row) for row in rows) for name, rows in found["tables"].items()}
-    return ClusterTables(found["identity"], found["store"], tables, dict(found["exportedMs"]))
+def _cluster_of(clusters: Mapping[str, Any], name: str) -> ClusterTables:  # Any: JSON
+    found, where = _member(clusters, "clusters", name, dict), f"clusters.{name}"
+    times, tables = _member(found, where, "exportedMs", dict), _member(found, where, "tables", dict)
+    return ClusterTables(
+        _member(found, where, "identity", str),
+        _member(found, where, "store", str),
+        {table: _parts_of(tables, f"{where}.tables", table) for table in tables},
+        {table: _member(times, f"{where}.exportedMs", table, int) for table in times},
+    )
 
 
-def _part_of(row: Any) -> Part:  # Any: JSON
+def _parts_of(tables: Mapping[str, Any], where: str, table: str) -> tuple[Part, ...]:  # Any: JSON
+    rows = _member(tables, where, table, list)
+    return tuple(
+        _part_of(_typed(row, at, dict), at) for place, row in enumerate(rows) for at in [f"{where}.{table}[{place}]"]
+    )
+
+
+def _part_of(row: Mapping[str, Any], where: str) -> Part:  # Any: JSON
+    path = _member(row, where, "path", str)
+    if path.startswith("/") or ".." in path.split("/") or "://" in path:
+        raise ValueError(f"{where}.path: expected a file of this directory, found {path!r}")
     ledgers = row.get("ledgers")
-    return Part(row["path"], int(row["rows"]), int(row["bytes"]), None if ledgers is None else (ledgers[0], ledgers[1]))
+    if ledgers is not None:
+        pair = [_typed(one, f"{where}.ledgers", int) for one in _typed(ledgers, f"{where}.ledgers", list)]
+        if len(pair) != 2 or pair[0] > pair[1]:
+            raise ValueError(f"{where}.ledgers: expected two ids, the least first, found {pair}")
+        ledgers = pair[0], pair[1]
+    return Part(path, _member(row, where, "rows", int), _member(row, where, "bytes", int), ledgers)
+
+
+def _member(found: Mapping[str, Any], where: str, name: str, kind: type[_Kind]) -> _Kind:  # Any: JSON
+    """Return the member NAME, a KIND, of the object FOUND that stands at WHERE; raises ValueError."""
+    place = f"{where}.{name}" if where else name
+    if name not in found:
+        raise ValueError(f"{place}: expected {_KINDS[kind]}, found nothing")
+    return _typed(found[name], place, kind)
+
+
+def _typed(value: Any, where: str, kind: type[_Kind]) -> _Kind:  # Any: JSON
+    if type(value) is not kind:
+        raise ValueError(f"{where}: expected {_KINDS[kind]}, found {json.dumps(value)[:40]}")
+    return value
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Protocol
 import duckdb
 import pyarrow as pa
 
-from store.errors import BadSql, LimitExceeded, Refused, SourceChanged, Unsupported
+from store.errors import BadSql, Corrupt, LimitExceeded, Refused, SourceChanged, Unsupported
 
 ROWS_AT_ONCE = 2048
 _WORDS_MAX = 100
@@ -251,6 +251,11 @@ def _raise(error: Exception) -> NoReturn:
         raise LimitExceeded(message, hint="give --memory more, or ask for fewer columns and rows") from None
     if isinstance(error, duckdb.IOException):
         raise SourceChanged(message, hint="export the tables again, or bring the file back") from None
+    if type(error) is duckdb.Error:  # of no kind: "Out of buffer" of a page that is damaged
+        raise Corrupt(
+            f"a file that the statement reads is damaged: {message}",
+            hint="export the tables again, or bring the file back",
+        ) from None
     if isinstance(error, duckdb.PermissionException):
         raise Refused(f"{message}; a statement here reads no files", hint=_WHAT_IS_ALLOWED) from None
     if isinstance(error, (duckdb.InternalException, duckdb.FatalException)):

@@ -91,7 +91,7 @@ def test_what_is_not_there_is_named(folder: Path, cli: Cli, tmp_path: Path) -> N
     (folder / "messages-west.parquet").rename(folder / "gone")
     try:
         found = cli("--tables", folder, "sql", "select count(*) from messages")
-        assert found.exit_code == 6
-        assert "messages-west.parquet" in found.stderr
+        assert found.exit_code == 5
+        assert "messages-west.parquet is gone" in found.stderr
     finally:
         (folder / "gone").rename(folder / "messages-west.parquet")

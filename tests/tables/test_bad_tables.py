@@ -1,0 +1,249 @@
+"""Tables that are damaged, or of several times or programs: one line says which and what to do, and nothing is changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import Cli, CliResult
+from tests.stores import imported
+
+LIST = ("topics", "list", "public/default")
+FIND = ("topics", "find-by-time", "public/default/plain", "--time", "@1795089894")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All tables of ``small``, only to be read."""
+    from pulsar_admin.cli import run
+
+    folder = tmp_path_factory.mktemp("exported") / "tables"
+    assert run(["--store", str(imported("small", "clean")), "-q", "store", "export", "tables", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def folder(exported: Path, tmp_path: Path) -> Path:
+    """A copy of them, to be damaged."""
+    return shutil.copytree(exported, tmp_path / "tables")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def refused(done: CliResult, exit_code: int, *words: str) -> None:
+    """One line of an error with WORDS, and one of what to do."""
+    error, hint = done.stderr.splitlines()
+    assert (done.exit_code, done.stdout) == (exit_code, ""), done.stderr
+    assert error.startswith("error: ")
+    assert hint.startswith("hint: ")
+    assert [word for word in words if word not in error] == [], error
+
+
+# -- tables.json -------------------------------------------------------------------------------------------------------
+
+Edit = Callable[[dict[str, Any]], object]
+
+
+def in_cluster(*names: str | int, value: object = None) -> Edit:
+    """Set what NAMES lead to; None: remove it."""
+
+    def edit(found: dict[str, Any]) -> None:
+        place: Any = found["clusters"]["standalone"]
+        for name in names[:-1]:
+            place = place[name]
+        if value is None:
+            del place[names[-1]]
+        else:
+            place[names[-1]] = value
+
+    return edit
+
+
+PART = ("tables", "entries", 0)
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (in_cluster("store"), "clusters.standalone.store: expected a text, found nothing"),
+        (in_cluster("exportedMs"), "clusters.standalone.exportedMs: expected an object, found nothing"),
+        (in_cluster("identity", value=5), "clusters.standalone.identity: expected a text, found 5"),
+        (in_cluster("exportedMs", "nodes", value="x"), 'exportedMs.nodes: expected a whole number, found "x"'),
+        (in_cluster("tables", value=[1]), "clusters.standalone.tables: expected an object, found [1]"),
+        (in_cluster("tables", "entries", value="a"), 'tables.entries: expected a list, found "a"'),
+        (in_cluster(*PART, value=[1]), "tables.entries[0]: expected an object, found [1]"),
+        (in_cluster(*PART, "rows"), "tables.entries[0].rows: expected a whole number, found nothing"),
+        (in_cluster(*PART, "rows", value=1.5), "tables.entries[0].rows: expected a whole number, found 1.5"),
+        (in_cluster(*PART, "bytes", value=True), "tables.entries[0].bytes: expected a whole number, found true"),
+        (in_cluster(*PART, "path", value=7), "tables.entries[0].path: expected a text, found 7"),
+        (in_cluster(*PART, "path", value="../x"), "tables.entries[0].path: expected a file of this directory, found '../x'"),
+        (in_cluster(*PART, "path", value="/x"), "tables.entries[0].path: expected a file of this directory, found '/x'"),
+        (in_cluster(*PART, "ledgers", value=[1]), "tables.entries[0].ledgers: expected two ids, the least first, found [1]"),
+        (in_cluster(*PART, "ledgers", value=["a", "b"]), 'tables.entries[0].ledgers: expected a whole number, found "a"'),
+        (lambda found: found.pop("clusters"), "clusters: expected an object, found nothing"),
+        (lambda found: found.update(tables="1"), 'tables: expected a whole number, found "1"'),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_the_list_is_named_to_all_who_read_it(edit: Edit, said: str, cli: Cli, folder: Path) -> None:
+    path = folder / "tables.json"
+    found = json.loads(path.read_text())
+    edit(found)
+    path.write_text(json.dumps(found))
+    before = contents(folder)
+    for words in (LIST, ("sql", "select count(*) from entries")):
+        refused(cli("--tables", folder, *words), 6, str(path), "is damaged", said)
+    store = imported("small", "clean")
+    refused(cli("--store", store, "store", "export", "tables", folder, "--only", "topics"), 6, str(path), said)
+    assert contents(folder) == before
+
+
+def test_a_list_that_is_cut_off_is_named(cli: Cli, folder: Path) -> None:
+    path = folder / "tables.json"
+    whole = path.read_bytes()
+    for size in (0, 1, len(whole) // 2, len(whole) - 3):
+        path.write_bytes(whole[:size])
+        refused(cli("--tables", folder, *LIST), 6, f"{path} is damaged: it is not JSON at line")
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def part_of(folder: Path, table: str) -> tuple[Path, str]:
+    (path,) = (folder / table).rglob("*.parquet")
+    return path, str(path.relative_to(folder))
+
+
+@pytest.mark.parametrize("table", ["nodes", "rows", "bodies", "entries"])
+def test_files_that_cannot_be_read_are_named(table: str, cli: Cli, folder: Path) -> None:
+    path, name = part_of(folder, table)
+    whole = path.read_bytes()
+    asked = (FIND, ("sql", f"select count(*) from {table}"))
+    for found in (whole[: len(whole) // 2], b"", b"no Parquet" * 100):
+        path.write_bytes(found)
+        for words in asked:
+            refused(cli("--tables", folder, *words), 6, name, "cannot be read: ")
+    path.unlink()
+    for words in asked:
+        refused(cli("--tables", folder, *words), 5, f"{name} is gone: tables.json names it")
+
+
+def test_a_flipped_bit_of_a_page_is_no_answer(cli: Cli, folder: Path) -> None:
+    path, name = part_of(folder, "entries")
+    facts = pq.read_metadata(path).row_group(0)
+    column = next(facts.column(n) for n in range(facts.num_columns) if facts.column(n).path_in_schema == "entry_id")
+    data = bytearray(path.read_bytes())
+    data[(column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size // 2] ^= 1
+    path.write_bytes(data)
+    refused(cli("--tables", folder, *FIND), 6, name, "cannot be read: ")
+
+
+def test_a_damaged_page_in_a_statement_is_no_fault_of_the_statement(cli: Cli, folder: Path) -> None:
+    path, _ = part_of(folder, "nodes")
+    data = bytearray(path.read_bytes())
+    for place in range(len(data) // 4, len(data) // 4 + 200):
+        data[place] ^= 0x55
+    path.write_bytes(data)
+    found = cli("--tables", folder, "sql", "select min(columns(*)::varchar) from nodes")
+    refused(found, 6, "a file that the statement reads is damaged")
+
+
+@pytest.mark.parametrize(
+    ("table", "column"), [("nodes", "version"), ("rows", "key"), ("bodies", "entry_id"), ("entries", "ledger_id")]
+)
+def test_columns_of_another_type_are_named(table: str, column: str, cli: Cli, folder: Path) -> None:
+    path, name = part_of(folder, table)
+    rows = pq.read_table(path)
+    place, found = rows.schema.get_field_index(column), pa.array(["x"] * len(rows))
+    pq.write_table(rows.set_column(place, column, found), path)
+    expected = f"{name}, column {column}: expected {rows.schema.field(column).type}, found string"
+    for words in (FIND, ("sql", f"select count(*) from {table}")):
+        refused(cli("--tables", folder, *words), 6, expected)
+
+
+def test_columns_that_are_not_there_are_named_or_null(cli: Cli, folder: Path) -> None:
+    """A version only ever adds columns at the end: without the last ones it is an older export, which SQL still reads."""
+    path, name = part_of(folder, "entries")
+    rows = pq.read_table(path)
+    statement = ("sql", "select count(*) as n, count(last_add_confirmed) as known from entries", "-o", "json")
+    pq.write_table(rows.drop_columns(["last_add_confirmed"]), path)
+    refused(cli("--tables", folder, *FIND), 7, f"{name} has no column last_add_confirmed: an earlier version wrote it")
+    assert cli("--tables", folder, *statement).json == [{"n": len(rows), "known": 0}]
+    pq.write_table(rows.drop_columns(["offset"]), path)
+    for words in (FIND, statement[:2]):
+        refused(cli("--tables", folder, *words), 7, f"{name} has no column offset")
+
+
+# -- of several times --------------------------------------------------------------------------------------------------
+
+
+def test_tables_of_different_times_are_not_mixed(cli: Cli, tmp_path: Path) -> None:
+    def export(state: str, day: int, *only: str) -> None:
+        now = f"2026-11-{day}T00:00:00Z"
+        store = imported("small", state)
+        done = cli("--now", now, "--store", store, "store", "export", "tables", tmp_path / "t", *only)
+        assert done.exit_code == 0, done.stderr
+
+    def answer(*source: object) -> CliResult:
+        return cli("--now", "2026-11-25T00:00:00Z", *source, "topics", "stats", "public/default/plain")
+
+    tables = ("--tables", tmp_path / "t")
+    export("clean", 21)
+    assert answer(*tables) == answer("--store", imported("small", "clean"))
+    export("mutated", 22, "--only", "nodes")
+    times = "nodes at 2026-11-22T00:00:00.000Z; rows, bodies, entries at 2026-11-21T00:00:00.000Z"
+    refused(
+        answer(*tables), 6, f"{tmp_path / 't'} has tables of standalone that were exported at different times", times
+    )
+    hint = answer(*tables).stderr.splitlines()[1]
+    export("mutated", 23, "--only", hint.rpartition(" ")[2])
+    assert answer(*tables) == answer("--store", imported("small", "mutated"))
+    assert answer(*tables) != answer("--store", imported("small", "clean"))
+    export("mutated", 24, "--only", "topics,cursors")  # which no command answers from
+    assert answer(*tables) == answer("--store", imported("small", "mutated"))
+
+
+# -- Iceberg -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Iceberg tables, each test's own files put back after it."""
+    from pulsar_admin.cli import run
+
+    folder = tmp_path_factory.mktemp("fleet") / "tables"
+    store = str(imported("small", "clean"))
+    assert run(["--store", store, "-q", "store", "export", "tables", str(folder), "--iceberg"]) == 0
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("pattern", "exit_code", "said"),
+    [
+        ("entries/data/*/*.parquet", 6, "which the table has entries in, cannot be read: "),
+        ("entries/metadata/*.avro", 6, "the files of the Iceberg table pulsar.entries cannot be listed: "),
+        ("entries/metadata/*.metadata.json", 5, "the Iceberg table pulsar.entries cannot be opened: "),
+    ],
+)
+def test_a_run_on_damaged_iceberg_tables_adds_nothing(
+    pattern: str, exit_code: int, said: str, cli: Cli, fleet: Path
+) -> None:
+    whole = {path: path.read_bytes() for path in fleet.glob(pattern)}
+    assert whole
+    for path in whole:
+        path.write_bytes(b"damaged")
+    before = contents(fleet)
+    words = ("--store", imported("small", "clean"), "store", "export", "tables", fleet, "--iceberg")
+    refused(cli(*words), exit_code, said)
+    assert contents(fleet) == before
+    for path, data in whole.items():
+        path.write_bytes(data)
+    assert cli(*words).exit_code == 0
