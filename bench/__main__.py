@@ -31,6 +31,7 @@ MEASURES = {
     "spark": "bench.spark:measure",
     "memory": "bench.memory:measure",
     "search": "bench.search:measure",
+    "sql": "bench.sql:measure",
     "dump": "bench.hooks:measure_dump",
     "delayed": "bench.hooks:measure_delayed",
     "compaction": "bench.hooks:measure_compaction",

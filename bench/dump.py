@@ -24,7 +24,7 @@ LAYOUTS = {
 GOAL = "≥ 500,000 messages/s"
 
 
-def _store(layout: str, messages: int) -> Path:
+def stored_messages(layout: str, messages: int) -> Path:
     """Return the store of a generated topic, made when first asked for."""
     share, options = LAYOUTS[layout]
     name = "".join(letter if letter.isalnum() else "-" for letter in f"dump-{messages}-{layout}")
@@ -76,11 +76,11 @@ def _row(what: str, taken: Run, messages: int, goal: str, runs: int) -> Row:
 def measure(messages: int, runs: int) -> Iterator[Row]:
     """Yield every row."""
     for layout in LAYOUTS:
-        store = _store(layout, messages)
+        store = stored_messages(layout, messages)
         yield _dump(store, f"topics dump, {messages:,} messages {layout}", messages, runs)
         yield _dump(store, f"topics dump --payload, {messages:,} messages {layout}", messages, runs, "--payload")
     yield _dump(
-        _store("alone, 128 B", messages),
+        stored_messages("alone, 128 B", messages),
         f"topics dump --level entries, {messages:,}",
         messages,
         runs,

@@ -5,7 +5,7 @@ Every entry stands for itself, as in ``store.scan.message_rows``: batches are ex
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from store.kernels.records import BAD_DIGEST, UNFRAMED
 from store.model.reader import EntryReader
 from store.model.schemas import TopicSchemas, read_schemas
 from store.model.topics import iter_topics
+from store.names import parse_topic
 from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
 from store.scan.operations import ScanOptions
 from store.scan.places import BATCH_BYTES, BATCH_ENTRIES, Places, PlacesReader
@@ -41,13 +42,16 @@ class MessageFiles:
     def batches(
         self, cluster: str, records: Chosen, topics: dict[int, str], problems: list[StoreError]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of RECORDS in order; what cannot be taken apart is told to PROBLEMS."""
+        """Yield the messages of RECORDS in order, those of the system's topics and of no topic left out, as in SQL of a store.
+
+        What cannot be taken apart is told to PROBLEMS.
+        """
         left_out = {"path"} if self.payload else {"path", "payload"}
         names = tuple(name for name in MESSAGE_SCHEMA.names if name not in left_out)
         reader = ReadMessages(ScanOptions(topics=topics), names, values=Values(self.schemas))
         paths = pa.array([origin.path for origin in records.files], pa.string())
         with closing(PlainFiles({number: origin.path for number, origin in enumerate(records.files)})) as files:
-            for part in _groups(records):
+            for part in _groups(records, _told(topics)):
                 rows = records.rows[part]
                 entries = PlacesReader(files, False, None).read_places(_places(rows, records.origins[part]))
                 for batch in reader.rows([entries], "", problems):
@@ -68,9 +72,16 @@ def read_all_schemas(reader: EntryReader) -> dict[str, TopicSchemas]:
     return found
 
 
-def _groups(records: Chosen) -> Iterator[Array]:
-    """Yield the numbers of the records that are messages, as many at a time as are read at once."""
-    good = np.flatnonzero(records.rows["flags"] & (UNFRAMED | BAD_DIGEST) == 0)
+def _told(topics: Mapping[int, str]) -> list[int]:
+    """Return the ledgers of those TOPICS that are not the system's."""
+    system = {name for name in set(topics.values()) if parse_topic(name).is_system}
+    return [ledger_id for ledger_id, name in topics.items() if name not in system]
+
+
+def _groups(records: Chosen, ledgers: Sequence[int]) -> Iterator[Array]:
+    """Yield the numbers of the records of LEDGERS that are messages, as many at a time as are read at once."""
+    is_good = records.rows["flags"] & (UNFRAMED | BAD_DIGEST) == 0
+    good = np.flatnonzero(is_good & np.isin(records.rows["ledger_id"], ledgers))
     total = np.cumsum(records.rows["size"][good], dtype=np.int64)
     groups = np.maximum(total // BATCH_BYTES, np.arange(len(good)) // BATCH_ENTRIES)
     yield from (part for part in np.split(good, np.flatnonzero(np.diff(groups)) + 1) if len(part))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pyarrow as pa
 from store.errors import BadSql, Corrupt, LimitExceeded, Refused, SourceChanged, Unsupported
 
 ROWS_AT_ONCE = 2048
+_T = TypeVar("_T")
 _WORDS_MAX = 100
 _BATCH_ROWS = 1 << 16
 _FUNCTIONS = frozenset(
@@ -27,6 +29,7 @@ _FUNCTIONS = frozenset(
     ]
 )
 _EXPLAIN = re.compile(r"\s*explain(\s+analyze)?\s*(?=[\s(])(\((\s*format\s+\w+\s*|\s*analyze\s*|,)*\))?", re.I)
+_SCHEMAS = re.compile(r"(describe|desc|summarize)\s+(schemas|\"schemas\")\s*;?$", re.I)  # DuckDB would list its own
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": "false",  # of Python's variables as tables
     "autoinstall_known_extensions": "false",
@@ -83,6 +86,8 @@ class Database:
 
     def split(self, text: str) -> list[str]:
         """Return the statements of TEXT; raises BadSql for what is none, Refused for one that does more than read."""
+        if not _is_unicode(text):
+            raise BadSql("the statement is not UTF-8", hint="write it in UTF-8; other bytes as a blob: '\\xFF'::blob")
         try:
             statements = self._connection.extract_statements(text)
         except duckdb.Error as error:
@@ -92,12 +97,14 @@ class Database:
                 kind = statement.type.name.replace("_", " ")
                 hint = "PIVOT can stand in a query: select * from (pivot …)" if kind == "MULTI" else _WHAT_IS_ALLOWED
                 raise Refused(f"{kind}: a statement here may only read", hint=hint, statement=statement.query.strip())
-        return [statement.query.strip() for statement in statements]
+        return [_SCHEMAS.sub(r"\1 FROM schemas", statement.query.strip()) for statement in statements]
 
     def is_open(self, text: str) -> bool:
         """Whether TEXT may go on: no semicolon ends it, or one that stands in a quoted text."""
         if not text.rstrip().endswith(";"):
             return True
+        if not _is_unicode(text):
+            return False
         try:
             self._connection.extract_statements(text)
         except duckdb.Error as error:
@@ -118,7 +125,7 @@ class Database:
         self._make_tables(statement)
         self._tables.errors.clear()
         try:
-            return Answer(self, self._connection.execute(statement))
+            return Answer(self, self.waiting(lambda: self._connection.execute(statement)))
         except (duckdb.Error, RuntimeError) as error:
             self.fail(error)
 
@@ -129,7 +136,9 @@ class Database:
     def batches(self, statement: str) -> Iterator[pa.RecordBatch]:
         """Run one statement of ``split``; yield its rows as they come."""
         try:
-            yield from self._query(statement).to_arrow_reader(_BATCH_ROWS)
+            found = self.waiting(lambda: self._query(statement).to_arrow_reader(_BATCH_ROWS))
+            while (batch := self.waiting(lambda: next(found, None))) is not None:
+                yield batch
         except (duckdb.Error, RuntimeError, pa.ArrowException) as error:
             self.fail(error)
 
@@ -140,6 +149,16 @@ class Database:
             return self._connection.sql(statement)
         except (duckdb.Error, RuntimeError) as error:
             self.fail(error)
+
+    def waiting(self, work: Callable[[], _T]) -> _T:
+        """Return what WORK returns, of a thread of its own: one that waits in DuckDB for its threads does not hear Ctrl-C."""
+        with ThreadPoolExecutor(1) as one:
+            future = one.submit(work)
+            try:
+                return future.result()
+            except KeyboardInterrupt:
+                self._connection.interrupt()
+                raise
 
     def fail(self, error: Exception) -> NoReturn:
         """Raise what ERROR of DuckDB means."""
@@ -213,7 +232,7 @@ class Answer:
         """Yield the rows; raises as ``Database.run``."""
         while True:
             try:
-                rows = self._result.fetchmany(ROWS_AT_ONCE)
+                rows = self._database.waiting(lambda: self._result.fetchmany(ROWS_AT_ONCE))
             except (duckdb.Error, RuntimeError) as error:
                 self._database.fail(error)
             if not rows:
@@ -227,6 +246,11 @@ _WHAT_IS_ALLOWED = "write a SELECT, or WITH, FROM, VALUES, DESCRIBE, SUMMARIZE, 
 
 def _listed() -> str:
     return ", ".join(sorted(_FUNCTIONS))
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether TEXT has no bytes that are not UTF-8, which Python takes from a command line as surrogates."""
+    return not any(0xD800 <= ord(sign) <= 0xDFFF for sign in text)
 
 
 def _nodes(value: Any) -> Iterator[dict[str, Any]]:  # Any: JSON

@@ -16,6 +16,7 @@ from store.model.reader import open_reader
 from store.tables.catalog import StoreTables
 from store.tables.sql import Database
 from tests.stores import copied, imported
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.tables.statements import OF_ENTRIES, Statements
 
 _TABLES = (
@@ -152,3 +153,23 @@ def test_names_in_another_case() -> None:
     with pytest.raises(BadSql, match="case"):
         database.run('select * from "a/b/x" union all select * from "a/b/X"')
     database.close()
+
+
+ODD = ("select", 'o\'reilly "and" sons; drop table x --', "größe-☃", "messages", "100%", "a.b.c", "Robert');--")
+
+
+def test_topics_of_odd_names_are_tables(tmp_path: Path) -> None:
+    """Words of SQL, quotes and other scripts: in double quotes each is a table, and one name never means another."""
+    made = {f"public/default/{name}": MadeTopic([[Made(CREATED_MS)] * (number + 1)]) for number, name in enumerate(ODD)}
+    with pulsar_admin.open_store(make_store(tmp_path / "store", made)) as store:
+        for number, name in enumerate(ODD):
+            quoted = name.replace('"', '""')
+            for table in (f"public/default/{quoted}", f"persistent://public/default/{quoted}"):
+                assert [*store.sql(f'select count(*) n from "{table}"').rows()] == [{"n": number + 1}], name
+            text = f"persistent://public/default/{name}".replace("'", "''")
+            found = store.sql(f"select count(*) n from messages where topic = '{text}'")
+            assert [*found.rows()] == [{"n": number + 1}], name
+        assert store.sql("select distinct topic from messages").to_arrow().num_rows == len(ODD)
+        assert store.sql('select 1 as "sel""ect", 2 as "größe ☃"').schema.names == ['sel"ect', "größe ☃"]
+        with pytest.raises(BadSql):
+            store.sql("select count(*) from public/default/select")

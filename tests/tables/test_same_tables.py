@@ -1,0 +1,71 @@
+"""What SQL sees of a store is what ``store export tables`` writes: every table, column by column, types and values, by DuckDB alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from store.db.environment import open_store
+from store.model.reader import open_reader
+from store.tables.catalog import StoreTables
+from store.tables.cluster import find_cluster_name
+from store.tables.sql import Database
+from tests.stores import imported
+from tests.worlds import CLUSTER
+
+TABLES = ("topics", "ledgers", "cursors", "policies", "schemas", "entries", "messages", "nodes", "rows", "bodies")
+
+
+@dataclass
+class Sides:
+    """A store that is asked in SQL, and the files of its export."""
+
+    database: Database
+    folder: Path
+    plain: duckdb.DuckDBPyConnection
+
+    def files_of(self, table: str) -> str:
+        """What DuckDB reads where no tool of ours is."""
+        return f"read_parquet('{self.folder}/{table}/*/*.parquet', union_by_name = true, hive_partitioning = false)"
+
+
+@pytest.fixture(scope="module", params=[("small", "crashed"), (CLUSTER, "clean"), ("policies", "clean")], ids=str)
+def sides(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    from pulsar_admin.cli import run
+
+    store = imported(*request.param)
+    folder = tmp_path_factory.mktemp("same") / "tables"
+    assert run(["--store", str(store), "-q", "store", "export", "tables", str(folder), "--messages", "--payload"]) == 0
+    with open_store(store) as opened, open_reader(opened) as reader:
+        database = Database(StoreTables(reader, find_cluster_name(reader.txn)))
+        plain = duckdb.connect(":memory:")
+        plain.execute("SET TimeZone = 'UTC'")
+        yield Sides(database, folder, plain)
+        database.close()
+        plain.close()
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_is_the_same(sides: Sides, table: str) -> None:
+    (statement,) = sides.database.split(f"describe {table}")
+    columns = [*sides.database.run(statement)]
+    described = sides.plain.execute(f"describe from {sides.files_of(table)}").fetchall()
+    assert [row[:2] for row in columns] == [row[:2] for row in described]
+    found = Counter(map(repr, sides.database.run(f"from {table}")))
+    expected = Counter(map(repr, sides.plain.execute(f"from {sides.files_of(table)}").fetchall()))
+    assert found == expected
+    assert found.total() > 0
+
+
+def test_a_column_alone_is_the_same(sides: Sides) -> None:
+    """What is read for one column is not what is read for all."""
+    for table in ("messages", "entries", "ledgers", "cursors"):
+        for name, *_ in [*sides.database.run(f'describe "{table}"')]:
+            found = Counter(map(repr, sides.database.run(f'select "{name}" from {table}')))
+            rows = sides.plain.execute(f'select "{name}" from {sides.files_of(table)}').fetchall()
+            assert found == Counter(map(repr, rows)), f"{table}.{name}"
