@@ -28,7 +28,7 @@ from store.names import EARLIEST, TopicName
 from store.scan.matching import Match
 from store.scan.message_rows import timestamps
 from store.scan.messages import schema_of
-from store.scan.operations import TIME
+from store.scan.schemas import TIME
 
 _TIMES = {"publish_time", "broker_time", "event_time", "deliver_at_time"}
 _VALUES = {"value", "value_error"}

@@ -34,6 +34,7 @@ from store.db.copies import add_copies, has_copies
 from store.db.environment import Txn
 from store.db.files import DIFFERS, Damage, iter_logs
 from store.index.copies import Copies
+from store.index.packing import pack_columns
 from store.scan.runs import HAS_BROKER, IS_UNFRAMED, Records, Run, Runs, pack_runs
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ class Indexer:
         there[new_slots] = True
         offsets[new_slots], sizes[new_slots] = part.offsets[wins], part.sizes[wins]
         messages[new_slots], files[new_slots] = part.counts()[wins], part.file_id
-        return _pack_merged(header, (there, offsets, sizes, messages, files))
+        slots = np.flatnonzero(there)
+        return pack_columns(header, slots, offsets[slots], sizes[slots], messages[slots], files[slots])
 
     def _compare(
         self, copies: Copies, block: Block, part: _Part, old: tuple[Array, Array, Array], fresh: Array, wins: Array
@@ -281,32 +283,6 @@ def _wins(file_id: int, others: Array, journals: frozenset[int]) -> Array:
     if file_id in journals:
         return is_journal & (others > file_id)
     return is_journal | (others <= file_id)
-
-
-def _pack_merged(joined: BlockHeader, columns: tuple[Array, Array, Array, Array, Array]) -> bytes:
-    """Return a block of COLUMNS; JOINED has its times, the rest of the header is counted."""
-    there, offsets, sizes, messages, files = columns
-    slots = np.flatnonzero(there).astype("<u2")
-    count = len(slots)
-    one_file = bool((files[slots] == files[slots[0]]).all())
-    flags = SLOTS if int(slots[-1]) - int(slots[0]) != count - 1 else 0
-    flags |= (0 if (messages[slots] == 1).all() else MESSAGES) | (0 if one_file else FILES)
-    merged = joined._replace(
-        entries=count,
-        flags=flags,
-        file_id=int(files[slots[0]]),
-        messages=int(messages[slots].sum(dtype=np.int64)),
-        payload_bytes=int(np.maximum(sizes[slots].astype(np.int64) - 32 - joined.digest_bytes, 0).sum()),
-        first_slot=int(slots[0]),
-    )
-    parts = [merged.pack(), offsets[slots].tobytes(), sizes[slots].tobytes()]
-    if flags & MESSAGES:
-        parts.append(messages[slots].tobytes())
-    if flags & FILES:
-        parts.append(files[slots].tobytes())
-    if flags & SLOTS:
-        parts.append(slots.tobytes())
-    return b"".join(parts)
 
 
 def index_ledger_times(txn: Txn, lacs: dict[int, int]) -> None:

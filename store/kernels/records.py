@@ -9,6 +9,20 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from store.kernels.columns import (
+    BAD_DIGEST,
+    BATCH,
+    CHUNK,
+    COMPRESSED,
+    ENCRYPTED,
+    HAS_BROKER_TIME,
+    MARKER,
+    NULL_VALUE,
+    RECORD,
+    TRANSACTION,
+    UNFRAMED,
+    UNVERIFIED,
+)
 from store.kernels.crc import START, crc32, crc32c
 from store.kernels.wire import (
     BROKER_METADATA,
@@ -21,41 +35,36 @@ from store.kernels.wire import (
     tag_of,
 )
 
+__all__ = [
+    "BAD_DIGEST",
+    "BATCH",
+    "CHUNK",
+    "COMPRESSED",
+    "ENCRYPTED",
+    "END",
+    "FULL",
+    "HAS_BROKER_TIME",
+    "MARKER",
+    "MORE",
+    "NULL_VALUE",
+    "RECORD",
+    "STRANGE",
+    "TRANSACTION",
+    "UNFRAMED",
+    "UNVERIFIED",
+    "read_bodies",
+    "read_body",
+    "read_payloads",
+    "scan_journal",
+    "scan_log",
+]
+
 # Why the kernel stopped.
 FULL, END, STRANGE, MORE = range(4)
 """Rows full · reached the end · no valid record here · record goes on behind the window."""
 
-# Flag bits of a record.
-BAD_DIGEST = 1
-UNFRAMED = 2  # payload is no message entry (cursor, schema, transaction log … ledgers)
-BATCH = 4
-MARKER = 8
-ENCRYPTED = 16
-CHUNK = 32
-TRANSACTION = 64
-HAS_BROKER_TIME = 128
-UNVERIFIED = 256  # digest not checked: switched off, or a type that cannot be checked here (HMAC, DUMMY)
-COMPRESSED = 512
-NULL_VALUE = 1024
 _LONG_MAX = 2**63 - 1
 _SEED_DELAYED = 18  # delayed_ms of the PIP of 2018; today's ordering_key has another wire type
-
-RECORD = np.dtype(
-    [
-        ("ledger_id", np.int64),
-        ("entry_id", np.int64),
-        ("offset", np.int64),  # of the record's size field
-        ("publish_ms", np.int64),
-        ("broker_ms", np.int64),
-        ("deliver_at_ms", np.int64),  # 0 = not delayed
-        ("length", np.int64),  # the body's cumulative length field
-        ("lac", np.int64),  # last add confirmed as the writer knew it
-        ("size", np.int32),  # value of the size field
-        ("messages", np.int32),  # field 11; 1 for everything else
-        ("digest_bytes", np.int16),
-        ("flags", np.int16),
-    ]
-)
 
 
 @njit(cache=True, forceinline=True, boundscheck=False)

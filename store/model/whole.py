@@ -28,9 +28,6 @@ def is_whole(txn: Txn, listed: TopicLedger) -> bool:
         return True
     if txn.view("tree", tree_key(ledger_path(listed.ledger_id))) is None:
         return False
-    if txn.columns is not None:
-        extent = txn.columns.extent(listed.ledger_id)
-        return extent == (listed.entries, 0, listed.entries - 1) if extent else not listed.entries
     times = find_times(txn, listed.ledger_id)
     if times is None:
         return not listed.entries

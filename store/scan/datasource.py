@@ -24,8 +24,9 @@ from store.engine.slices import Cut, FileRange, plan_slices
 from store.errors import InvalidValue, StoreError
 from store.scan.connector_options import CONF, connector_names, is_connector_read, read_connector_options
 from store.scan.file_pruning import Files, wanted_files
-from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
-from store.scan.operations import ENTRY_SCHEMA, ReadEntries, ScanOptions
+from store.scan.message_rows import ReadMessages
+from store.scan.operations import ReadEntries, ScanOptions
+from store.scan.schemas import ENTRY_SCHEMA, MESSAGE_SCHEMA
 from store.scan.source_errors import in_one_line
 from store.scan.source_options import (
     OPTIONS,

@@ -26,9 +26,10 @@ from store.model.reader import EntryReader
 from store.names import Position
 from store.scan.files import Problem
 from store.scan.messages import MessageColumns
-from store.scan.operations import TIME, ScanOptions, scan_records
+from store.scan.operations import ScanOptions, scan_records
 from store.scan.places import BATCH_BYTES, BATCH_ENTRIES, EntryBatch, Places, PlacesReader
 from store.scan.redacted import redact_batch, redact_schema
+from store.scan.schemas import MESSAGE_SCHEMA, TIME
 from store.scan.sources import Source, open_source
 from store.scan.spread import PlainFiles
 from store.scan.value_columns import NEEDS, ValueColumns, Values
@@ -51,31 +52,6 @@ _SOURCES = {
     "schema_version": "schemaVersion",
 }
 _ON_DEMAND = ("payload", "value", "value_error")
-MESSAGE_SCHEMA = pa.schema(
-    [
-        ("path", pa.string()),
-        ("topic", pa.string()),
-        ("ledger_id", pa.int64()),
-        ("entry_id", pa.int64()),
-        ("offset", pa.int64()),
-        ("batch_index", pa.int32()),
-        *((name, TIME) for name in _TIMES),
-        ("key", pa.string()),
-        ("ordering_key", pa.binary()),
-        ("producer", pa.string()),
-        ("sequence_id", pa.int64()),
-        ("broker_index", pa.int64()),
-        ("properties", pa.map_(pa.string(), pa.string())),
-        ("size", pa.int64()),
-        ("encrypted", pa.bool_()),
-        ("null_value", pa.bool_()),
-        ("transaction", pa.string()),
-        ("schema_version", pa.int64()),
-        ("payload", pa.binary()),
-        ("value", pa.string()),
-        ("value_error", pa.string()),
-    ]
-)
 
 
 @dataclass(frozen=True)

@@ -13,43 +13,13 @@ from store.engine.slices import FileRange
 from store.kernels import records as kernel
 from store.scan.arrow import column, nullable
 from store.scan.files import FileScan, LedgerDigests, Problem, Slice
+from store.scan.schemas import ENTRY_SCHEMA, FLAGS, INVERTED, TIME
 from store.scan.sources import Source, is_url, open_source
 from store.timespec import MAX_TIME_MS
 
 Records = np.ndarray[Any, np.dtype[np.void]]
 _THERE = {"publish_ms": (kernel.UNFRAMED, 0), "broker_ms": (kernel.HAS_BROKER_TIME, kernel.HAS_BROKER_TIME)}
 """What flags say of an entry that has such a time."""
-
-TIME = pa.timestamp("us", tz="UTC")
-"""The type of times: Spark knows microseconds only."""
-FLAGS = {
-    "batch": kernel.BATCH,
-    "marker": kernel.MARKER,
-    "encrypted": kernel.ENCRYPTED,
-    "chunk": kernel.CHUNK,
-    "transaction": kernel.TRANSACTION,
-    "compressed": kernel.COMPRESSED,
-    "null_value": kernel.NULL_VALUE,
-    "framed": kernel.UNFRAMED,
-    "digest_ok": kernel.BAD_DIGEST,
-}
-INVERTED = {"framed", "digest_ok"}
-ENTRY_SCHEMA = pa.schema(
-    [
-        ("path", pa.string()),
-        ("topic", pa.string()),
-        ("ledger_id", pa.int64()),
-        ("entry_id", pa.int64()),
-        ("offset", pa.int64()),
-        ("size", pa.int32()),
-        ("payload_bytes", pa.int32()),
-        ("messages", pa.int32()),
-        ("publish_time", TIME),
-        ("broker_time", TIME),
-        ("deliver_at_time", TIME),
-        *((name, pa.bool_()) for name in FLAGS),
-    ]
-)
 
 
 @dataclass(frozen=True)

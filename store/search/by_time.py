@@ -49,9 +49,6 @@ def find_first_at_or_after(reader: EntryReader, topic: Topic, time_ms: int, cloc
     for ledger_id, ledger in zip(topic.ids, topic.ledgers, strict=True):
         if not ledger.entries:
             continue
-        if reader.txn.columns is not None and reader.txn.columns.is_before(ledger_id, time_ms, clock):
-            pruned += 1
-            continue
         row = reader.txn.view("times", ledger_key(ledger_id))
         if row is None:
             if is_stated_earlier(reader.txn, topic, ledger, time_ms, clock):

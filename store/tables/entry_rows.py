@@ -1,22 +1,23 @@
-"""Location blocks, time rows and columns of entries from the table ``entries``: of those ledgers alone that are asked for."""
+"""Location blocks and columns of entries from the table ``entries``: of those row groups alone that have what is asked for."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from store.db.blocks import Block, ledger_key, ledger_of_key
-from store.db.environment import Txn
-from store.index.writer import Indexer
-from store.kernels import records as kernel
-from store.names import LONG_MAX, LONG_MIN
-from store.scan.operations import FLAGS, INVERTED
+from store.db.blocks import BLOCK_BITS, BLOCK_ENTRIES, Block, block_key, block_of_key
+from store.errors import Corrupt
+from store.index.packing import pack_block
+from store.kernels import columns as kernel
+from store.names import LONG_MAX
+from store.scan.schemas import FLAGS, INVERTED
 from store.tables.groups import Group, Kept
+from store.wording import counted
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
@@ -26,6 +27,7 @@ _TIMES = {"publish_time": "publish_ms", "broker_time": "broker_ms", "deliver_at_
 COLUMNS = (*KEYS, *_PLACES, *_TIMES, *FLAGS, "path")
 _HELD_ROWS = 1 << 21
 _HELD_BYTES = 256 << 20
+_HELD_BLOCKS = 32 << 20  # bytes
 _BATCH_ROWS = 1 << 15
 
 
@@ -35,9 +37,13 @@ class Rows(NamedTuple):
     records: Array  # kernel.RECORD
     files: Array  # u32
 
+    def part(self, low: int, high: int | None = None) -> Rows:
+        """Return those from LOW to HIGH, excluded."""
+        return Rows(self.records[low:high], self.files[low:high])
+
 
 def rows_of(table: pa.Table, file_ids: Mapping[str, int]) -> Rows:
-    """Return the entries of TABLE (COLUMNS); those with a bad digest are in no index and left out."""
+    """Return the entries of TABLE (COLUMNS); those with a bad digest are in no index and left out. Raises Corrupt."""
     records = np.zeros(table.num_rows, kernel.RECORD)
     for name in (*KEYS, "offset", "size", "messages"):
         records[name] = _numbers(table, name)
@@ -47,81 +53,71 @@ def rows_of(table: pa.Table, file_ids: Mapping[str, int]) -> Rows:
         is_set = (_numbers(table, name) != 0) != (name in INVERTED)
         records["flags"] |= np.where(is_set, bit, 0).astype(np.int16)
     for name, target in _TIMES.items():
-        there = table.column(name).is_valid().to_numpy(zero_copy_only=False)
-        times = _numbers(table, name) // 1000
-        records[target] = np.where(there, times, 0 if name == "deliver_at_time" else -1)
+        times, there = _values(table, name)
+        records[target] = np.where(there, times // 1000, 0 if name == "deliver_at_time" else -1)
         if name == "broker_time":
             records["flags"] |= np.where(there, kernel.HAS_BROKER_TIME, 0).astype(np.int16)
     paths = table.column("path").combine_chunks().dictionary_encode()
-    known = np.array([file_ids[path] for path in paths.dictionary.to_pylist()], np.uint32)
+    known = np.array([_file_id(path, file_ids) for path in paths.dictionary.to_pylist()], np.uint32)
+    indices, _ = values_of(paths.indices)
     good = records["flags"] & kernel.BAD_DIGEST == 0
-    return Rows(records[good], known[paths.indices.to_numpy(zero_copy_only=False)][good])
+    return Rows(records[good], known[indices][good])
+
+
+def _file_id(path: str, file_ids: Mapping[str, int]) -> int:
+    if path not in file_ids:
+        raise Corrupt(
+            f"the table entries names {path}, which the table rows does not know: expected one of {counted(len(file_ids), 'file')}",
+            hint="export the tables again",
+            path=path,
+        )
+    return file_ids[path]
 
 
 def _numbers(table: pa.Table, name: str, null: int = 0) -> Array:
-    found = table.column(name)
-    if pa.types.is_timestamp(found.type):
-        found = found.cast(pa.int64())
-    elif pa.types.is_boolean(found.type):
-        found = found.cast(pa.int8())
-    return np.asarray(pc.fill_null(found, pa.scalar(null, found.type)).to_numpy())
+    values, there = _values(table, name)
+    return values if there.all() else np.where(there, values, null)
 
 
-class _Made(Txn):
-    """The rows of the index that entries make, in memory: what ``Indexer`` writes into."""
-
-    __slots__ = ("_indexer", "_rows")
-
-    def __init__(self) -> None:
-        self._rows: dict[str, dict[bytes, bytes]] = {"entries": {}, "times": {}}
-        self._indexer = Indexer(self)
-
-    def add(self, rows: Rows) -> None:
-        for file_id in np.unique(rows.files).tolist():
-            self._indexer.add(rows.records[rows.files == file_id], file_id)
-
-    def finished(self) -> Iterator[LedgerRows]:
-        """Yield the rows of each ledger in the order of ids."""
-        self._indexer.finish()
-        blocks: dict[int, list[tuple[bytes, bytes]]] = {}
-        for key in sorted(self._rows["entries"]):
-            blocks.setdefault(ledger_of_key(key), []).append((key, self._rows["entries"][key]))
-        for ledger_id, found in blocks.items():
-            key = ledger_key(ledger_id)
-            yield LedgerRows(ledger_id, (key, self._rows["times"][key]), found)
-
-    def get(self, database: str, key: bytes) -> bytes | None:
-        return self._rows.get(database, {}).get(key)
-
-    def view(self, database: str, key: bytes) -> memoryview | None:
-        value = self.get(database, key)
-        return None if value is None else memoryview(value)
-
-    def put(self, database: str, key: bytes, value: bytes) -> None:
-        self._rows[database][key] = value
-
-    def put_all(self, database: str, rows: Iterable[tuple[bytes, bytes]]) -> None:
-        self._rows[database].update(rows)
-
-    def items(
-        self, database: str, prefix: bytes = b"", start: bytes | None = None
-    ) -> Iterator[tuple[bytes, memoryview]]:
-        del start
-        for key in sorted(self._rows.get(database, {})):
-            if key.startswith(prefix):
-                yield key, memoryview(self._rows[database][key])
+def _values(table: pa.Table, name: str) -> tuple[Array, Array]:
+    return values_of(table.column(name).combine_chunks())
 
 
-class LedgerRows(NamedTuple):
-    """What the index has of one ledger: its time row and its location blocks, each with its key."""
+def values_of(found: pa.Array) -> tuple[Array, Array]:
+    """Return the numbers, times or truth values of FOUND, anything for a null, and which are there (bool).
 
-    ledger_id: int
-    times: tuple[bytes, bytes]
-    blocks: list[tuple[bytes, bytes]]
+    By their buffers: ``to_numpy`` imports pandas, a quarter of a second that nothing here needs.
+    """
+    start, end = found.offset, found.offset + len(found)
+    bits, data = found.buffers()
+    there = np.ones(len(found), bool) if bits is None else _bits(bits)[start:end]
+    if pa.types.is_boolean(found.type):
+        return _bits(data)[start:end], there
+    return np.frombuffer(data, f"<i{found.type.bit_width // 8}")[start:end], there
 
 
-def _size_of(found: LedgerRows | None) -> int:
-    return 100 if found is None else sum(len(value) for _, value in (found.times, *found.blocks))
+def _bits(data: pa.Buffer) -> Array:
+    return np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little").astype(bool)
+
+
+def pack_blocks(parts: Iterable[Rows]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the location blocks of PARTS, which follow one another by ledger and entry, each with its key."""
+    held = Rows(np.zeros(0, kernel.RECORD), np.zeros(0, np.uint32))
+    for part in parts:
+        rows = Rows(*(np.concatenate(both) for both in zip(held, part, strict=True))) if len(held.files) else part
+        ledgers, blocks = rows.records["ledger_id"], rows.records["entry_id"] >> BLOCK_BITS
+        changes = (np.diff(ledgers) != 0) | (np.diff(blocks) != 0)
+        edges = [0, *(np.flatnonzero(changes) + 1).tolist()]
+        for low, high in pairwise(edges):
+            yield _packed(rows.part(low, high))
+        held = rows.part(edges[-1])  # it may go on in the next part
+    if len(held.files):
+        yield _packed(held)
+
+
+def _packed(rows: Rows) -> tuple[bytes, bytes]:
+    ledger_id, number, block = pack_block(rows.records, rows.files)
+    return block_key(ledger_id, number), block
 
 
 class Bodies:
@@ -160,58 +156,54 @@ class EntryTable:
         self._bodies = bodies
         self._file_ids = file_ids
         self._held: Kept[int, Rows] = Kept(_HELD_ROWS, lambda rows: len(rows.files))
-        self._ids: Kept[int, Array] = Kept(_HELD_ROWS, len)
         self._names: Kept[int, pa.Array] = Kept(_HELD_ROWS, len)
-        self._ledgers: Kept[int, LedgerRows | None] = Kept(_HELD_BYTES, _size_of)
+        self._blocks: Kept[bytes, bytes | None] = Kept(_HELD_BLOCKS, lambda block: 100 + len(block or b""))
 
-    @property
-    def reads(self) -> int:
-        """Row groups that were read for single ledgers."""
-        return self._held.misses
+    def block(self, key: bytes) -> bytes | None:
+        """Return the location block of KEY, None where no entry of it is in the table."""
+        return self._blocks.get(key, self._make)
 
-    def __len__(self) -> int:
-        return len(self._groups)
+    def _make(self, key: bytes) -> bytes | None:
+        ledger_id, number = block_of_key(key)
+        first = number << BLOCK_BITS
+        found = next(pack_blocks(self._slices(ledger_id, first, first + BLOCK_ENTRIES - 1)), None)
+        return None if found is None else found[1]
 
-    def ledger(self, ledger_id: int) -> LedgerRows | None:
-        """Return the rows of a ledger, None where no entry of it is in the table."""
-        return self._ledgers.get(ledger_id, self._make)
+    def blocks(self, ledger_id: int, first: int) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the location blocks of a ledger from the number FIRST on, each with its key."""
+        return pack_blocks(self._slices(ledger_id, first << BLOCK_BITS, LONG_MAX))
 
-    def _make(self, ledger_id: int) -> LedgerRows | None:
-        made = _Made()
-        for rows in self._slices(ledger_id, 0, LONG_MAX):
-            made.add(rows)
-        return next(made.finished(), None)
+    def all_blocks(self, first_ledger: int) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the location blocks of every ledger from FIRST_LEDGER on, each row group read once and forgotten."""
+        return pack_blocks(self._from(first_ledger))
 
-    def ledgers(self, first: int) -> Iterator[LedgerRows]:
-        """Yield the rows of every ledger from FIRST on, each row group read once."""
-        made = _Made()
-        for group in self._groups[bisect_left(self._lasts, first) :]:
+    def _from(self, first_ledger: int) -> Iterator[Rows]:
+        for group in self._groups[bisect_left(self._lasts, first_ledger) :]:
             rows = self._read(group)
-            if not len(rows.files):
-                continue
-            ids = rows.records["ledger_id"]
-            low, cut = np.searchsorted(ids, (first, ids[-1]))
-            if cut > low:
-                made.add(Rows(rows.records[low:cut], rows.files[low:cut]))
-                yield from made.finished()
-                made = _Made()
-            cut = max(low, cut)
-            made.add(Rows(rows.records[cut:], rows.files[cut:]))
-        yield from made.finished()
+            rows = rows.part(int(np.searchsorted(rows.records["ledger_id"], first_ledger)))
+            if len(rows.files):
+                yield rows
 
     def _read(self, group: Group) -> Rows:
         return rows_of(group.read(COLUMNS), self._file_ids)
 
-    def _numbers_of(self, ledger_id: int) -> range:
-        return range(bisect_left(self._lasts, ledger_id), bisect_right(self._firsts, ledger_id))
+    def _numbers_of(self, ledger_id: int, first: int, last: int) -> Iterator[int]:
+        """Yield the numbers of the row groups that may have entries FIRST to LAST of a ledger."""
+        for number in range(bisect_left(self._lasts, ledger_id), bisect_right(self._firsts, ledger_id)):
+            ledgers, (low, high) = self._groups[number].bounds
+            if ledgers != (ledger_id, ledger_id) or (low <= last and first <= high):
+                yield number
 
     def _slices(self, ledger_id: int, first: int, last: int) -> Iterator[Rows]:
         """Yield the entries FIRST to LAST of a ledger, as far as they are there."""
-        for number in self._numbers_of(ledger_id):
-            rows = self._held.get(number, lambda number: self._read(self._groups[number]))
+        for number in self._numbers_of(ledger_id, first, last):
+            rows = self._held.get(number, self._read_number)
             low, high = _span(rows.records, ledger_id, first, last)
             if high > low:
-                yield Rows(rows.records[low:high], rows.files[low:high])
+                yield rows.part(low, high)
+
+    def _read_number(self, number: int) -> Rows:
+        return self._read(self._groups[number])
 
     # -- columns --------------------------------------------------------------------------------------------------
 
@@ -228,37 +220,6 @@ class EntryTable:
                     yield None
                 else:
                     yield publish_ms, broker_ms if flags & kernel.HAS_BROKER_TIME else None
-
-    def is_before(self, ledger_id: int, time_ms: int, clock: str) -> bool:
-        """See ``store.db.columns.EntryColumns``."""
-        groups = [self._groups[number] for number in self._numbers_of(ledger_id)]
-        if not any(ledger_id in group.bounds[0] for group in groups):
-            return False  # those between the first and the last ledger of a group may not be there
-        return all(_latest_ms(group, clock) < time_ms for group in groups)
-
-    def extent(self, ledger_id: int) -> tuple[int, int, int] | None:
-        """See ``store.db.columns.EntryColumns``; of most row groups it reads nothing or three columns."""
-        entries, first, last = 0, LONG_MAX, LONG_MIN
-        for number in self._numbers_of(ledger_id):
-            group = self._groups[number]
-            if group.bounds[0] == (ledger_id, ledger_id) and group.is_true("digest_ok"):
-                count, (low, high) = group.rows, group.bounds[1]
-            else:
-                ids = self._ids.get(number, self._read_ids)
-                found = ids["entry_id"][slice(*_span(ids, ledger_id, 0, LONG_MAX))]
-                if not len(found):
-                    continue
-                count, low, high = len(found), int(found[0]), int(found[-1])
-            entries, first, last = entries + count, min(first, low), max(last, high)
-        return (entries, first, last) if entries else None
-
-    def _read_ids(self, number: int) -> Array:
-        table = self._groups[number].read((*KEYS, "digest_ok"))
-        table = table.filter(table.column("digest_ok"))
-        ids = np.empty(table.num_rows, [(name, np.int64) for name in KEYS])
-        for name in KEYS:
-            ids[name] = _numbers(table, name)
-        return ids
 
     def batches(self, parts: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, Any]]:  # Any: numpy's columns
         """See ``store.db.columns.EntryColumns``; the columns are those of ``store.scan.entries.EntryBatch``."""
@@ -277,8 +238,8 @@ class EntryTable:
 
     def _named(self, ledger_id: int, first: int, last: int) -> Iterator[tuple[Array, pa.Array]]:
         """Yield the entries of a ledger with the names of their producers."""
-        for number in self._numbers_of(ledger_id):
-            rows = self._held.get(number, lambda number: self._read(self._groups[number]))
+        for number in self._numbers_of(ledger_id, first, last):
+            rows = self._held.get(number, self._read_number)
             low, high = _span(rows.records, ledger_id, first, last)
             if high > low:
                 names = self._names.get(number, self._read_names)
@@ -287,17 +248,6 @@ class EntryTable:
     def _read_names(self, number: int) -> pa.Array:
         table = self._groups[number].read(("digest_ok", "producer"))
         return table.filter(table.column("digest_ok")).column("producer").combine_chunks()
-
-
-def _latest_ms(group: Group, clock: str) -> int:
-    """Return a time on CLOCK that no entry of GROUP is later than."""
-    publish_ms, _ = group.latest_ms("publish_time")
-    broker_ms, is_stamped = group.latest_ms("broker_time")
-    if clock == "broker" or (clock == "auto" and is_stamped):
-        publish_ms = None
-    if clock == "publish":
-        broker_ms = None
-    return max((time_ms for time_ms in (publish_ms, broker_ms) if time_ms is not None), default=LONG_MIN)
 
 
 def _span(records: Array, ledger_id: int, first: int, last: int) -> tuple[int, int]:

@@ -24,12 +24,17 @@ class Found:
         self._folder, self._name, self._cluster = folder, name, cluster
         self.count = ReadCount()
 
+    @property
+    def place(self) -> str:
+        """Where the folder is."""
+        return self._folder.place
+
     def groups(self, table: str, keys: Sequence[str], columns: Sequence[str]) -> list[Group]:
         """Return the row groups of TABLE with bounds of KEYS; raises SourceNotFound, SourceChanged, Unsupported, Corrupt."""
         parts = self._cluster.tables.get(table)
         if parts is None:
             raise Unsupported(
-                f"{self._folder.place} has no table {table} of the cluster {self._name}",
+                f"{self.place} has no table {table} of the cluster {self._name}",
                 hint="export all tables: pulsar-admin store export tables DIR",
             )
         schema = pa.schema([TABLES[table].field(name) for name in dict.fromkeys((*keys, *columns))])

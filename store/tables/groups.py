@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store.errors import Corrupt, EntryLogCorrupt, SourceChanged, SourceNotFound, Unsupported
-from store.names import LONG_MAX
 from store.tables.folder import Folder
 from store.tables.manifest import NAME, Part
 
@@ -95,18 +94,6 @@ class Group:
             return found.min, found.max
         column = self.read([key]).column(0)
         return column[0].as_py(), column[-1].as_py()
-
-    def is_true(self, column: str) -> bool:
-        """Whether every row has true in COLUMN, as its bounds tell."""
-        found = self._facts[column].statistics
-        return found is not None and found.has_min_max and found.has_null_count and found.min and not found.null_count
-
-    def latest_ms(self, column: str) -> tuple[int | None, bool]:
-        """Return the greatest of COLUMN, which has times, and whether every row has one; (LONG_MAX, False): not known."""
-        found = self._facts[column].statistics
-        if found is None or not found.has_null_count or (not found.has_min_max and found.null_count < self.rows):
-            return LONG_MAX, False
-        return found.max_raw // 1000 if found.has_min_max else None, not found.null_count
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Return COLUMNS of these rows; raises Corrupt."""

@@ -1,10 +1,10 @@
-"""What answers from tables alone need beside the tables that people ask: a store's small databases, records that metadata lies in."""
+"""What answers from tables alone need beside the tables that people ask: small databases, times of ledgers, records of metadata."""
 
 from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 
 import numpy as np
@@ -12,10 +12,10 @@ import numpy as np
 from store.db.environment import Store, Txn
 from store.model.reader import NOTED, EntryReader, open_reader
 
-KEPT = ("copies", "damage", "delayed", "logs", "nacks", "owners", "state")
-"""The databases of the table ``rows``, in its order; the last rows are ``STORE``."""
 STORE = "store"
 """In the place of a database: one row, which says what ``store.json`` did, and where the store is."""
+KEPT = ("copies", "damage", "delayed", "logs", "nacks", "owners", "state", STORE, "times")
+"""The databases of the table ``rows``, in its order."""
 Body = tuple[int, int, str, int, bytes]
 """Ledger, entry, the file, the offset of the record there, the record from its size field on."""
 
@@ -23,11 +23,15 @@ Body = tuple[int, int, str, int, bytes]
 def iter_kept(txn: Txn) -> Iterator[tuple[str, bytes, bytes]]:
     """Yield (database, key, value) of the store's small databases, as they are."""
     for database in KEPT:
-        for key, value in txn.items(database):
-            yield database, key, bytes(value)
-    info = txn.store.info
-    about = {"path": str(txn.store.path.absolute()), "created": info.created_ms, "sources": info.sources}
-    yield STORE, b"", json.dumps(about).encode()
+        if database == STORE:
+            yield STORE, b"", json.dumps(_about(txn.store)).encode()
+        else:
+            yield from ((database, key, bytes(value)) for key, value in txn.items(database))
+
+
+def _about(store: Store) -> Mapping[str, object]:
+    info = store.info
+    return {"path": str(store.path.absolute()), "created": info.created_ms, "sources": info.sources, "kept": KEPT}
 
 
 def iter_bodies(store: Store, read: Callable[[EntryReader], Iterable[object]]) -> Iterator[Body]:

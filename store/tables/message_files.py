@@ -19,9 +19,10 @@ from store.model.reader import EntryReader
 from store.model.schemas import TopicSchemas, read_schemas
 from store.model.topics import iter_topics
 from store.names import parse_topic
-from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
+from store.scan.message_rows import ReadMessages
 from store.scan.operations import ScanOptions
 from store.scan.places import BATCH_BYTES, BATCH_ENTRIES, Places, PlacesReader
+from store.scan.schemas import MESSAGE_SCHEMA
 from store.scan.spread import PlainFiles
 from store.scan.value_columns import Values
 from store.tables.schemas import TABLES

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import LogFile, iter_logs
 from store.db.storeinfo import FORMAT_VERSION, StoreInfo
+from store.errors import Unsupported
 from store.tables.entry_rows import COLUMNS, KEYS, Bodies, EntryTable
 from store.tables.found import Found, find_tables
 from store.tables.groups import Group
@@ -25,7 +26,6 @@ from store.tables.sorted_rows import (
     Rows,
     SortedRows,
     SpilledRows,
-    TimeRows,
     kept_rows,
     node_rows,
 )
@@ -92,6 +92,11 @@ class TablesStore(Store):
         self._rows: dict[str, Rows] = {}
         self._stack = ExitStack()
         about = json.loads(self._kept(STORE).get(b"") or b"{}")
+        if "times" not in about.get("kept", ()):
+            raise Unsupported(
+                f"{found.place} has no times of ledgers: an earlier version exported these tables",
+                hint="export them again: pulsar-admin store export tables DIR",
+            )
         self.path = Path(about["path"])
         self.info = StoreInfo(FORMAT_VERSION, about["created"], "ready", tuple(about["sources"]))
 
@@ -130,8 +135,6 @@ class TablesStore(Store):
             return node_rows(self.found.groups("nodes", ("path",), NODE_COLUMNS))
         if database == "entries":
             return BlockRows(self.entries)
-        if database == "times":
-            return TimeRows(self.entries)
         if database in KEPT:
             return self._kept(database)
         return NoRows()

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import fs
 
-from store.scan.operations import TIME
+from store.scan.schemas import TIME
 from store.timespec import MAX_TIME_MS
 
 _FORMAT = ds.ParquetFileFormat()  # of files that are never opened: a fragment's bounds are all that is looked at

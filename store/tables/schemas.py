@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from store.scan.message_rows import MESSAGE_SCHEMA
-from store.scan.operations import ENTRY_SCHEMA, TIME
+from store.scan.schemas import ENTRY_SCHEMA, MESSAGE_SCHEMA, TIME
 
 _PROPERTIES = pa.map_(pa.string(), pa.string())
 _CLUSTER = [("cluster", pa.string())]
@@ -116,10 +115,10 @@ TABLES: Mapping[str, pa.Schema] = {
             ("owner", pa.int64()),  # session of an ephemeral node, else 0
         ]
     ),
-    "rows": pa.schema(  # of the store's small databases, as they are; by (database, key)
+    "rows": pa.schema(  # of the store's small databases and of its times of ledgers, as they are; by (database, key)
         [
             *_CLUSTER,
-            ("database", pa.string()),  # logs (the catalogue of files), damage, owners, copies, state, delayed, nacks
+            ("database", pa.string()),  # of store.tables.kept.KEPT
             ("key", pa.binary()),
             ("value", pa.binary()),
         ]

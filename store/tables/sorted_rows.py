@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from store.codec.rocksvalue import NodeStat
-from store.db.blocks import block_of_key, ledger_of_key
+from store.db.blocks import block_of_key
 from store.db.environment import Txn
 from store.db.tree import Node, row_of
 from store.tables.entry_rows import EntryTable
@@ -109,10 +109,10 @@ def _key_bounds(low: str, high: str) -> tuple[bytes, bytes]:
 def _nodes_of(group: Group) -> list[tuple[bytes, bytes]]:
     table = group.read(NODE_COLUMNS)
     columns = [table.column(name) for name in ("path", "value", "version", "owner")]
-    times = [table.column(name).cast("int64").fill_null(0) for name in ("created_time", "modified_time")]
+    times = [table.column(name).cast("int64") for name in ("created_time", "modified_time")]
     rows = zip(*(column.to_pylist() for column in (*columns, *times)), strict=True)
     return [
-        row_of(Node(path, NodeStat(version, owner or 0, created // 1000, modified // 1000, False), value))
+        row_of(Node(path, NodeStat(version, owner or 0, (created or 0) // 1000, (modified or 0) // 1000, False), value))
         for path, value, version, owner, created, modified in rows
     ]
 
@@ -121,9 +121,12 @@ def kept_rows(groups: Sequence[Group], database: str) -> SortedRows:
     """Return DATABASE of the table ``rows``, which is sorted by database and key."""
 
     def rows_of(group: Group) -> list[tuple[bytes, bytes]]:
-        columns = group.read(("database", "key", "value")).to_pydict()
-        found = zip(columns["database"], columns["key"], columns["value"], strict=True)
-        return [(key, value) for name, key, value in found if name == database]
+        table = group.read(("database", "key", "value"))
+        if group.bounds[0] != (database, database):
+            names = table.column("database").to_pylist()
+            low = bisect_left(names, database)
+            table = table.slice(low, bisect_right(names, database) - low)
+        return list(zip(table.column("key").to_pylist(), table.column("value").to_pylist(), strict=True))
 
     found = []
     for group in groups:
@@ -141,51 +144,17 @@ class BlockRows:
         self._table = table
 
     def get(self, key: bytes) -> bytes | None:
-        ledger = self._table.ledger(block_of_key(key)[0])
-        if ledger is None:
-            return None
-        place = bisect_left(ledger.blocks, (key,))
-        found = ledger.blocks[place : place + 1]
-        return found[0][1] if found and found[0][0] == key else None
+        return self._table.block(key)
 
     def seek(self, prefix: bytes, start: bytes) -> Iterator[tuple[bytes, bytes]]:
-        if len(prefix) >= 8:
-            ledger = self._table.ledger(ledger_of_key(prefix))
-            blocks = [] if ledger is None else ledger.blocks
-            yield from blocks[bisect_left(blocks, (start,)) :]
-            return
-        for ledger in self._table.ledgers(_first_ledger(start)):
-            yield from ledger.blocks[bisect_left(ledger.blocks, (start,)) :]
+        begin = max(prefix, start)
+        ledger_id, number = block_of_key(begin[:16].ljust(16, b"\0"))
+        one = len(prefix) >= 8 and begin.startswith(prefix)
+        found = self._table.blocks(ledger_id, number) if one else self._table.all_blocks(ledger_id)
+        return ((key, block) for key, block in found if key >= begin)
 
     def count(self) -> int:
         return sum(1 for _ in self.seek(b"", b""))
-
-
-class TimeRows:
-    """The database ``times``: a row a ledger."""
-
-    def __init__(self, table: EntryTable) -> None:
-        self._table = table
-
-    def get(self, key: bytes) -> bytes | None:
-        ledger = self._table.ledger(ledger_of_key(key))
-        return None if ledger is None else ledger.times[1]
-
-    def seek(self, prefix: bytes, start: bytes) -> Iterator[tuple[bytes, bytes]]:
-        if len(prefix) >= 8:
-            row = self.get(prefix)
-            yield from () if row is None else ((prefix, row),)
-            return
-        for ledger in self._table.ledgers(_first_ledger(start)):
-            if ledger.times[0] >= start:
-                yield ledger.times
-
-    def count(self) -> int:
-        return sum(1 for _ in self.seek(b"", b""))
-
-
-def _first_ledger(start: bytes) -> int:
-    return ledger_of_key((start + bytes(8))[:8])
 
 
 class SpilledRows:

@@ -21,7 +21,8 @@ from store.engine.local import LocalEngine
 from store.engine.operation import Engine
 from store.engine.slices import Cut, FileRange, local_files, plan_slices
 from store.scan.message_rows import ReadMessages
-from store.scan.operations import ENTRY_SCHEMA, ReadEntries, ScanOptions
+from store.scan.operations import ReadEntries, ScanOptions
+from store.scan.schemas import ENTRY_SCHEMA
 from store.sources.cluster import make_layout, open_metadata
 from store.sources.given import GivenBookie
 from store.transfer.adding import add_sources

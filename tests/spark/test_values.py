@@ -19,8 +19,9 @@ from store.engine.slices import Cut, local_files, plan_slices
 from store.errors import StoreError, Unsupported
 from store.model.schemas import Encoded, TopicSchemas, ValueReader
 from store.scan.ledgertopics import read_topics
-from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
+from store.scan.message_rows import ReadMessages
 from store.scan.operations import ScanOptions
+from store.scan.schemas import MESSAGE_SCHEMA
 from store.scan.typed_values import TypedValues
 from store.scan.value_columns import Values
 from tests.shapes import PREFIX, TOPICS, logs, sent, store

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from store.db.environment import open_store
 from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
@@ -56,6 +59,8 @@ OF_SEVERAL_BOOKIES = [
     "overview",
     "store usage",
 ]
+MOST_GROUPS = 12
+"""Of ten rows each: metadata, times of the topic's ledgers, and the three or four groups that one ledger's entries lie in."""
 
 
 @pytest.fixture(scope="module")
@@ -129,19 +134,48 @@ def test_rows_asked_for_here_and_there_answer_the_same(
         assert cli("--now", NOW, "--tables", tables, *line.split()) == of_store
 
 
-def test_ledgers_that_are_too_old_are_not_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("world", [*WORLD_NAMES, CLUSTER])
+@pytest.mark.parametrize("database", ["entries", "times"])
+def test_rows_of_the_index_are_those_of_the_store(database: str, world: str, tables_of: Callable[[str], Path]) -> None:
+    """All in turn, those of each ledger, and each by its key."""
+    with open_store(imported(world, "clean")) as store, store.read() as txn:
+        expected = {key: bytes(value) for key, value in txn.items(database)}
+    with open_tables(str(tables_of(world))) as tables, tables.read() as txn:
+        assert {key: bytes(value) for key, value in txn.items(database)} == expected
+        ledgers = sorted({key[:8] for key in expected})
+        assert {key: bytes(value) for one in ledgers for key, value in txn.items(database, one)} == expected
+        assert {key: txn.get(database, key) for key in expected} == expected
+        assert txn.get(database, next(iter(expected))[:-1] + b"\xfe") is None
+        assert [*txn.items(database, b"\x7f")] == []
+
+
+def test_a_question_reads_few_of_many_row_groups(tmp_path: Path) -> None:
+    """The answers are those of going through all entries that the table has of the topic's ledgers."""
     tables = write_tables(imported("small", "clean"), tmp_path, rows_in_group=10)
-    asked = {}
-    for time_ms in (0, 1795253004000):  # plain was written before that
+    name = parse_topic("public/default/plain")
+    with open_tables(str(tables)) as store, open_reader(store) as reader:
+        ledgers = read_topic(reader.txn, name).ids
+    rows = [row for path in tables.glob("entries/*/*.parquet") for row in pq.read_table(path).to_pylist()]
+    times = {
+        Position(row["ledger_id"], row["entry_id"]): round(
+            (row["broker_time"] or row["publish_time"]).timestamp() * 1000
+        )
+        for row in sorted(rows, key=lambda row: (row["ledger_id"], row["entry_id"]))
+        if row["ledger_id"] in ledgers
+    }
+    assert len({position.ledger_id for position in times}) > 5
+    for time_ms in (0, *(each + more for each in [*times.values()][::17] for more in (0, 1)), 1795253004000):
+        expected = next((position for position, each in times.items() if each >= time_ms), None)
         with open_tables(str(tables)) as store, open_reader(store) as reader:
-            topic = read_topic(reader.txn, parse_topic("public/default/plain"))
-            before = store.found.count.groups
-            found = find_first_at_or_after(reader, topic, time_ms, "auto")
-            asked[time_ms] = found.position, found.ledgers_pruned, store.found.count.groups - before
-    assert asked[0][:2] == (Position(9, 0), 0)
-    assert 0 < asked[0][2] <= 5
-    assert asked[1795253004000][:2] == (None, sum(ledger.entries > 0 for ledger in topic.ledgers))
-    assert asked[1795253004000][2] <= 3
+            found = find_first_at_or_after(reader, read_topic(reader.txn, name), time_ms, "auto")
+            count = store.found.count
+            assert (found.position, count.groups <= MOST_GROUPS) == (expected, True), (time_ms, count)
+            assert count.of_groups > (250 if expected else 50)
+            assert found.ledgers_pruned == sum(
+                max(each for position, each in times.items() if position.ledger_id == ledger_id) < time_ms
+                for ledger_id in dict.fromkeys(position.ledger_id for position in times)
+                if expected is None or ledger_id < expected.ledger_id
+            )
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------
@@ -177,6 +211,21 @@ def _said(cli: Cli, folder: Path, *more: str) -> tuple[int, str, str]:
 def folder(tables_of: Callable[[str], Path], tmp_path: Path) -> Path:
     """A copy of the tables of ``small``, to be damaged."""
     return shutil.copytree(tables_of("small"), tmp_path / "tables")
+
+
+def test_tables_of_an_earlier_version_are_refused(cli: Cli, folder: Path) -> None:
+    (path,) = (folder / "rows").rglob("*.parquet")
+    rows = pq.read_table(path).to_pylist()
+    about = json.loads(next(row["value"] for row in rows if row["database"] == "store"))
+    about.pop("kept")
+    older = [row for row in rows if row["database"] not in ("store", "times")]
+    older.append({**rows[0], "database": "store", "key": b"", "value": json.dumps(about).encode()})
+    pq.write_table(pa.Table.from_pylist(older, pq.read_schema(path)), path)
+    tables = json.loads((folder / "tables.json").read_text())
+    tables["clusters"]["c"]["tables"]["rows"][0]["rows"] = len(older)
+    (folder / "tables.json").write_text(json.dumps(tables))
+    said = f"{folder} has no times of ledgers: an earlier version exported these tables"
+    assert _said(cli, folder) == (7, "unsupported", said)
 
 
 def test_clusters_are_told_apart(cli: Cli, folder: Path) -> None:
