@@ -42,6 +42,7 @@ MEASURES = {
     "page": "bench.page:measure",
     "tables": "bench.tables:measure",
     "tables-driver": "bench.tables:measure_driver",
+    "tables-ledgers": "bench.tables:measure_ledgers",
     "peers": "bench.beside:measure",
 }
 

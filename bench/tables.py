@@ -6,6 +6,7 @@ The tables hold what the index holds and more, and are made without it: what can
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from bench.memory import watch
 
 TARGET = WORK / "tables"
 _SIZES = ("1M", "4M", "16M")
+_LEDGERS = ("250K", "1M", "4M")
 _EXECUTORS = ("local-cluster[1,1,1536]", "local-cluster[2,1,1536]")
 
 
@@ -84,6 +86,23 @@ def measure_driver(bench: Bench) -> Iterator[Row]:
             yield Row(
                 f"tables, {' '.join(words)}: {entries:,} entries of 100 B", seconds, 0.0, goal="flat", note=note, runs=1
             )
+
+
+def measure_ledgers(bench: Bench) -> Iterator[Row]:
+    """The metadata of very many ledgers: their table, and the tree as it is, which the driver writes alone."""
+    for text in _LEDGERS:
+        ledgers = bench.count(text)
+        store = WORK / f"store-ledgers-{ledgers}"
+        if not store.exists():
+            run([sys.executable, "-m", "bench.many_ledgers", store, "--ledgers", str(ledgers)])
+        for table in ("ledgers", "nodes", "rows"):
+            shutil.rmtree(TARGET, ignore_errors=True)
+            seconds, peaks = watch(export(store, "--cluster", "many", "--only", table))
+            written = sum(file.stat().st_size for file in TARGET.rglob("*.parquet"))
+            note = (
+                f"{ledgers / seconds:,.0f} ledgers/s, peak {peaks[0][0] >> 20} MiB, {written / ledgers:,.1f} B a ledger"
+            )
+            yield Row(f"table {table}: {ledgers:,} ledgers", seconds, 0.0, goal="linear", note=note, runs=1)
 
 
 def export(store: Path, *words: str) -> list[object]:

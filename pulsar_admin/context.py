@@ -73,6 +73,13 @@ class App(Results):
         return self._store
 
     @property
+    def unindexed_store(self) -> Store:
+        """As ``store``, which here may be without index, too."""
+        if self._store is None:
+            self._store = self._opened(unindexed=True)
+        return self._store
+
+    @property
     def store_path(self) -> Path:
         """Where the store is, for what needs a store and not only what one says; raises Refused for ``--tables``."""
         self.refuse_tables()
@@ -85,14 +92,14 @@ class App(Results):
                 "--tables are only read, and this command works on a store", hint="name the store with --store"
             )
 
-    def _opened(self) -> Store:
+    def _opened(self, *, unindexed: bool = False) -> Store:
         if self.settings.tables is not None:
             from store.tables.opened import open_tables
 
             return open_tables(self.settings.tables, self.settings.cluster)
         from store.db.environment import open_store
 
-        return open_store(self.settings.store)
+        return open_store(self.settings.store, unindexed=unindexed)
 
     def close(self) -> None:
         """Close the store; the next use of ``store`` opens it again."""

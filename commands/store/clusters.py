@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.store.importing import at_option, import_parts, metadata_then, render_preview
+from commands.store.importing import at_option, import_parts, metadata_then, no_index, render_preview
 from commands.store.refreshing import render_refresh
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
@@ -122,6 +122,7 @@ zookeeper_client = click.option(
 @click.option("--metadata", type=_PATH, metavar="DIR", help="A metadata store in RocksDB, instead of --zookeeper.")
 @click.option("--bookie", "bookies", multiple=True, metavar="[ID=]DIR,DIR", help="A bookie's directories; repeatable.")
 @at_option
+@no_index
 @_files_options
 @pass_app
 def cluster(
@@ -132,6 +133,7 @@ def cluster(
     bookies: tuple[str, ...],
     mode: str | None,
     no_checksums: bool,
+    no_index: bool,
     **more: Any,  # Any: of ``_files_options`` and ``at_option``
 ) -> None:
     """Read the parts of a cluster, its metadata and the disks of its bookies, into a new store.
@@ -150,7 +152,8 @@ def cluster(
     if (zookeeper and metadata) or not (place or given):
         raise click.UsageError("name --zookeeper or --metadata, and the bookies with --bookie or --bookie-conf")
     found = metadata_then(app, metadata_at(place, client), at)
-    import_parts(app, make_layout(found, given), _options(app, mode, no_checksums))
+    options = replace(_options(app, mode, no_checksums), index=not no_index)
+    import_parts(app, make_layout(found, given), options)
 
 
 @command(

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from store.transfer.imports import ImportOptions, ImportPreview, ImportResult
 
 
+no_index = click.option(
+    "--no-index", is_flag=True, help="Read no entry: `store export tables` reads them, and nothing else does."
+)
 at_option = click.option(
     "--at",
     type=MOMENT,
@@ -75,9 +78,12 @@ def _render_init(made: dict[str, Any]) -> str:  # Any: JSON
 @click.option("--copy", "mode", flag_value="copied", help="Copy the entry logs into the store.")
 @click.option("--link", "mode", flag_value="linked", help="Hard-link the entry logs into the store.")
 @click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests.")
+@no_index
 @at_option
 @pass_app
-def standalone(app: App, directory: Path, mode: str | None, no_checksums: bool, at: Moment | None) -> None:
+def standalone(
+    app: App, directory: Path, mode: str | None, no_checksums: bool, no_index: bool, at: Moment | None
+) -> None:
     """Read a standalone Pulsar's data directory into a new store.
 
     DIRECTORY holds `metadata` (RocksDB) or `zookeeper`, and `bookkeeper*/current` (entry logs, journals) of one or more
@@ -88,7 +94,9 @@ def standalone(app: App, directory: Path, mode: str | None, no_checksums: bool, 
     from store.sources.layout import read_standalone_layout
     from store.transfer.imports import ImportOptions
 
-    options = ImportOptions(mode or "referenced", not no_checksums, app.now_ms, wait_ms=app.settings.wait_ms)
+    options = ImportOptions(
+        mode or "referenced", not no_checksums, app.now_ms, wait_ms=app.settings.wait_ms, index=not no_index
+    )
     layout = read_standalone_layout(directory)
     import_parts(app, replace(layout, metadata=metadata_then(app, layout.metadata, at)), options)
 
@@ -119,6 +127,10 @@ def import_parts(app: App, layout: Layout, options: ImportOptions) -> None:
     bookies = len(result.strangers) + len(result.without_journal)
     app.problems(result.problems + result.undecodable_values + result.differing_copies + bookies)
     app.emit(result, plain=render_import)
+    if not options.index:
+        app.tell(
+            "no entry was read: make tables with `store export tables`; the same import without --no-index indexes them"
+        )
     if text := way_back(layout):
         app.tell(text)
 
@@ -127,7 +139,7 @@ def _import(app: App, layout: Layout, options: ImportOptions) -> ImportResult:
     from store.transfer.imports import import_layout, layout_bytes
 
     try:
-        total = layout_bytes(layout)
+        total = layout_bytes(layout) if options.index else 0
         with app.bulk(total) as engine, app.progress(total, "bytes", "import", resumes=True) as progress:
             chosen = replace(options, engine=engine)
             return import_layout(layout, app.settings.store, chosen, progress.advance, app.warn)

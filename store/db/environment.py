@@ -21,7 +21,15 @@ from store.db.backups import back_up, damaged_store
 from store.db.file import DATA_FILE, CommitRecord, is_as_committed, read_commit
 from store.db.locks import may_register, take_reader_lock, take_writer_lock, try_reader_lock, writer_lock
 from store.db.mounts import check_local
-from store.db.storeinfo import FORMAT_VERSION, StoreInfo, check_new_store, read_store_info, walk_pages, write_store_info
+from store.db.storeinfo import (
+    FORMAT_VERSION,
+    StoreInfo,
+    StoreState,
+    check_new_store,
+    read_store_info,
+    walk_pages,
+    write_store_info,
+)
 from store.errors import (
     DiskFailed,
     DiskFull,
@@ -405,7 +413,7 @@ def create_store(
     path: Path,
     *,
     now_ms: int,
-    state: str = "ready",
+    state: StoreState = StoreState.READY,
     sources: tuple[dict[str, Any], ...] = (),  # Any: JSON objects, see StoreInfo
     mode: int = PRIVATE_DIRECTORY,
     lock: int | None = None,
@@ -440,13 +448,22 @@ def create_store(
     write_store_info(path, StoreInfo(FORMAT_VERSION, now_ms, state, sources))
 
 
-def open_store(path: Path, *, writable: bool = False, unfinished: bool = False, lock: int | None = None) -> Store:
-    """Open the store at PATH. A half-done import is refused unless UNFINISHED. Close it, or use it in ``with``.
+def open_store(
+    path: Path, *, writable: bool = False, unindexed: bool = False, unfinished: bool = False, lock: int | None = None
+) -> Store:
+    """Open the store at PATH. Close it, or use it in ``with``. One without index is refused unless UNINDEXED, a half-done import
+    unless UNFINISHED.
 
     LOCK is PATH's writer lock where the caller holds it, and goes on holding it.
     """
     info = read_store_info(path)
-    if info.state == "importing" and not unfinished:
+    if info.state is StoreState.UNINDEXED and not (unindexed or unfinished):
+        raise Refused(
+            f"{path} was imported without index: it knows its files and none of their entries",
+            hint="make tables of it with `store export tables`, or run the same `store import` command without --no-index",
+            path=str(path),
+        )
+    if info.state is StoreState.IMPORTING and not unfinished:
         raise Refused(
             f"the import into {path} did not run to its end",
             hint="run the same `store import` command again: it goes on where it was",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,21 @@ from store.frozen import frozen
 FORMAT_VERSION = 1
 
 
+class StoreState(StrEnum):
+    """What a store can answer. UNINDEXED: metadata and files are known, and no entry of them: tables can be made of it."""
+
+    READY = "ready"
+    IMPORTING = "importing"  # until an import has run to its end
+    UNINDEXED = "unindexed"
+
+
 @frozen
 class StoreInfo:
     """``store.json``: format version, creation time and what was imported from where."""
 
     format_version: int
     created_ms: int
-    state: str  # "ready", or "importing" until an import has run to its end
+    state: StoreState
     sources: tuple[dict[str, Any], ...]  # Any: JSON objects, one a source; shape in store/transfer/imports.py
 
 
@@ -33,7 +42,7 @@ def read_store_info(path: Path) -> StoreInfo:
     try:
         fields = json.loads(read_file(file))
         sources = tuple({**source} for source in fields["sources"])
-        info = StoreInfo(int(fields["formatVersion"]), int(fields["created"]), str(fields["state"]), sources)
+        info = StoreInfo(int(fields["formatVersion"]), int(fields["created"]), StoreState(fields["state"]), sources)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise StoreNotFound(
             f"{path} is not a store (no store.json there)",

@@ -15,8 +15,9 @@ from urllib.parse import quote
 
 from store.codec.digest import DigestType
 from store.db.files import catalogued_bytes
+from store.db.storeinfo import StoreState
 from store.engine.operation import Engine
-from store.errors import InvalidValue, StoreError
+from store.errors import InvalidValue, Refused, StoreError
 from store.frozen import frozen
 from store.index.build import ledger_digests
 from store.model.reader import EntryReader
@@ -40,6 +41,8 @@ from store.tables.writing import write_parts
 _STAGING = "_staging-"
 WRITTEN = (*SMALL_TABLES, "entries")
 """The tables that an export writes where none are named."""
+WITHOUT_INDEX = ("topics", "ledgers", "nodes", "entries")
+"""Those that need no entry of the store's: what else there is stands in entries of cursors, schemas and topic policies."""
 MESSAGES = "messages"
 """The one that it writes when it is asked for."""
 
@@ -111,13 +114,26 @@ class Exporting:
         return f"{_STAGING}{word_of(self.cluster)}-{self.token}"
 
 
-def choose_tables(only: Sequence[str], *, messages: bool = False) -> tuple[str, ...]:
-    """Return the tables to write, those of ONLY or all, with MESSAGES that one, too; raises InvalidValue."""
+def choose_tables(
+    only: Sequence[str], *, messages: bool = False, state: StoreState = StoreState.READY
+) -> tuple[str, ...]:
+    """Return the tables to write of a store in STATE, those of ONLY or all, with MESSAGES that one, too.
+
+    Raises InvalidValue, and Refused for a table that needs the index where there is none.
+    """
     known = (*WRITTEN, MESSAGES)
     unknown = [name for name in only if name not in known]
     if unknown:
         raise InvalidValue(f"there is no table {unknown[0]!r}", hint=f"tables: {', '.join(known)}")
-    return tuple(name for name in known if name in (only or WRITTEN) or (messages and name == MESSAGES))
+    can = WITHOUT_INDEX if state is StoreState.UNINDEXED else known
+    usual = [name for name in WRITTEN if name in can]
+    chosen = tuple(name for name in known if name in (only or usual) or (messages and name == MESSAGES))
+    if missing := [name for name in chosen if name not in can]:
+        raise Refused(
+            f"the table {missing[0]} is made of entries, and the store was imported without index",
+            hint=f"--only {','.join(can)}, or run the same import without --no-index",
+        )
+    return chosen
 
 
 def scanned_bytes(reader: EntryReader, tables: Sequence[str]) -> int:
@@ -140,7 +156,7 @@ def export_tables(
     """
     folder = Folder.of(request.directory)
     cluster = cluster_name(reader.txn, request.cluster)
-    tables = choose_tables(request.only)
+    tables = choose_tables(request.only, state=reader.txn.store.info.state)
     run = Exporting(reader, folder, cluster, tables, now_ms, fail, engine, advance, payload=request.payload)
     identity = cluster_identity(reader.txn)
     check_identity(folder, read_manifest(folder), cluster, identity)

@@ -70,7 +70,7 @@ def export_iceberg(
     """
     folder = Folder.of(request.directory)
     cluster, identity = cluster_name(reader.txn, request.cluster), cluster_identity(reader.txn)
-    tables = choose_tables(request.only)
+    tables = choose_tables(request.only, state=reader.txn.store.info.state)
     if folder.read(NAME) is not None:
         raise Refused(f"{folder.place} has tables without a catalogue ({NAME})", hint="name another directory")
     warehouse = open_warehouse(request.directory, request.catalog)

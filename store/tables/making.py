@@ -66,7 +66,7 @@ def make_entries(txn: Txn, how: Making, ledgers: Sequence[Part]) -> MadeEntries:
     how.folder.make(f"{how.staging}/segments")
     for table in ("entries", "messages"):
         how.folder.make(f"{how.staging}/{table}")
-    staged = _stage(txn, how, made)
+    staged = _stage(txn, how, made, ledgers)
     finish = FinishEntries(how.folder, how.staging, how.cluster, how.name, ledgers, how.known, messages=how.messages)
     ranges = staged.ranges()
     while pieces := list(islice(ranges, _ROUND_RANGES)):
@@ -83,11 +83,11 @@ def make_entries(txn: Txn, how: Making, ledgers: Sequence[Part]) -> MadeEntries:
     return made
 
 
-def _stage(txn: Txn, how: Making, made: MadeEntries) -> _Staged:
+def _stage(txn: Txn, how: Making, made: MadeEntries, ledgers: Sequence[Part]) -> _Staged:
     """Run phase one; slices of a file that do not end where the next begins are read again, as their bytes really are."""
     memory_bytes = None if how.engine is None else how.engine.memory_bytes
     files = list(plan_files(txn, Cut(min(how.slice_bytes, slice_bytes(memory_bytes)))))
-    edges = plan_edges(txn, how.range_entries)
+    edges = plan_edges(how.folder, ledgers, how.range_entries)
     digests = how.digests or LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
     stage = StageEntries(how.folder, f"{how.staging}/segments", edges, digests)
     pieces = [piece for _, ours in files for piece in ours]

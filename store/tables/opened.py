@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import LogFile, iter_logs
-from store.db.storeinfo import FORMAT_VERSION, StoreInfo
+from store.db.storeinfo import FORMAT_VERSION, StoreInfo, StoreState
 from store.errors import Unsupported
 from store.tables.entry_rows import COLUMNS, KEYS, Bodies, EntryTable
 from store.tables.found import Found, find_tables
@@ -98,7 +98,7 @@ class TablesStore(Store):
                 hint="export them again: pulsar-admin store export tables DIR",
             )
         self.path = Path(about["path"])
-        self.info = StoreInfo(FORMAT_VERSION, about["created"], "ready", tuple(about["sources"]))
+        self.info = StoreInfo(FORMAT_VERSION, about["created"], StoreState.READY, tuple(about["sources"]))
 
     @contextmanager
     def read(self) -> Iterator[Txn]:

@@ -1,40 +1,43 @@
-"""The slices and ranges that the table ``entries`` is made of: from the catalogue and the sums of ledgers alone."""
+"""The slices and ranges that the table ``entries`` is made of: from the catalogue and the table of ledgers alone."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pyarrow.parquet as pq
 
-from store.db.blocks import decode_times, ledger_of_key
 from store.db.environment import Txn
 from store.db.files import iter_logs
 from store.engine.slices import Cut, FileRange, plan_slices
 from store.tables.entries import Origin
+from store.tables.folder import Folder
+from store.tables.manifest import Part
 from store.tables.staging import Edges, LastRange
 
 RANGE_ENTRIES = 1 << 19
 """Entries of a range: of three copies each, their records take about 300 MB while they are sorted."""
 
 
-def plan_edges(txn: Txn, range_entries: int = RANGE_ENTRIES) -> Edges:
-    """Return where ranges begin, so that each has about RANGE_ENTRIES, those of a large ledger, too."""
-    ledgers, entries = array("q"), array("q")
-    held = 0
-    for key, row in txn.items("times"):
-        ledger_id = ledger_of_key(key)
-        sums = decode_times(ledger_id, row).sums
-        span = max(sums.last_entry - sums.first_entry + 1, 1)
-        taken = 0
-        while sums.entries - taken > range_entries - held:
-            taken += range_entries - held
-            held = 0
-            ledgers.append(ledger_id)
-            entries.append(sums.first_entry + taken * span // sums.entries)
-        held += sums.entries - taken
-    return Edges(np.array(ledgers, np.int64), np.array(entries, np.int64))
+def plan_edges(folder: Folder, ledgers: Sequence[Part], range_entries: int = RANGE_ENTRIES) -> Edges:
+    """Return where ranges begin, so that each has about RANGE_ENTRIES, those of a large ledger, too; LEDGERS: files of that table.
+
+    Nobody knows how many entries the open ledgers have of a store without an index: a range may have more by these.
+    """
+    found: list[Edges] = []
+    before = 0  # entries in front of a batch
+    for part in ledgers:
+        with folder.open_input(part.path) as source, pq.ParquetFile(source) as file:
+            for batch in file.iter_batches(columns=["ledger_id", "entries"]):
+                ids, counts = (batch.column(name).fill_null(0).to_numpy() for name in ("ledger_id", "entries"))
+                ends = before + np.cumsum(np.maximum(counts, 0))
+                edges = np.arange(before // range_entries + 1, int(ends[-1]) // range_entries + 1) * range_entries
+                at = np.searchsorted(ends, edges, "left")
+                found.append(Edges(ids[at], edges - (ends[at] - counts[at])))
+                before = int(ends[-1])
+    columns = ([getattr(edges, name) for edges in found] for name in ("ledgers", "entries"))
+    return Edges(*(np.concatenate([np.zeros(0, np.int64), *column]) for column in columns))
 
 
 def plan_files(txn: Txn, cut: Cut) -> Iterator[tuple[Origin, list[FileRange]]]:

@@ -35,7 +35,7 @@ from store.db.entry_files import EntryFiles
 from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import Damage, LogFile, file_fingerprint, iter_damage, iter_logs, put_damage, put_log
 from store.db.owners import Owner, iter_owners, put_owners
-from store.db.storeinfo import StoreInfo
+from store.db.storeinfo import StoreInfo, StoreState
 from store.db.tree import Node, iter_nodes, put_nodes
 from store.errors import InvalidValue, MetadataCorrupt, SourceNotFound, StoreError, Unsupported
 from store.files import (
@@ -255,10 +255,10 @@ def import_bundle(path: Path, store_path: Path, now_ms: int) -> tuple[BundleResu
     with new_directory(store_path) as making:
         lines = _iter_lines(path)
         header = _header(path, next(lines, None))
-        create_store(making, now_ms=now_ms, state="importing", sources=tuple(header["sources"]))
+        create_store(making, now_ms=now_ms, state=StoreState.IMPORTING, sources=tuple(header["sources"]))
         with open_store(making, writable=True, unfinished=True) as store:
             _fill(store, _checked(path, lines, result), result)
-            store.update_info(state="ready")
+            store.update_info(state=StoreState.READY)
     return result, header
 
 

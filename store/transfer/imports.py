@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,9 +38,9 @@ from store.db.files import (
     put_log,
 )
 from store.db.locks import writer_lock
-from store.db.storeinfo import StoreInfo, check_new_store, read_store_info
+from store.db.storeinfo import StoreInfo, StoreState, check_new_store, read_store_info
 from store.db.tree import Row
-from store.errors import AlreadyExists, SourceChanged, StoreError
+from store.errors import AlreadyExists, InvalidValue, Refused, SourceChanged, StoreError
 from store.files import PRIVATE_DIRECTORY, copy_file, link_file, open_file, remove_file, rename
 from store.index.build import Advance, Scanning, index_files, ledger_digests
 from store.model.absent_bookies import AbsentBookies, find_absent_bookies, index_absent_bookies
@@ -61,13 +62,14 @@ Warn = Callable[[str], None]  # told at once what is also in ``ImportResult.warn
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """How to import. ``mode``: "referenced", "linked" or "copied" entry logs."""
+    """How to import. ``mode``: "referenced", "linked" or "copied" entry logs; without ``index`` entries are not read."""
 
     mode: str = "referenced"
     verify: bool = True
     now_ms: int = 0
     engine: Engine | None = None  # None: files are scanned in this process
     wait_ms: int = 0  # for another process that writes there
+    index: bool = True
 
 
 @dataclass(slots=True)
@@ -153,12 +155,18 @@ def import_layout(
 ) -> ImportResult:
     """Import the parts of LAYOUT into a new store at PATH, or finish an import of the same ones that was stopped there.
 
-    Raises AlreadyExists for a finished store.
+    Without an index the store has metadata and knows the files: tables can be exported, and the same import goes on from there.
+    Raises AlreadyExists for a finished store, InvalidValue without index and metadata.
     """
+    if not options.index and layout.metadata is None:
+        raise InvalidValue(
+            "without metadata nothing says which entries there are",
+            hint="leave --no-index away, or name the metadata, too",
+        )
     started = time.monotonic()
     sources = source_rows(layout, options)
     _check_target(path, layout, sources)
-    result = ImportResult(str(path), layout.name, checksums=options.verify)
+    result = ImportResult(str(path), layout.name, checksums=options.verify and options.index)
     mode = _mode_of(layout)
     # One lock from before the store is there until it is whole: of two imports into one path one is refused.
     with writer_lock(path, mode, wait_ms=options.wait_ms) as lock, _begin(path, layout, sources, mode, lock) as store:
@@ -171,7 +179,8 @@ def import_layout(
         store.write(lambda txn: index_absent_bookies(store, txn, foreign_ids(txn, layout.bookies)))
         _note_absent(store, layout, result)
         first, *others = as_read(sources, layout)
-        store.update_info(state="ready", sources=(first | {"strangers": result.strangers}, *others))
+        state = StoreState.READY if options.index else StoreState.UNINDEXED
+        store.update_info(state=state, sources=(first | {"strangers": result.strangers}, *others))
     for text in result.warnings[result.source_in_use_by is not None :]:
         warn(text)
     result.seconds = time.monotonic() - started
@@ -235,8 +244,11 @@ def _begin(
 ) -> Store:
     if _check_target(path, layout, sources):
         imported = sources[0]["imported"]
-        create_store(path, now_ms=imported, state="importing", sources=sources, mode=mode, lock=lock)
-    return open_store(path, writable=True, unfinished=True, lock=lock)
+        create_store(path, now_ms=imported, state=StoreState.IMPORTING, sources=sources, mode=mode, lock=lock)
+    store = open_store(path, writable=True, unfinished=True, lock=lock)
+    if store.info.state is StoreState.UNINDEXED:
+        store.update_info(state=StoreState.IMPORTING)
+    return store
 
 
 def _mode_of(layout: Layout) -> int:
@@ -263,9 +275,10 @@ def _check_target(path: Path, layout: Layout, sources: tuple[dict[str, Any], ...
     """Return whether a new store is to be made at PATH (else it is this import, unfinished); raises AlreadyExists."""
     if (path / "store.json").exists():
         info = read_store_info(path)
-        if info.state == "importing" and [*map(source_place, info.sources)] == [*map(source_place, sources)]:
+        is_whole = info.state is StoreState.READY
+        if not is_whole and [*map(source_place, info.sources)] == [*map(source_place, sources)]:
             return False
-        if info.state == "importing":
+        if not is_whole:
             raise AlreadyExists(
                 f"{path} is an import of {', '.join(str(source['path']) for source in info.sources)} that was stopped",
                 hint="run that import again, or remove the directory, or name a new one with --store",
@@ -367,7 +380,13 @@ def _import_files(store: Store, layout: Layout, options: ImportOptions, result: 
     stopped = _stopped(store, list(known.values()))
     advance(sum(log.next_offset if log.unfinished else log.size_bytes for log in known.values()))
     how = Scanning(digests, options.verify, advance, options.engine)
-    index_files(store, chain(stopped, catalogue_new(store, files, file_modes(store.info, files), strangers)), how)
+    logs = chain(stopped, catalogue_new(store, files, file_modes(store.info, files), strangers))
+    if options.index:
+        index_files(store, logs, how)
+    elif any(log.next_offset for log in known.values()):
+        raise Refused(f"the import into {store.path} has begun its index", hint="finish it without --no-index")
+    else:
+        deque(logs, maxlen=0)
     with store.read() as txn:
         for log in iter_logs(txn):
             result.add(log)

@@ -19,11 +19,15 @@ import pulsar_admin
 from store.db.environment import open_store
 from store.engine.local import LocalEngine
 from store.errors import DiskFull
+from store.model.reader import open_reader
 from store.names import parse_topic
 from store.tables import making, writing
 from store.tables.folder import Folder
 from store.tables.making import Making, make_entries
 from store.tables.manifest import read_manifest
+from store.tables.rows import iter_table
+from store.tables.schemas import TABLES
+from store.tables.writing import write_parts
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.worlds import CLUSTER, asked_topics, scratch_copy, world
@@ -161,9 +165,11 @@ def made(store: Path, folder: Path, engine: Any = None, **sizes: int) -> tuple[p
     """The entries as ``make_entries`` writes them into FOLDER, and the rows of each file."""
     folder.mkdir()
     (folder / "staging").mkdir()
-    with open_store(store) as opened, opened.read() as txn:
+    with open_store(store) as opened, open_reader(opened) as reader:
         how = Making(Folder.of(str(folder)), "staging", "c", "token", engine, **sizes)  # type: ignore[arg-type]
-        parts = make_entries(txn, how, ()).parts
+        rows = iter_table(reader, "ledgers", "c", lambda error: None)
+        ledgers = tuple(write_parts(how.folder, "ledgers", TABLES["ledgers"], rows))
+        parts = make_entries(reader.txn, how, ledgers).parts
     tables = [pq.ParquetFile(folder / part.path).read() for part in parts]
     assert [len(table) for table in tables] == [part.rows for part in parts]
     return pa.concat_tables(tables), [part.rows for part in parts]
