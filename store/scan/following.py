@@ -30,7 +30,7 @@ from store.scan.files import FileScan, LedgerDigests, Slice
 from store.scan.offsets import FAR, Begun, Folder, Listed, Offset, Place, id_of, order_of
 from store.scan.parts import Looked, Part, Tasks, pieces_of, pieces_without
 from store.scan.recent import IDS, KEPT_LOGS, MOST_LOGS, NO_MARK, Mark, Recent, as_ids
-from store.scan.sources import file_info, is_url, open_source, read_bytes, source_files
+from store.scan.sources import file_info, is_url, open_source, read_bytes, shown_path, source_files
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 STEP_BYTES = 64 << 20  # looked at here at once
@@ -404,7 +404,7 @@ def list_files(paths: Sequence[str], *, recursive: bool = False) -> list[Listed]
 
 
 def _listed(path: str, size_bytes: int) -> Listed:
-    folder, _, name = path.partition("?")[0].rpartition("/")
+    folder, _, name = shown_path(path).partition("?")[0].rpartition("/")
     try:
         return Listed(path, folder, name, id_of(name), size_bytes)
     except ValueError:
@@ -423,9 +423,9 @@ def first_digest(path: str, end: int) -> str:
 
 def _read_beside(file: Listed, name: str) -> bytes | None:
     """Return a small file in the folder of FILE, None where there is none."""
-    _, mark, query = file.path.partition("?")
+    base, mark, query = file.path.partition("?")
     try:
-        return read_bytes(f"{file.folder}/{name}{mark}{query}", 0, 1 << 16)
+        return read_bytes(f"{base.rpartition('/')[0]}/{name}{mark}{query}", 0, 1 << 16)
     except (FileNotFoundError, SourceNotFound):
         return None
 

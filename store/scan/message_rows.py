@@ -30,7 +30,7 @@ from store.scan.operations import ScanOptions, scan_records
 from store.scan.places import BATCH_BYTES, BATCH_ENTRIES, EntryBatch, Places, PlacesReader
 from store.scan.redacted import redact_batch, redact_schema
 from store.scan.schemas import MESSAGE_SCHEMA, TIME
-from store.scan.sources import Source, open_source
+from store.scan.sources import Source, open_source, shown_path
 from store.scan.spread import PlainFiles
 from store.scan.value_columns import NEEDS, ValueColumns, Values
 from store.timespec import MAX_TIME_MS
@@ -85,7 +85,8 @@ class ReadMessages:
     def run(self, piece: FileRange, damage: list[Problem] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the messages in file order; damage goes to DAMAGE."""
         with open_source(piece) as source, closing(PlainFiles({0: source.path})) as files:
-            yield from self.rows(self._entries(piece, source, files, [] if damage is None else damage), piece.path, [])
+            entries = self._entries(piece, source, files, [] if damage is None else damage)
+            yield from self.rows(entries, shown_path(piece.path), [])
 
     def rows(self, batches: Iterable[EntryBatch], path: str, problems: list[StoreError]) -> Iterator[pa.RecordBatch]:
         """Yield the messages of entries in the file PATH; what cannot be taken apart is told to PROBLEMS."""

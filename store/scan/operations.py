@@ -14,7 +14,7 @@ from store.kernels import records as kernel
 from store.scan.arrow import column, nullable
 from store.scan.files import FileScan, LedgerDigests, Problem, Slice
 from store.scan.schemas import ENTRY_SCHEMA, FLAGS, INVERTED, TIME
-from store.scan.sources import Source, is_url, open_source
+from store.scan.sources import Source, is_url, open_source, shown_path
 from store.timespec import MAX_TIME_MS
 
 Records = np.ndarray[Any, np.dtype[np.void]]
@@ -117,7 +117,7 @@ class ReadEntries:
 
     def _column(self, name: str, records: Records, piece: FileRange) -> pa.Array:
         if name == "path":
-            return pa.array([piece.path]).take(pa.array(np.zeros(len(records), np.int32)))
+            return pa.array([shown_path(piece.path)]).take(pa.array(np.zeros(len(records), np.int32)))
         if name == "topic":
             return self._topics(records)
         return entry_column(name, records)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from socket import gethostname
 from typing import TypeVar
 
+from store.engine.secrets import hide_secrets
 from store.engine.spark_session import hide_traceback
 from store.errors import StoreError
 
@@ -28,4 +29,4 @@ def in_one_line(work: Callable[[], _T], *, passing: type[OSError] | tuple[()] = 
         if isinstance(error, FileNotFoundError | PermissionError):
             said += "; every machine that reads has to see it: name a path that they share, or a URL"
     hide_traceback()
-    raise ValueError(f"pulsar_entries: {said}")
+    raise ValueError(f"pulsar_entries: {hide_secrets(said)}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from store.codec.entrylog import log_id_of
+from store.engine.secrets import hide_secrets
 from store.errors import (
     EntryLogCorrupt,
     MissingComponent,
@@ -47,6 +48,16 @@ _CREDENTIALS = {
 def is_url(path: str) -> bool:
     """Whether PATH is for pyarrow's file systems."""
     return "://" in path
+
+
+def shown_path(path: str) -> str:
+    """Return PATH as it is shown and kept: of a URL without user and password, and with *** for secrets in its query."""
+    if not is_url(path):
+        return path
+    base, mark, query = path.partition("?")
+    scheme, _, rest = base.partition("://")
+    host, slash, behind = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{behind}{mark}{hide_secrets(query)}"
 
 
 def source_files(paths: str | Sequence[str], *, recursive: bool = False) -> list[tuple[str, int, int]]:

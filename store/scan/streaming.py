@@ -29,6 +29,7 @@ from store.scan.offsets import FIRST, Listed, Offset
 from store.scan.operations import ReadEntries
 from store.scan.source_errors import in_one_line
 from store.scan.source_options import paths_of
+from store.scan.sources import shown_path
 
 MAX_FILES = 1000
 """``maxFilesPerTrigger`` where nothing else is said: an offset names each file that its batch read."""
@@ -127,10 +128,11 @@ class EntryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             rows = self._operation.run(piece, problems)
             while (batch := in_one_line(lambda rows=rows: next(rows, None))) is not None:  # type: ignore[misc]
                 yield batch
+            path = shown_path(piece.path)
             for problem in problems[:_SHOWN]:
-                _log.warning("%s @ %#x: %d bytes: %s", piece.path, problem.offset, problem.length_bytes, problem.reason)
+                _log.warning("%s @ %#x: %d bytes: %s", path, problem.offset, problem.length_bytes, problem.reason)
             if len(problems) > _SHOWN:
-                _log.warning("%s: %d more places are damaged", piece.path, len(problems) - _SHOWN)
+                _log.warning("%s: %d more places are damaged", path, len(problems) - _SHOWN)
 
     def _ask(self, question: Callable[[Follower], _T]) -> _T:
         """Return the answer to QUESTION; what is asked of a file that is deleted meanwhile is asked once more."""

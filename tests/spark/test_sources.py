@@ -145,6 +145,37 @@ def test_s3(bucket: str) -> None:
         assert _rows(ReadEntries(columns=COLUMNS), plan_slices(files, Cut(2 << 20))) == local
 
 
+@pytest.mark.parametrize("level", ["entries", "messages"])
+def test_rows_and_errors_hold_no_key_of_the_bucket(bucket: str, level: str) -> None:
+    from store.scan.datasource import PulsarEntries
+
+    path = bucket.format("short/0.log")
+    system, key = fs.FileSystem.from_uri(path)
+    with system.open_output_stream(key) as out:
+        out.write((FOLDER / "0.log").read_bytes()[:500_000])
+    source = PulsarEntries({"path": path, "level": level, "columns": "path"})
+    reader = source.reader(source.schema())
+    (part,) = reader.partitions()
+    paths = {row["path"] for batch in reader.read(part) for row in batch.to_pylist()}
+    assert [found.partition("?")[0] for found in paths] == ["s3://logs/short/0.log"]
+    with system.open_output_stream(key) as out:
+        out.write((FOLDER / "0.log").read_bytes()[:1000])
+    nothing = PulsarEntries({"path": bucket.format("nothing/*.log")})
+    for fails, said in (
+        (lambda: list(reader.read(part)), r"s3://\*\*\*@logs/short/0.log\S* became shorter"),
+        (lambda: nothing.reader(nothing.schema()), r"no entry log at s3://\*\*\*@logs/nothing/"),
+    ):
+        with pytest.raises(ValueError, match=said) as raised:
+            fails()
+        assert "secret" not in str(raised.value)
+
+
+def test_what_is_shown_of_a_path() -> None:
+    assert sources.shown_path("/data/token=a@b/0.log") == "/data/token=a@b/0.log"
+    url = "abfs://me:p%40ss@box@host/x@y/0.log?client_secret=abc&tenant_id=t"
+    assert sources.shown_path(url) == "abfs://host/x@y/0.log?client_secret=***&tenant_id=t"
+
+
 def test_a_truncated_object_on_s3(bucket: str) -> None:
     path = bucket.format("cut/0.log")
     system, key = fs.FileSystem.from_uri(path)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.growing import Bookie, ids
+from tests.spark.servers import s3_bucket
 from tests.stores import imported
 
 if TYPE_CHECKING:
@@ -156,3 +157,51 @@ def test_a_task_that_does_not_see_a_log_of_the_stream(tmp_path: Path) -> None:
         ValueError, match=rf"^pulsar_entries: {tmp_path}/current/0.log: No such file .*a path that they"
     ):
         list(reader.read(part))
+
+
+def test_objects_that_arrive_in_a_bucket(spark: SparkSession, tmp_path: Path) -> None:
+    """Under a running query and between two, in any order, the newest cut anywhere and put there again longer."""
+    from pyarrow import fs
+
+    from store.scan.datasource import register
+
+    bookie = Bookie(tmp_path / "bookie", log_bytes=20_000)
+    bookie.memory = ids(0, 600)
+    bookie.flush()
+    logs = sorted(bookie.current.glob("*.log"), key=lambda path: int(path.stem, 16))
+    *sealed, newest = [path for path in logs if path.stat().st_size > 1500]
+    assert len(sealed) > 3
+    register(spark)
+    with s3_bucket("grows") as url:
+        system, _ = fs.FileSystem.from_uri(url.format("x"))
+
+        def put(path: Path, size: int | None = None) -> None:
+            with system.open_output_stream(f"grows/current/{path.name}") as out:
+                out.write(path.read_bytes()[:size])
+
+        put(sealed[2])
+        options = {"path": url.format("current/*.log"), "columns": "ledger_id,entry_id,path", "sliceBytes": "4096"}
+        stream = spark.readStream.format("pulsar_entries").options(**options)
+        rows = stream.load().writeStream.format("parquet")
+        query = rows.option("checkpointLocation", str(tmp_path / "out" / "checkpoint")).start(
+            str(tmp_path / "out" / "rows")
+        )
+        try:
+            query.processAllAvailable()
+            for path, size in ((sealed[0], None), (newest, newest.stat().st_size // 2), (sealed[1], None)):
+                put(path, size)
+                query.processAllAvailable()
+        finally:
+            query.stop()
+        some = spark.read.parquet(str(tmp_path / "out" / "rows")).count()
+        for path in (newest, *sealed[3:]):
+            put(path)
+        _run(stream, tmp_path / "out")
+    followed = spark.read.parquet(str(tmp_path / "out" / "rows"))
+    assert Counter(map(tuple, followed.select("ledger_id", "entry_id").collect())) == Counter(ids(0, 600))
+    assert 0 < some < 600
+    paths = {row[0].partition("?")[0] for row in followed.select("path").distinct().collect()}
+    assert paths == {f"s3://grows/current/{path.name}" for path in (*sealed, newest)}
+    kept = [path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert kept
+    assert not any(b"secret" in data for data in kept), "the key of the bucket"
