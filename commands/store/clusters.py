@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.store.importing import at_option, import_parts, metadata_then, no_index, render_preview
+from commands.store.importing import at_option, import_options, import_parts, metadata_then, no_index, render_preview
 from commands.store.refreshing import render_refresh
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
@@ -133,8 +133,7 @@ def cluster(
     bookies: tuple[str, ...],
     mode: str | None,
     no_checksums: bool,
-    no_index: bool,
-    **more: Any,  # Any: of ``_files_options`` and ``at_option``
+    **more: Any,  # Any: of ``_files_options``, ``at_option`` and ``no_index``
 ) -> None:
     """Read the parts of a cluster, its metadata and the disks of its bookies, into a new store.
 
@@ -147,12 +146,12 @@ def cluster(
     from store.sources.cluster import make_layout
 
     at: Moment | None = more.pop("at")
+    options = import_options(app, mode, verify=not no_checksums, index=not more.pop("no_index"))
     given = bookies_of(_fetched(app, bookies, more.pop("fetch_to")), **more)
     place = zookeeper if metadata is None else str(metadata)
     if (zookeeper and metadata) or not (place or given):
         raise click.UsageError("name --zookeeper or --metadata, and the bookies with --bookie or --bookie-conf")
     found = metadata_then(app, metadata_at(place, client), at)
-    options = replace(_options(app, mode, no_checksums), index=not no_index)
     import_parts(app, make_layout(found, given), options)
 
 
@@ -187,7 +186,7 @@ def add_bookie(
     given = bookies_of(_fetched(app, bookies, confs.pop("fetch_to")), **confs)
     if not given:
         raise click.UsageError("name the bookie's directories: [ID=]DIR,DIR, or --bookie-conf FILE")
-    _add(app, make_layout(None, given), _options(app, mode, no_checksums))
+    _add(app, make_layout(None, given), import_options(app, mode, verify=not no_checksums))
 
 
 @command(
@@ -208,7 +207,7 @@ def add_zookeeper(app: App, place: str, client: Path | None) -> None:
     """
     from store.sources.cluster import make_layout
 
-    _add(app, make_layout(metadata_at(place, client), ()), _options(app, None, False))
+    _add(app, make_layout(metadata_at(place, client), ()), import_options(app, None, verify=True))
 
 
 @command(
@@ -251,12 +250,6 @@ def metadata_at(place: str | None, client: Path | None) -> Any:  # Any: a Source
     from store.sources.cluster import open_metadata
 
     return None if place is None else open_metadata(place, client)
-
-
-def _options(app: App, mode: str | None, no_checksums: bool) -> ImportOptions:
-    from store.transfer.imports import ImportOptions
-
-    return ImportOptions(mode or "referenced", not no_checksums, app.now_ms, wait_ms=app.settings.wait_ms)
 
 
 def bookies_of(bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> list[GivenBookie]:

@@ -92,11 +92,8 @@ def standalone(
     An import that was stopped, even by kill -9, continues when the same command runs again.
     """
     from store.sources.layout import read_standalone_layout
-    from store.transfer.imports import ImportOptions
 
-    options = ImportOptions(
-        mode or "referenced", not no_checksums, app.now_ms, wait_ms=app.settings.wait_ms, index=not no_index
-    )
+    options = import_options(app, mode, verify=not no_checksums, index=not no_index)
     layout = read_standalone_layout(directory)
     import_parts(app, replace(layout, metadata=metadata_then(app, layout.metadata, at)), options)
 
@@ -114,6 +111,15 @@ def metadata_then(app: App, metadata: Source | None, moment: Moment | None) -> S
     app.problems(len(problems))
     app.tell(f"the metadata is that as of transaction {found.as_of:#x}; entries are those that are there now")
     return found
+
+
+def import_options(app: App, mode: str | None, *, verify: bool, index: bool = True) -> ImportOptions:
+    """Return how to import what the options of the command line say."""
+    from store.db.files import FileMode
+    from store.transfer.imports import ImportOptions
+
+    how = FileMode(mode or FileMode.REFERENCED)
+    return ImportOptions(how, verify, app.now_ms, wait_ms=app.settings.wait_ms, index=index)
 
 
 def import_parts(app: App, layout: Layout, options: ImportOptions) -> None:

@@ -82,12 +82,11 @@ def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, *
     from store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
     from store.tables.iceberg_export import export_iceberg
 
-    store = app.unindexed_store
     names = [name.strip() for name in only.split(",") if name.strip()]
-    tables = choose_tables(names, messages=messages, state=store.info.state)
+    tables = choose_tables(names, messages=messages, state=app.unindexed_store.info.state)
     _check(tables, given, iceberg=iceberg)
     problems: list[StoreError] = []
-    with open_reader(store) as reader:
+    with open_reader(app.unindexed_store) as reader:
         size_bytes = scanned_bytes(reader, tables)
         with app.bulk(size_bytes) as engine, app.progress(size_bytes, "bytes", "export") as progress:
             request = ExportRequest(directory, only=tables, **given)

@@ -38,6 +38,7 @@ def import_standalone(
     again. The result counts nodes, files, bytes, records, entries and ``problems``; ``warnings`` are PartialData warnings, too.
     Raises SourceNotFound, AlreadyExists, StoreBusy, MetadataCorrupt, DiskFull, NotWritable.
     """
+    from store.db.files import FileMode
     from store.transfer.imports import ImportOptions
     from store.transfer.imports import import_standalone as run_import
 
@@ -45,7 +46,7 @@ def import_standalone(
     now_ms = int(time.time() * 1000)
     now_ms = now_ms if now is None else time_ms_of(now, now_ms)
     with open_engine(jobs, spark, []) as engine:
-        options = ImportOptions(mode, verify, now_ms, engine)
+        options = ImportOptions(FileMode(mode), verify, now_ms, engine)
         result = run_import(Path(source), Path(path), options, lambda size_bytes: None)
     warn_partial(result.warnings)
     return result
@@ -71,6 +72,7 @@ def import_cluster(
     ``import_standalone``. Raises InvalidValue, Refused, Unsupported for what cannot be one cluster's disks, too.
     """
     from pulsar_admin.api.history import moment_of
+    from store.db.files import FileMode
     from store.history.as_of import past_metadata
     from store.transfer.imports import ImportOptions, import_layout
 
@@ -82,7 +84,9 @@ def import_cluster(
     if at is not None:
         layout = replace(layout, metadata=past_metadata(layout.metadata, moment_of(at), problems))
     with open_engine(jobs, spark, []) as engine:
-        result = import_layout(layout, Path(path), ImportOptions(mode, verify, now_ms, engine), lambda size_bytes: None)
+        result = import_layout(
+            layout, Path(path), ImportOptions(FileMode(mode), verify, now_ms, engine), lambda size_bytes: None
+        )
     warn_partial([*problems, *result.warnings])
     return result
 

@@ -58,6 +58,7 @@ class Transfers:
 
         One that was stopped goes on when it is called again, or with ``refresh``. Raises what ``import_cluster`` and ``refresh`` raise.
         """
+        from store.db.files import FileMode
         from store.transfer.adding import add_sources
         from store.transfer.imports import ImportOptions
 
@@ -65,7 +66,7 @@ class Transfers:
         texts: list[str] = []
         layout = layout_of(metadata, bookies)
         with self._session.writing() as store, self._session.engine([]) as engine:
-            options = ImportOptions(mode, verify, self._session.now_ms, engine)
+            options = ImportOptions(FileMode(mode), verify, self._session.now_ms, engine)
             found = add_sources(store, layout, options, lambda size_bytes: None, texts.append)
         warn_partial(texts)
         return found

@@ -30,7 +30,7 @@ from store.codec.ledgermetadata import (
     ledger_path,
 )
 from store.db.environment import Store, Txn
-from store.db.files import LogFile, fingerprint, iter_logs, next_file_id, put_log
+from store.db.files import FileMode, LogFile, fingerprint, iter_logs, next_file_id, put_log
 from store.db.own_ledgers import OwnLedgers, put_own_ledgers
 from store.db.owners import find_owners
 from store.db.tree import iter_children
@@ -351,7 +351,7 @@ def _describe(path: Path, store_path: Path, file_id: int) -> LogFile:
         kind="entry-log",
         log_id=int(path.stem.removeprefix("own-"), 16),
         origin="",
-        mode="own",
+        mode=FileMode.OWN,
         size_bytes=status.st_size,
         mtime_ns=status.st_mtime_ns,
         fingerprint=mark,

@@ -26,6 +26,7 @@ from store.db.storeinfo import (
     StoreInfo,
     StoreState,
     check_new_store,
+    check_state,
     read_store_info,
     walk_pages,
     write_store_info,
@@ -34,7 +35,6 @@ from store.errors import (
     DiskFailed,
     DiskFull,
     NotWritable,
-    Refused,
     StoreBusy,
     StoreError,
 )
@@ -457,18 +457,8 @@ def open_store(
     LOCK is PATH's writer lock where the caller holds it, and goes on holding it.
     """
     info = read_store_info(path)
-    if info.state is StoreState.UNINDEXED and not (unindexed or unfinished):
-        raise Refused(
-            f"{path} was imported without index: it knows its files and none of their entries",
-            hint="make tables of it with `store export tables`, or run the same `store import` command without --no-index",
-            path=str(path),
-        )
-    if info.state is StoreState.IMPORTING and not unfinished:
-        raise Refused(
-            f"the import into {path} did not run to its end",
-            hint="run the same `store import` command again: it goes on where it was",
-            path=str(path),
-        )
+    if not unfinished:
+        check_state(path, info, unindexed=unindexed)
     return Store(path, writable=writable, lock=lock)
 
 

@@ -10,7 +10,8 @@ import json
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from enum import StrEnum
 from pathlib import Path
 
 from store.db.environment import Txn
@@ -28,6 +29,15 @@ WHOLE_METADATA = 1 << 62  # "offset" there, from which on damage is of no partic
 DAMAGE_MAX = 10_000  # rows kept a file; the count goes on
 
 
+class FileMode(StrEnum):
+    """Where a file lies, and how it came there. OWN: this toolkit wrote it into the store."""
+
+    REFERENCED = "referenced"
+    LINKED = "linked"
+    COPIED = "copied"
+    OWN = "own"
+
+
 @frozen
 class LogFile:
     """One file that holds entries."""
@@ -37,7 +47,7 @@ class LogFile:
     kind: str  # "entry-log" or "journal"
     log_id: int  # the number its name spells
     origin: str  # the path it was imported from; "" for logs this toolkit wrote
-    mode: str  # "referenced", "linked", "copied" or "own"
+    mode: FileMode
     size_bytes: int
     mtime_ns: int
     fingerprint: str  # of the first bytes behind the header, up to ``next_offset``
@@ -107,7 +117,8 @@ def iter_logs(txn: Txn) -> Iterator[LogFile]:
 
 def _decode_log(key: bytes, row: bytes) -> LogFile:
     try:
-        return LogFile(_FILE_KEY.unpack(key)[0], **json.loads(row))
+        log = LogFile(_FILE_KEY.unpack(key)[0], **json.loads(row))
+        return replace(log, mode=FileMode(log.mode))
     except (ValueError, TypeError, RecursionError, struct.error) as error:
         raise IndexCorrupt(
             f"the catalogue row {key.hex()} is damaged: {reason_of(error)}",

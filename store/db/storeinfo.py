@@ -11,7 +11,7 @@ from typing import Any
 from store.db.backups import damaged_store
 from store.db.file import DATA_FILE, RECORD_FILE, check_file
 from store.db.locks import try_reader_lock
-from store.errors import AlreadyExists, IndexCorrupt, NotWritable, StoreNotFound, Unsupported, reason_of
+from store.errors import AlreadyExists, IndexCorrupt, NotWritable, Refused, StoreNotFound, Unsupported, reason_of
 from store.files import read_file, replace_file
 from store.frozen import frozen
 
@@ -64,6 +64,22 @@ def read_store_info(path: Path) -> StoreInfo:
             hint="use the toolkit that wrote it",
         )
     return info
+
+
+def check_state(path: Path, info: StoreInfo, *, unindexed: bool) -> None:
+    """Raise Refused for the store at PATH when its import was stopped, or, but for UNINDEXED, made no index."""
+    if info.state is StoreState.UNINDEXED and not unindexed:
+        raise Refused(
+            f"{path} was imported without index: it knows its files and none of their entries",
+            hint="make tables of it with `store export tables`, or run the same `store import` command without --no-index",
+            path=str(path),
+        )
+    if info.state is StoreState.IMPORTING:
+        raise Refused(
+            f"the import into {path} did not run to its end",
+            hint="run the same `store import` command again: it goes on where it was",
+            path=str(path),
+        )
 
 
 def write_store_info(path: Path, info: StoreInfo) -> None:

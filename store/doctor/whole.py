@@ -10,7 +10,7 @@ from shutil import disk_usage
 from store.codec.ledgermetadata import LedgerState
 from store.db.blocks import Block
 from store.db.environment import Store, Txn
-from store.db.files import iter_logs
+from store.db.files import FileMode, iter_logs
 from store.doctor.diagnosis import Diagnosis, Severity
 from store.doctor.findings import diagnosis_of
 from store.errors import StoreError
@@ -181,7 +181,7 @@ def dead_bytes(store: Store, txn: Txn) -> Iterator[Diagnosis]:
 
 def full_disks(store: Store, txn: Txn) -> Iterator[Diagnosis]:
     """Yield the disks of files that were imported where they lie, and that are too full for a bookie."""
-    folders = {log.locate(store.path).parent for log in iter_logs(txn) if log.mode == "referenced"}
+    folders = {log.locate(store.path).parent for log in iter_logs(txn) if log.mode is FileMode.REFERENCED}
     seen = set()
     for folder in sorted(folders):
         try:

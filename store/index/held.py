@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 from store.db.blocks import Block
 from store.db.copies import add_copies, begin_copies, has_copies
 from store.db.environment import Txn
-from store.db.files import LogFile, iter_logs
+from store.db.files import FileMode, LogFile, iter_logs
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
@@ -56,7 +56,7 @@ def note_copies(txn: Txn, logs: Iterable[LogFile]) -> None:
 
 
 def _bookies(logs: Iterable[LogFile]) -> set[str]:
-    return {log.disk for log in logs if log.mode != "own"}
+    return {log.disk for log in logs if log.mode is not FileMode.OWN}
 
 
 def _hold(held: HeldEntries, block: Block) -> None:

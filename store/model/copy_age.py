@@ -6,7 +6,7 @@ Row (database ``state``): ``refreshed``, the time of the last refresh or additio
 from __future__ import annotations
 
 from store.db.environment import Store, Txn
-from store.db.files import iter_logs
+from store.db.files import FileMode, iter_logs
 from store.frozen import frozen
 
 _REFRESHED = b"refreshed"
@@ -31,7 +31,7 @@ def read_copy_age(store: Store, txn: Txn) -> CopyAge:
     refreshed = txn.get("state", _REFRESHED)
     imported = (int(source.get("imported", 0)) for source in store.info.sources)
     read_ms = max(imported, default=store.info.created_ms) if refreshed is None else int(refreshed)
-    written = (log.mtime_ns // 1_000_000 for log in iter_logs(txn) if log.mode != "own")
+    written = (log.mtime_ns // 1_000_000 for log in iter_logs(txn) if log.mode is not FileMode.OWN)
     return CopyAge(read_ms, max(written, default=None))
 
 

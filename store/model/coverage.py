@@ -10,7 +10,7 @@ from store.codec.ledgermetadata import LedgerMetadata
 from store.db.bookies import iter_imported_bookies
 from store.db.copies import has_copies, iter_copies
 from store.db.environment import Txn
-from store.db.files import DIFFERS, iter_damage, iter_logs
+from store.db.files import DIFFERS, FileMode, iter_damage, iter_logs
 from store.frozen import frozen
 from store.model.absent_bookies import find_absent_bookies
 from store.model.ledgers import Ledger, find_metadata, iter_blocks, missing_ranges
@@ -101,10 +101,10 @@ def read_disks(txn: Txn) -> Disks:
         doubtful = {log.bookie for log in logs if log.stranger} | (there - whole)  # of some not all is there yet
         imported = (there | {log.bookie for log in logs}) - doubtful
         txn.memo[Disks] = Disks(
-            {log.file_id: "" if log.stranger else log.bookie for log in logs if log.mode != "own"},
-            frozenset(log.file_id for log in logs if log.mode == "own"),
+            {log.file_id: "" if log.stranger else log.bookie for log in logs if log.mode is not FileMode.OWN},
+            frozenset(log.file_id for log in logs if log.mode is FileMode.OWN),
             frozenset(imported - {""}),
-            has_copies(txn) or len({log.disk for log in logs if log.mode != "own" and log.records}) < 2,
+            has_copies(txn) or len({log.disk for log in logs if log.mode is not FileMode.OWN and log.records}) < 2,
         )
     disks: Disks = txn.memo[Disks]
     return disks

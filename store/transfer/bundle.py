@@ -33,7 +33,7 @@ from store.codec.entry import ENTRY_HEADER_BYTES, Entry
 from store.codec.rocksvalue import NodeStat
 from store.db.entry_files import EntryFiles
 from store.db.environment import Store, Txn, create_store, open_store
-from store.db.files import Damage, LogFile, file_fingerprint, iter_damage, iter_logs, put_damage, put_log
+from store.db.files import Damage, FileMode, LogFile, file_fingerprint, iter_damage, iter_logs, put_damage, put_log
 from store.db.owners import Owner, iter_owners, put_owners
 from store.db.storeinfo import StoreInfo, StoreState
 from store.db.tree import Node, iter_nodes, put_nodes
@@ -367,4 +367,4 @@ def _stand_in(store_path: Path, log: LogFile, records: list[tuple[int, bytes]]) 
             opened.write(record)
     size_bytes = min(log.next_offset, log.size_bytes)
     fingerprint = file_fingerprint(file, size_bytes)
-    return replace(log, path=place, mode="copied", mtime_ns=file.stat().st_mtime_ns, fingerprint=fingerprint)
+    return replace(log, path=place, mode=FileMode.COPIED, mtime_ns=file.stat().st_mtime_ns, fingerprint=fingerprint)

@@ -23,7 +23,7 @@ from store.codec.rocksvalue import NodeStat, decode_value, encode_counter, encod
 from store.db.entry_files import EntryFiles
 from store.db.environment import Store, Txn
 from store.db.export_intent import Intent, delete_intent, find_intent, intended_node, put_intent
-from store.db.files import find_log
+from store.db.files import FileMode, find_log
 from store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, find_placed, put_own_ledgers
 from store.db.tree import Node, decode_node, encode_node, read_node, tree_key
 from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported
@@ -155,7 +155,7 @@ def is_own(txn: Txn, ledger_id: int) -> bool:
         return True
     block = next(iter_blocks(txn, ledger_id), None)
     log = None if block is None else find_log(txn, block.place(0)[0])
-    return log is not None and log.mode == "own"
+    return log is not None and log.mode is FileMode.OWN
 
 
 def _members(txn: Txn, ledger_id: int) -> tuple[str, ...]:

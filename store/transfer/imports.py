@@ -7,64 +7,57 @@ When an import is stopped the same command goes on behind what was committed las
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from store.codec.entrylog import HEADER_BYTES, decode_header
 from store.db.blocks import decode_entry_count, ledger_of_key
 from store.db.bookies import decode_bookie, encode_bookie
-from store.db.copies import delete_copies
 from store.db.entry_files import FileState, file_state
 from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import (
     METADATA_FILE_ID,
     WHOLE_METADATA,
     Damage,
+    FileMode,
     LogFile,
     clear_damage,
-    delete_log,
-    file_fingerprint,
     iter_differing,
     iter_logs,
-    next_file_id,
     put_damage,
-    put_log,
 )
 from store.db.locks import writer_lock
-from store.db.storeinfo import StoreInfo, StoreState, check_new_store, read_store_info
+from store.db.storeinfo import StoreState, check_new_store, read_store_info
 from store.db.tree import Row
-from store.errors import AlreadyExists, InvalidValue, Refused, SourceChanged, StoreError
-from store.files import PRIVATE_DIRECTORY, copy_file, link_file, open_file, remove_file, rename
+from store.errors import AlreadyExists, InvalidValue, Refused, SourceChanged
+from store.files import PRIVATE_DIRECTORY
 from store.index.build import Advance, Scanning, index_files, ledger_digests
 from store.model.absent_bookies import AbsentBookies, find_absent_bookies, index_absent_bookies
 from store.model.absent_journals import find_absent_journals
 from store.model.references import make_owners
-from store.sources.bookies import BookieFile, Stranger, files_of, find_strangers, foreign_ids
+from store.sources.bookies import files_of, find_strangers, foreign_ids
 from store.sources.given import missing_directories
 from store.sources.layout import Layout, read_standalone_layout
 from store.sources.nodes import MetadataDirectory, iter_source_rows
+from store.transfer.cataloguing import catalogue_new, delete_logs, file_modes
 from store.wording import counted
 
 if TYPE_CHECKING:
     from store.engine.operation import Engine
 
 
-_REFERENCED = "referenced"
 Warn = Callable[[str], None]  # told at once what is also in ``ImportResult.warnings``
 
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """How to import. ``mode``: "referenced", "linked" or "copied" entry logs; without ``index`` entries are not read."""
+    """How to import. ``mode``: of entry logs; without ``index`` entries are not read."""
 
-    mode: str = "referenced"
+    mode: FileMode = FileMode.REFERENCED
     verify: bool = True
     now_ms: int = 0
     engine: Engine | None = None  # None: files are scanned in this process
@@ -416,104 +409,6 @@ def _stopped(store: Store, logs: list[LogFile]) -> list[LogFile]:
     return stopped
 
 
-def delete_logs(txn: Txn, logs: list[LogFile]) -> None:
-    """Forget LOGS, their damage and what is known of their entries."""
-    for log in logs:
-        delete_log(txn, log.file_id)
-    delete_copies(txn, {log.file_id for log in logs})
-
-
 def count_entries(txn: Txn) -> int:
     """Return how many different entries the index holds."""
     return sum(decode_entry_count(ledger_of_key(key), row) for key, row in txn.items("times"))
-
-
-def file_modes(info: StoreInfo, files: Iterable[BookieFile]) -> dict[str, str]:
-    """Return bookie id → how its FILES come into the store; of an id that no source has, as those of the first source."""
-    modes = {
-        decode_bookie(row).bookie_id: source.get("mode", _REFERENCED)
-        for source in info.sources
-        for row in source.get("bookies", ())
-    }
-    return {file.bookie_id: modes.get(file.bookie_id, info.sources[0].get("mode", _REFERENCED)) for file in files}
-
-
-def catalogue_new(
-    store: Store, files: Sequence[BookieFile], modes: Mapping[str, str], strangers: Sequence[Stranger] = ()
-) -> Iterator[LogFile]:
-    """Yield the row of each of FILES, which the store does not know, copied or linked into it where MODES (by bookie) ask.
-
-    They are catalogued in their order before any of their entries is indexed, as ids say which of two files is newer: those that
-    stay where they are at once, a copy when it is made.
-    """
-    with store.read() as txn:
-        first_id = next_file_id(txn)
-    numbered = list(enumerate(files, first_id))
-    reasons = {path: stranger.reason for stranger in strangers for path in stranger.bookie.directories}
-    if all(modes[file.bookie_id] == "referenced" for file in files):
-        logs = [_new_row(store, file_id, file, "referenced", reasons) for file_id, file in numbered]
-        store.write(lambda txn: put_logs(txn, logs))
-        yield from logs
-        return
-    for file_id, file in numbered:
-        log = _new_row(store, file_id, file, modes[file.bookie_id], reasons)
-        store.write(partial(put_logs, logs=[log]))
-        yield log
-
-
-def put_logs(txn: Txn, logs: Iterable[LogFile]) -> None:
-    """Write the rows of LOGS."""
-    for log in logs:
-        put_log(txn, log)
-
-
-def _new_row(store: Store, file_id: int, file: BookieFile, mode: str, strangers: Mapping[Path, str]) -> LogFile:
-    kind, number, path, bookie_id = file
-    status = path.stat()
-    return LogFile(
-        file_id=file_id,
-        path=str(place(store, path, file_id, mode)),
-        kind=kind,
-        log_id=number,
-        origin=str(path.resolve()),
-        mode=mode,
-        size_bytes=status.st_size,
-        mtime_ns=status.st_mtime_ns,
-        fingerprint=file_fingerprint(path, 0),
-        next_offset=0,
-        records=0,
-        problems=0,
-        torn=False,
-        sealed=kind == "entry-log" and is_sealed(path),
-        unfinished=True,
-        stranger=strangers.get(path.parent, ""),
-        bookie=bookie_id,
-    )
-
-
-def place(store: Store, path: Path, file_id: int, mode: str) -> Path:
-    """Copy or link the file into the store when MODE asks, in place of what is there; return the path for the catalogue."""
-    if mode == "referenced":
-        return path.resolve()
-    inside = Path("entries", f"{file_id}-{path.name}")
-    unfinished = store.path / f"{inside}.unfinished"
-    remove_file(unfinished)
-    if mode == "linked":
-        link_file(path.resolve(), unfinished)
-    else:
-        copy_file(path.resolve(), unfinished)
-        status = path.stat()
-        os.utime(unfinished, ns=(status.st_atime_ns, status.st_mtime_ns))
-    rename(unfinished, store.path / inside)
-    remove_file(unfinished)  # renaming onto another name of the same file leaves both
-    return inside
-
-
-def is_sealed(path: Path) -> bool:
-    """Whether the entry log's header names a ledgers map."""
-    with open_file(path) as file:
-        head = os.pread(file.fileno(), HEADER_BYTES, 0)
-    try:
-        return 0 < decode_header(head, str(path)).ledgers_map_offset < path.stat().st_size
-    except StoreError:
-        return False

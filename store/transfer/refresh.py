@@ -27,6 +27,7 @@ from store.db.entry_files import FileState, path_state
 from store.db.environment import Store, Txn
 from store.db.files import (
     METADATA_FILE_ID,
+    FileMode,
     LogFile,
     iter_damage,
     iter_differing,
@@ -43,17 +44,12 @@ from store.reports.replicas import find_underreplicated
 from store.sources.bookies import INSTANCE_ID, find_strangers, foreign_ids
 from store.sources.cluster import check_instance, check_known, read_stored_layout
 from store.sources.layout import Layout
+from store.transfer.cataloguing import catalogue_new, delete_logs, file_modes, is_sealed, place, put_logs
 from store.transfer.imports import (
     Warn,
     absent_texts,
     as_read,
-    catalogue_new,
     count_entries,
-    delete_logs,
-    file_modes,
-    is_sealed,
-    place,
-    put_logs,
 )
 from store.transfer.refresh_tree import NewTree, put_tree_damage, read_tree
 from store.transfer.survey import Survey, survey_files
@@ -369,7 +365,7 @@ def _grown(store: Store, log: LogFile) -> LogFile:
     if path_state(log, origin) not in (FileState.GROWN, FileState.CHANGED):  # its scan was stopped, nothing else
         return log
     status = origin.stat()
-    if log.mode in ("copied", "linked"):
+    if log.mode in (FileMode.COPIED, FileMode.LINKED):
         place(store, origin, log.file_id, log.mode)
     sealed = log.kind == "entry-log" and is_sealed(origin)
     return replace(log, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns, sealed=sealed)
