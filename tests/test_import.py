@@ -28,6 +28,7 @@ from store.model.ledgers import find_place
 from store.model.reader import open_reader
 from store.sources.layout import read_standalone_layout
 from store.sources.zookeeper import read_zookeeper_nodes
+from store.transfer import cataloguing
 from store.transfer import imports as importer
 from store.transfer.exports import plan_export
 from store.transfer.imports import ImportOptions, import_standalone
@@ -195,6 +196,7 @@ def test_the_map_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
+from store.transfer import cataloguing
 from store.transfer import imports as importer
 from store.scan.files import FileScan
 
@@ -214,11 +216,11 @@ if where == "batch":
             yield batch
     FileScan.batches = batches
 elif where == "file":
-    before = importer.place
+    before = cataloguing.place
     def place(*arguments):
         die()
         return before(*arguments)
-    importer.place = place
+    cataloguing.place = place
 elif where == "create":
     importer.create_store = lambda *a, before=importer.create_store, **k: (before(*a, **k), die())
 elif where == "half made":
@@ -272,7 +274,7 @@ def test_a_killed_import_goes_on(where: str, count: int, mode: str, tmp_path: Pa
 
 
 def test_interrupted(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = importer.place
+    before = cataloguing.place
 
     def interrupted(*arguments: Any) -> Any:
         if list((tmp_path / "s").glob("meta/data.mdb")) and seen:
@@ -281,11 +283,11 @@ def test_interrupted(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) 
         return before(*arguments)
 
     seen: list[int] = []
-    monkeypatch.setattr(importer, "place", interrupted)
+    monkeypatch.setattr(cataloguing, "place", interrupted)
     stopped = cli("--store", tmp_path / "s", "store", "import", "standalone", world("small") / "clean")
     assert stopped.exit_code == 130
     assert "the same command goes on" in stopped.stderr
-    monkeypatch.setattr(importer, "place", before)
+    monkeypatch.setattr(cataloguing, "place", before)
     assert cli("--store", tmp_path / "s", "store", "import", "standalone", world("small") / "clean").exit_code == 0
 
 
