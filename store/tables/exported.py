@@ -6,6 +6,7 @@ columns that a statement does not want.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import pyarrow.dataset as ds
@@ -37,7 +38,8 @@ class ExportedTables:
         for name in TABLES:
             if any(name in one.tables for one in wanted):
                 self._parts[name] = [part for one in wanted for part in one.tables.get(name, ())]
-        self.directories = () if folder.is_remote else (folder.place,)
+        parts = () if folder.is_remote else itertools.chain(*self._parts.values())
+        self.files = [folder.at(part.path) for part in parts]
         self.problems: list[StoreError] = []
         self.errors: list[BaseException] = []
 

@@ -45,8 +45,8 @@ class Tables(Protocol):
     """What scans raised, the first first."""
 
     @property
-    def directories(self) -> Sequence[str]:
-        """Where files lie that DuckDB itself opens."""
+    def files(self) -> Sequence[str]:
+        """Paths of what DuckDB itself opens."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -76,7 +76,7 @@ class Database:
             "SET enable_progress_bar = false"
         )  # Python's module turns it on, and it goes to stdout
         self._connection.execute(f"SET TimeZone = '{zone}'")
-        self._connection.execute("SET allowed_directories = $1", [[*tables.directories]])
+        self._connection.execute("SET allowed_paths = $1", [[*tables.files]])
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
 
