@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from store.index.packing import pack_block
 from store.kernels import columns as kernel
 from store.names import LONG_MAX
 from store.scan.schemas import FLAGS, INVERTED
-from store.tables.groups import Group, Kept
+from store.tables.groups import Group, Kept, LedgerGroups
 from store.wording import counted
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
@@ -123,23 +122,22 @@ def _packed(rows: Rows) -> tuple[bytes, bytes]:
 class Bodies:
     """The table ``bodies`` of one cluster: records that metadata lies in, sorted by ledger."""
 
-    def __init__(self, groups: Sequence[Group]) -> None:
-        self._groups = sorted(groups, key=lambda group: group.bounds[0])
-        self._firsts = [group.bounds[0][0] for group in self._groups]
-        self._lasts = [group.bounds[0][1] for group in self._groups]
-        self._held: Kept[int, dict[tuple[int, int], bytes]] = Kept(_HELD_BYTES, _size_of_bodies)
+    def __init__(self, groups: LedgerGroups) -> None:
+        self._groups = groups
+        self._held: Kept[Group, dict[tuple[int, int], bytes]] = Kept(_HELD_BYTES, _size_of_bodies)
 
     def find(self, ledger_id: int, entry_id: int) -> bytes | None:
         """Return the record of an entry, None for one that is not kept."""
-        for number in range(bisect_left(self._lasts, ledger_id), bisect_right(self._firsts, ledger_id)):
-            record = self._held.get(number, self._read).get((ledger_id, entry_id))
+        for group in self._groups.of(ledger_id):
+            record = self._held.get(group, _bodies_of).get((ledger_id, entry_id))
             if record is not None:
                 return record
         return None
 
-    def _read(self, number: int) -> dict[tuple[int, int], bytes]:
-        columns = self._groups[number].read((*KEYS, "record")).to_pydict()
-        return dict(zip(zip(columns["ledger_id"], columns["entry_id"], strict=True), columns["record"], strict=True))
+
+def _bodies_of(group: Group) -> dict[tuple[int, int], bytes]:
+    columns = group.read((*KEYS, "record")).to_pydict()
+    return dict(zip(zip(columns["ledger_id"], columns["entry_id"], strict=True), columns["record"], strict=True))
 
 
 def _size_of_bodies(found: dict[tuple[int, int], bytes]) -> int:
@@ -149,14 +147,12 @@ def _size_of_bodies(found: dict[tuple[int, int], bytes]) -> int:
 class EntryTable:
     """The table ``entries`` of one cluster, sorted by ledger and entry. FILE_IDS: path → number in the catalogue."""
 
-    def __init__(self, groups: Sequence[Group], bodies: Bodies, file_ids: Mapping[str, int]) -> None:
-        self._groups = sorted(groups, key=lambda group: (group.bounds[0], group.bounds[1]))
-        self._firsts = [group.bounds[0][0] for group in self._groups]
-        self._lasts = [group.bounds[0][1] for group in self._groups]
+    def __init__(self, groups: LedgerGroups, bodies: Bodies, file_ids: Mapping[str, int]) -> None:
+        self._groups = groups
         self._bodies = bodies
         self._file_ids = file_ids
-        self._held: Kept[int, Rows] = Kept(_HELD_ROWS, lambda rows: len(rows.files))
-        self._names: Kept[int, pa.Array] = Kept(_HELD_ROWS, len)
+        self._held: Kept[Group, Rows] = Kept(_HELD_ROWS, lambda rows: len(rows.files))
+        self._names: Kept[Group, pa.Array] = Kept(_HELD_ROWS, len)
         self._blocks: Kept[bytes, bytes | None] = Kept(_HELD_BLOCKS, lambda block: 100 + len(block or b""))
 
     def block(self, key: bytes) -> bytes | None:
@@ -178,7 +174,7 @@ class EntryTable:
         return pack_blocks(self._from(first_ledger))
 
     def _from(self, first_ledger: int) -> Iterator[Rows]:
-        for group in self._groups[bisect_left(self._lasts, first_ledger) :]:
+        for group in self._groups.since(first_ledger):
             rows = self._read(group)
             rows = rows.part(int(np.searchsorted(rows.records["ledger_id"], first_ledger)))
             if len(rows.files):
@@ -187,23 +183,20 @@ class EntryTable:
     def _read(self, group: Group) -> Rows:
         return rows_of(group.read(COLUMNS), self._file_ids)
 
-    def _numbers_of(self, ledger_id: int, first: int, last: int) -> Iterator[int]:
-        """Yield the numbers of the row groups that may have entries FIRST to LAST of a ledger."""
-        for number in range(bisect_left(self._lasts, ledger_id), bisect_right(self._firsts, ledger_id)):
-            ledgers, (low, high) = self._groups[number].bounds
+    def _groups_of(self, ledger_id: int, first: int, last: int) -> Iterator[Group]:
+        """Yield the row groups that may have entries FIRST to LAST of a ledger."""
+        for group in self._groups.of(ledger_id):
+            ledgers, (low, high) = group.bounds
             if ledgers != (ledger_id, ledger_id) or (low <= last and first <= high):
-                yield number
+                yield group
 
     def _slices(self, ledger_id: int, first: int, last: int) -> Iterator[Rows]:
         """Yield the entries FIRST to LAST of a ledger, as far as they are there."""
-        for number in self._numbers_of(ledger_id, first, last):
-            rows = self._held.get(number, self._read_number)
+        for group in self._groups_of(ledger_id, first, last):
+            rows = self._held.get(group, self._read)
             low, high = _span(rows.records, ledger_id, first, last)
             if high > low:
                 yield rows.part(low, high)
-
-    def _read_number(self, number: int) -> Rows:
-        return self._read(self._groups[number])
 
     # -- columns --------------------------------------------------------------------------------------------------
 
@@ -238,16 +231,17 @@ class EntryTable:
 
     def _named(self, ledger_id: int, first: int, last: int) -> Iterator[tuple[Array, pa.Array]]:
         """Yield the entries of a ledger with the names of their producers."""
-        for number in self._numbers_of(ledger_id, first, last):
-            rows = self._held.get(number, self._read_number)
+        for group in self._groups_of(ledger_id, first, last):
+            rows = self._held.get(group, self._read)
             low, high = _span(rows.records, ledger_id, first, last)
             if high > low:
-                names = self._names.get(number, self._read_names)
+                names = self._names.get(group, _names_of)
                 yield rows.records[low:high], names[low:high]
 
-    def _read_names(self, number: int) -> pa.Array:
-        table = self._groups[number].read(("digest_ok", "producer"))
-        return table.filter(table.column("digest_ok")).column("producer").combine_chunks()
+
+def _names_of(group: Group) -> pa.Array:
+    table = group.read(("digest_ok", "producer"))
+    return table.filter(table.column("digest_ok")).column("producer").combine_chunks()
 
 
 def _span(records: Array, ledger_id: int, first: int, last: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from store.errors import InvalidValue, NotFound, SourceNotFound, StoreError
 from store.names import PARTITION_SUFFIX, parse_topic
 from store.scan.sources import file_system_of
 from store.tables.folder import Folder
-from store.tables.groups import Opened, ReadCount
+from store.tables.groups import Files, Opened, ReadCount
 from store.tables.manifest import Part, read_manifest
 from store.tables.schemas import TABLES
 
@@ -79,9 +79,9 @@ class ExportedTables:
 
     def _are_whole(self, name: str, parts: Sequence[Part]) -> bool:
         """Whether PARTS have all columns of the table NAME; those of an earlier version lack the last. Raises what is wrong with one."""
-        schema, whole = TABLES[name], True
+        schema, whole, files = TABLES[name], True, Files(self._folder)
         for part in parts:
-            opened = Opened(self._folder, part, ReadCount())
+            opened = Opened(files, part, ReadCount())
             missing = opened.missing(schema)
             if missing != schema.names[len(schema) - len(missing) :]:
                 opened.check(schema)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
 from store.errors import InvalidValue, NotFound, SourceChanged, SourceNotFound, Unsupported
 from store.tables.folder import Folder
-from store.tables.groups import Group, Opened, ReadCount
-from store.tables.manifest import NAME, ClusterTables, read_manifest
+from store.tables.groups import Files, Group, LedgerGroups, Opened, ReadCount
+from store.tables.manifest import NAME, ClusterTables, Part, read_manifest
 from store.tables.schemas import TABLES
 from store.timespec import shown_time
 
@@ -22,6 +22,7 @@ class Found:
 
     def __init__(self, folder: Folder, name: str, cluster: ClusterTables) -> None:
         self._folder, self._name, self._cluster = folder, name, cluster
+        self._files = Files(folder)
         self.count = ReadCount()
 
     @property
@@ -31,19 +32,31 @@ class Found:
 
     def groups(self, table: str, keys: Sequence[str], columns: Sequence[str]) -> list[Group]:
         """Return the row groups of TABLE with bounds of KEYS; raises SourceNotFound, SourceChanged, Unsupported, Corrupt."""
+        opened = self._opened(table, keys, columns)
+        return [group for part in self._parts(table) for group in opened(part)]
+
+    def ledger_groups(self, table: str, keys: Sequence[str], columns: Sequence[str]) -> LedgerGroups:
+        """Return the row groups of TABLE, whose first key is the ledger; raises Unsupported, and what ``groups`` raises when asked."""
+        return LedgerGroups(self._parts(table), self._opened(table, keys, columns))
+
+    def _parts(self, table: str) -> tuple[Part, ...]:
         parts = self._cluster.tables.get(table)
         if parts is None:
             raise Unsupported(
                 f"{self.place} has no table {table} of the cluster {self._name}",
                 hint="export all tables: pulsar-admin store export tables DIR",
             )
+        return parts
+
+    def _opened(self, table: str, keys: Sequence[str], columns: Sequence[str]) -> Callable[[Part], list[Group]]:
         schema = pa.schema([TABLES[table].field(name) for name in dict.fromkeys((*keys, *columns))])
-        groups: list[Group] = []
-        for part in parts:
-            opened = Opened(self._folder, part, self.count)
-            opened.check(schema)
-            groups += opened.groups(keys)
-        return groups
+
+        def opened(part: Part) -> list[Group]:
+            file = Opened(self._files, part, self.count)
+            file.check(schema)
+            return list(file.groups(keys))
+
+        return opened
 
 
 def find_tables(place: str, cluster: str | None) -> Found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,12 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store.errors import Corrupt, EntryLogCorrupt, SourceChanged, SourceNotFound, Unsupported
+from store.names import LONG_MAX
 from store.tables.folder import Folder
 from store.tables.manifest import NAME, Part
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 Bounds = tuple[Any, Any]  # Any: of one type, by column
+_HELD_FILES = 64
+_HELD_GROUPS = 4096
 
 
 @dataclass(slots=True)
@@ -29,14 +33,33 @@ class ReadCount:
     of_groups: int = 0
 
 
-class Opened:
-    """A file of a table, open, that has the rows that the folder's list says."""
+class Files:
+    """The files of tables in FOLDER, of which few are open at a time."""
 
-    def __init__(self, folder: Folder, part: Part, count: ReadCount) -> None:
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._held: Kept[str, pq.ParquetFile] = Kept(_HELD_FILES, lambda file: 1)
+
+    def open(self, relative: str, metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:
+        """Return the file at RELATIVE; METADATA, where known, is not read again. Raises SourceNotFound, Corrupt."""
+
+        def opened(where: str) -> pq.ParquetFile:
+            source = self._folder.open_input(where)
+            return pq.ParquetFile(source, metadata=metadata, pre_buffer=False, page_checksum_verification=True)
+
+        with _explained(relative):
+            return self._held.get(relative, opened)
+
+
+class Opened:
+    """A file of a table that has the rows that the folder's list says."""
+
+    def __init__(self, files: Files, part: Part, count: ReadCount) -> None:
+        self._files = files
         self.relative, self.count = part.path, count
-        with _explained(part.path):
-            self.file = pq.ParquetFile(folder.open_input(part.path), pre_buffer=False, page_checksum_verification=True)
-        found = self.file.metadata.num_rows
+        file = files.open(part.path)
+        self.metadata, self._schema = file.metadata, file.schema_arrow
+        found = self.metadata.num_rows
         if found != part.rows:
             raise SourceChanged(
                 f"{part.path}: expected {part.rows:,} rows, as {NAME} says, found {found:,}",
@@ -56,7 +79,7 @@ class Opened:
 
     def missing(self, schema: pa.Schema) -> list[str]:
         """Return the columns of SCHEMA that are not there; raises Corrupt where one has another type."""
-        there = self.file.schema_arrow
+        there = self._schema
         for name in set(schema.names) & set(there.names):
             expected, found = schema.field(name).type, there.field(name).type
             if found != expected:
@@ -69,9 +92,15 @@ class Opened:
 
     def groups(self, keys: Sequence[str]) -> Iterator[Group]:
         """Yield the row groups with the bounds of KEYS."""
-        for number in range(self.file.metadata.num_row_groups):
-            if self.file.metadata.row_group(number).num_rows:
+        for number in range(self.metadata.num_row_groups):
+            if self.metadata.row_group(number).num_rows:
                 yield Group(self, number, keys)
+
+    def read(self, number: int, columns: Sequence[str]) -> pa.Table:
+        """Return COLUMNS of the row group NUMBER; raises Corrupt."""
+        file = self._files.open(self.relative, self.metadata)
+        with _explained(self.relative):
+            return file.read_row_group(number, columns=list(columns))
 
 
 class Group:
@@ -82,7 +111,7 @@ class Group:
     def __init__(self, part: Opened, number: int, keys: Sequence[str]) -> None:
         self._part, self._number = part, number
         self._is_read = False
-        facts = part.file.metadata.row_group(number)
+        facts = part.metadata.row_group(number)
         self._facts = {facts.column(place).path_in_schema: facts.column(place) for place in range(facts.num_columns)}
         self.rows: int = facts.num_rows
         self.bounds: tuple[Bounds, ...] = tuple(self._bounds(key) for key in keys)
@@ -100,8 +129,49 @@ class Group:
         self._part.count.groups += not self._is_read
         self._is_read = True
         self._part.count.bytes += sum(self._facts[name].total_compressed_size for name in columns)
-        with _explained(self._part.relative):
-            return self._part.file.read_row_group(self._number, columns=list(columns))
+        return self._part.read(self._number, columns)
+
+
+class LedgerGroups:
+    """Row groups of files that follow one another by ledger; a file is opened when it may have a ledger that is asked for.
+
+    PARTS are in the order of their entries where one ledger fills several; OPENED gives the row groups of one.
+    """
+
+    def __init__(self, parts: Sequence[Part], opened: Callable[[Part], list[Group]]) -> None:
+        bounds = [(part.ledgers or (0, LONG_MAX), part) for part in parts if part.rows]
+        bounds.sort(key=lambda item: item[0])
+        self._firsts = [first for (first, _), _ in bounds]
+        self._lasts = [last for (_, last), _ in bounds]
+        self._parts = [part for _, part in bounds]
+        self._opened = opened
+        self._held: Kept[int, list[Group]] = Kept(_HELD_GROUPS, len)
+        self._last: tuple[int, list[Group]] = (-1, [])
+
+    def of(self, ledger_id: int) -> list[Group]:
+        """Return those that may have entries of a ledger, in their order."""
+        if self._last[0] != ledger_id:
+            numbers = range(bisect_left(self._lasts, ledger_id), bisect_right(self._firsts, ledger_id))
+            groups = [group for number in numbers for group in self._held.get(number, self._open)]
+            self._last = ledger_id, [one for one in groups if one.bounds[0][0] <= ledger_id <= one.bounds[0][1]]
+        return self._last[1]
+
+    def since(self, ledger_id: int) -> Iterator[Group]:
+        """Yield those of a ledger and of all behind it, in their order; none is held."""
+        for number in range(bisect_left(self._lasts, ledger_id), len(self._parts)):
+            yield from (group for group in self._open(number) if group.bounds[0][1] >= ledger_id)
+
+    def _open(self, number: int) -> list[Group]:
+        groups, part = self._opened(self._parts[number]), self._parts[number]
+        found = min(one.bounds[0][0] for one in groups), max(one.bounds[0][1] for one in groups)
+        if part.ledgers is not None and found != part.ledgers:
+            raise SourceChanged(
+                f"{part.path}: expected ledgers {part.ledgers[0]} to {part.ledgers[1]}, as {NAME} says, found"
+                f" {found[0]} to {found[1]}",
+                hint="export the tables again; files of two exports are not mixed",
+                path=part.path,
+            )
+        return sorted(groups, key=lambda group: group.bounds)
 
 
 @contextmanager

@@ -113,8 +113,8 @@ class TablesStore(Store):
     @cached_property
     def entries(self) -> EntryTable:
         """The table ``entries``, with the catalogue's numbers of files."""
-        groups = self.found.groups("entries", KEYS, COLUMNS)
-        bodies = Bodies(self.found.groups("bodies", KEYS, ("record",)))
+        groups = self.found.ledger_groups("entries", KEYS, COLUMNS)
+        bodies = Bodies(self.found.ledger_groups("bodies", KEYS, ("record",)))
         with self.read() as txn:
             return EntryTable(groups, bodies, {str(self._place(log)): log.file_id for log in iter_logs(txn)})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from functools import cache
@@ -149,9 +150,12 @@ def test_rows_of_the_index_are_those_of_the_store(database: str, world: str, tab
         assert [*txn.items(database, b"\x7f")] == []
 
 
-def test_a_question_reads_few_of_many_row_groups(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("rows_in_file", "least_groups", "most_groups"), [(1 << 30, 50, 400), (25, 10, 100)])
+def test_a_question_reads_few_of_many_row_groups(
+    rows_in_file: int, least_groups: int, most_groups: int, tmp_path: Path
+) -> None:
     """The answers are those of going through all entries that the table has of the topic's ledgers."""
-    tables = write_tables(imported("small", "clean"), tmp_path, rows_in_group=10)
+    tables = write_tables(imported("small", "clean"), tmp_path, rows_in_group=10, rows_in_file=rows_in_file)
     name = parse_topic("public/default/plain")
     with open_tables(str(tables)) as store, open_reader(store) as reader:
         ledgers = read_topic(reader.txn, name).ids
@@ -170,12 +174,40 @@ def test_a_question_reads_few_of_many_row_groups(tmp_path: Path) -> None:
             found = find_first_at_or_after(reader, read_topic(reader.txn, name), time_ms, "auto")
             count = store.found.count
             assert (found.position, count.groups <= MOST_GROUPS) == (expected, True), (time_ms, count)
-            assert count.of_groups > (250 if expected else 50)
+            assert least_groups < count.of_groups < most_groups, (time_ms, count)
             assert found.ledgers_pruned == sum(
                 max(each for position, each in times.items() if position.ledger_id == ledger_id) < time_ms
                 for ledger_id in dict.fromkeys(position.ledger_id for position in times)
                 if expected is None or ledger_id < expected.ledger_id
             )
+
+
+def test_few_files_are_open_at_a_time(tmp_path: Path) -> None:
+    tables = write_tables(imported("small", "clean"), tmp_path, rows_in_file=8)
+    assert len([*tables.glob("entries/*/*.parquet")]) > 200
+    before = len(os.listdir("/proc/self/fd"))
+    with (
+        open_tables(str(tables)) as found,
+        open_store(imported("small", "clean")) as store,
+        found.read() as txn,
+        store.read() as other,
+    ):
+        blocks = {key: bytes(value) for key, value in txn.items("entries")}
+        assert len(os.listdir("/proc/self/fd")) - before < 100
+        assert blocks.keys() == {key for key, _ in other.items("entries")}
+        assert {key: txn.get("entries", key) for key in blocks} == blocks
+        assert len(os.listdir("/proc/self/fd")) - before < 100
+
+
+def test_a_file_whose_ledgers_are_not_as_listed(cli: Cli, folder: Path) -> None:
+    tables = json.loads((folder / "tables.json").read_text())
+    (part,) = tables["clusters"]["c"]["tables"]["entries"]
+    first, last = part["ledgers"]
+    part["ledgers"] = [0, last]
+    (folder / "tables.json").write_text(json.dumps(tables))
+    error = cli("--tables", folder, "topics", "find-by-time", "public/default/plain", "--time", "2020-01-01T00:00:00Z")
+    said = f"{part['path']}: expected ledgers 0 to {last}, as tables.json says, found {first} to {last}"
+    assert (error.exit_code, error.stderr.splitlines()[0]) == (6, f"error: {said}")
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------

@@ -23,14 +23,22 @@ from store.timespec import MAX_TIME_MS
 Row = dict[str, Any]  # Any: a column's own type
 
 
-def write_tables(store: Path, folder: Path, cluster: str = "c", *, rows_in_group: int = 200) -> Path:
+def write_tables(
+    store: Path, folder: Path, cluster: str = "c", *, rows_in_group: int = 200, rows_in_file: int = 1 << 30
+) -> Path:
     """Write the tables of the store at STORE that answers need, as the cluster CLUSTER; return FOLDER."""
     with open_store(store) as opened, open_reader(opened) as reader:
         tables = {name: _small(reader, name, cluster) for name in ("nodes", "rows", "bodies")}
         tables["entries"] = pa.Table.from_pylist(
             [{"cluster": cluster} | row for row in _entries(reader)], TABLES["entries"]
         )
-    listed = {name: [_write(folder, cluster, name, rows, rows_in_group)] for name, rows in tables.items()}
+    listed = {
+        name: [
+            _write(folder, f"{name}/cluster={cluster}/part-{number}.parquet", part, rows_in_group)
+            for number, part in enumerate(_parts(rows, rows_in_file))
+        ]
+        for name, rows in tables.items()
+    }
     path = folder / "tables.json"
     found = json.loads(path.read_text()) if path.exists() else {"tables": 1, "clusters": {}}
     found["clusters"][cluster] = {"identity": cluster, "store": str(store), "exportedMs": {}, "tables": listed}
@@ -45,11 +53,17 @@ def _small(reader: EntryReader, name: str, cluster: str) -> pa.Table:
     return pa.Table.from_batches(iter_table(reader, name, cluster, fail), TABLES[name])
 
 
-def _write(folder: Path, cluster: str, name: str, rows: pa.Table, rows_in_group: int) -> Row:
-    relative = f"{name}/cluster={cluster}/part-0.parquet"
-    (folder / relative).parent.mkdir(parents=True)
+def _parts(rows: pa.Table, rows_in_file: int) -> Iterator[pa.Table]:
+    for first in range(0, max(len(rows), 1), rows_in_file):
+        yield rows.slice(first, rows_in_file)
+
+
+def _write(folder: Path, relative: str, rows: pa.Table, rows_in_group: int) -> Row:
+    (folder / relative).parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, folder / relative, row_group_size=rows_in_group)
-    return {"path": relative, "rows": len(rows), "bytes": (folder / relative).stat().st_size, "ledgers": None}
+    ids = rows.column("ledger_id").to_pylist() if "ledger_id" in rows.column_names else []
+    bounds = [min(ids), max(ids)] if ids else None
+    return {"path": relative, "rows": len(rows), "bytes": (folder / relative).stat().st_size, "ledgers": bounds}
 
 
 def _entries(reader: EntryReader) -> Iterator[Row]:
