@@ -31,11 +31,13 @@ def import_standalone(
     now: Time | None = None,
     jobs: int = 1,
     spark: SparkSession | None = None,
+    index: bool = True,
 ) -> ImportResult:
     """Read a standalone Pulsar's data directory SOURCE into a new store at PATH; SOURCE is only read, also while Pulsar runs.
 
-    VERIFY: the digest of every entry. JOBS and SPARK as of ``open_store``. An import that was stopped goes on when it is called
-    again. The result counts nodes, files, bytes, records, entries and ``problems``; ``warnings`` are PartialData warnings, too.
+    VERIFY: the digest of every entry. INDEX False: no entry is read, and the store answers ``export_tables`` alone. JOBS and
+    SPARK as of ``open_store``. An import that was stopped goes on when it is called again. The result counts nodes, files, bytes,
+    records, entries and ``problems``; ``warnings`` are PartialData warnings, too.
     Raises SourceNotFound, AlreadyExists, StoreBusy, MetadataCorrupt, DiskFull, NotWritable.
     """
     from store.db.files import FileMode
@@ -46,7 +48,7 @@ def import_standalone(
     now_ms = int(time.time() * 1000)
     now_ms = now_ms if now is None else time_ms_of(now, now_ms)
     with open_engine(jobs, spark, []) as engine:
-        options = ImportOptions(FileMode(mode), verify, now_ms, engine)
+        options = ImportOptions(FileMode(mode), verify, now_ms, engine, index=index)
         result = run_import(Path(source), Path(path), options, lambda size_bytes: None)
     warn_partial(result.warnings)
     return result
@@ -63,6 +65,7 @@ def import_cluster(
     jobs: int = 1,
     spark: SparkSession | None = None,
     at: Time | None = None,
+    index: bool = True,
 ) -> ImportResult:
     """Read the parts of a cluster that are at hand into a new store at PATH; ``Store.add_parts`` brings others later.
 
@@ -84,9 +87,8 @@ def import_cluster(
     if at is not None:
         layout = replace(layout, metadata=past_metadata(layout.metadata, moment_of(at), problems))
     with open_engine(jobs, spark, []) as engine:
-        result = import_layout(
-            layout, Path(path), ImportOptions(FileMode(mode), verify, now_ms, engine), lambda size_bytes: None
-        )
+        options = ImportOptions(FileMode(mode), verify, now_ms, engine, index=index)
+        result = import_layout(layout, Path(path), options, lambda size_bytes: None)
     warn_partial([*problems, *result.warnings])
     return result
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, get_args
 
 from store.db.environment import Store as StoreFile
 from store.db.environment import Txn
+from store.db.storeinfo import check_state
 from store.errors import InvalidValue, NotWritable, Refused, StoreError
 from store.model.reader import EntryReader, open_reader
 from store.names import Position, parse_position
@@ -103,11 +104,12 @@ class Session:
         return int(time.time() * 1000) if self._now_ms is None else self._now_ms
 
     @contextmanager
-    def opened(self) -> Iterator[StoreFile]:
-        """Hold the store open while it is used; raises Refused when it was closed."""
+    def opened(self, *, unindexed: bool = False) -> Iterator[StoreFile]:
+        """Hold the store open while it is used; raises Refused when it was closed, and, but for UNINDEXED, has no index."""
         with self._lock:
             if self._closed:
                 raise Refused(f"{self.path} was closed", hint="open it again: pulsar_admin.open_store")
+            check_state(self.path, self._file.info, unindexed=unindexed)
             self._users += 1
         try:
             yield self._file
@@ -133,9 +135,9 @@ class Session:
             yield txn
 
     @contextmanager
-    def reader(self) -> Iterator[EntryReader]:
-        """Open one snapshot, entries too."""
-        with self.opened() as store, open_reader(store) as reader:
+    def reader(self, *, unindexed: bool = False) -> Iterator[EntryReader]:
+        """Open one snapshot, entries too; UNINDEXED: see ``opened``."""
+        with self.opened(unindexed=unindexed) as store, open_reader(store) as reader:
             reader.keys = self.keys
             yield reader
 
@@ -144,10 +146,10 @@ class Session:
         return open_engine(self._jobs, self._spark, problems)
 
     @contextmanager
-    def scan(self, problems: list[StoreError] | None = None) -> Iterator[EntryReader]:
-        """Open one snapshot whose entries are scanned on ``engine``; PROBLEMS are warned of at the end."""
+    def scan(self, problems: list[StoreError] | None = None, *, unindexed: bool = False) -> Iterator[EntryReader]:
+        """Open one snapshot whose entries are scanned on ``engine``; PROBLEMS are warned of at the end. UNINDEXED: see ``opened``."""
         problems = [] if problems is None else problems
-        with self.engine(problems) as engine, self.reader() as reader:
+        with self.engine(problems) as engine, self.reader(unindexed=unindexed) as reader:
             reader.engine = engine
             reader.failed = [] if engine is None else engine.failed
             yield reader

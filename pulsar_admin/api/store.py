@@ -76,6 +76,7 @@ def open_store(
     NOW fixes "now" for relative times and ages (else the clock of each call). Scans of many entries run in this process, in
     JOBS processes (0: one a core), or on the executors of SPARK, which must see the same paths. Encrypted
     payloads are opened with PRIVATE_KEYS, PEM files or directories of them, in this process alone. Close it, or use it in ``with``.
+    A store imported with ``index=False`` answers ``export_tables`` alone, all else raises Refused.
     Raises StoreNotFound, Refused (an import that did not end), StoreBusy (writable, and another process writes), IndexCorrupt.
     """
     keys: PrivateKeys | None = None
@@ -83,7 +84,7 @@ def open_store(
         from store.model.private_keys import read_private_keys
 
         keys = read_private_keys(map(Path, private_keys))
-    opened = open_store_file(Path(path), writable=writable)
+    opened = open_store_file(Path(path), writable=writable, unindexed=True)
     try:
         session = Session(opened, now, jobs=jobs, spark=spark)
         session.keys = keys

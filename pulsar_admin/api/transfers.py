@@ -184,7 +184,7 @@ class Transfers:
         from store.tables.export import ExportRequest, choose_tables, export_tables
 
         problems: list[StoreError] = []
-        with self._session.scan(problems) as reader:
-            tables = choose_tables(tuple(only), messages=messages)
+        with self._session.scan(problems, unindexed=True) as reader:
+            tables = choose_tables(tuple(only), messages=messages, state=reader.txn.store.info.state)
             request = ExportRequest(str(directory), cluster, tables, payload=payload)
             return export_tables(reader, request, self._session.now_ms, problems.append, reader.engine)
