@@ -31,13 +31,11 @@ def import_standalone(
     now: Time | None = None,
     jobs: int = 1,
     spark: SparkSession | None = None,
-    index: bool = True,
 ) -> ImportResult:
     """Read a standalone Pulsar's data directory SOURCE into a new store at PATH; SOURCE is only read, also while Pulsar runs.
 
-    VERIFY: the digest of every entry. INDEX False: no entry is read, and the store answers ``export_tables`` alone. JOBS and
-    SPARK as of ``open_store``. An import that was stopped goes on when it is called again. The result counts nodes, files, bytes,
-    records, entries and ``problems``; ``warnings`` are PartialData warnings, too.
+    VERIFY: the digest of every entry. JOBS and SPARK as of ``open_store``. An import that was stopped goes on when it is called
+    again. The result counts nodes, files, bytes, records, entries and ``problems``; ``warnings`` are PartialData warnings, too.
     Raises SourceNotFound, AlreadyExists, StoreBusy, MetadataCorrupt, DiskFull, NotWritable.
     """
     from store.db.files import FileMode
@@ -48,7 +46,7 @@ def import_standalone(
     now_ms = int(time.time() * 1000)
     now_ms = now_ms if now is None else time_ms_of(now, now_ms)
     with open_engine(jobs, spark, []) as engine:
-        options = ImportOptions(FileMode(mode), verify, now_ms, engine, index=index)
+        options = ImportOptions(FileMode(mode), verify, now_ms, engine)
         result = run_import(Path(source), Path(path), options, lambda size_bytes: None)
     warn_partial(result.warnings)
     return result
@@ -71,8 +69,8 @@ def import_cluster(
 
     METADATA: a directory of ZooKeeper or RocksDB, or ``HOST:PORT,…/CHROOT`` of a running ensemble. BOOKIES: ``ID=DIR,DIR`` or
     ``DIR,DIR`` each, with all its directories. AT: the metadata as of a time, or a zxid such as
-    "0x4a1", of ZooKeeper's files. ``absent_bookies`` of the result are those that the metadata names. The rest is as of
-    ``import_standalone``. Raises InvalidValue, Refused, Unsupported for what cannot be one cluster's disks, too.
+    "0x4a1", of ZooKeeper's files. INDEX False: no entry is read, and the store answers ``export_tables`` alone.
+    ``absent_bookies`` of the result are those that the metadata names. The rest is as of ``import_standalone``. Raises InvalidValue, Refused, Unsupported for what cannot be one cluster's disks, too.
     """
     from pulsar_admin.api.history import moment_of
     from store.db.files import FileMode

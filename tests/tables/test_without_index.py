@@ -68,7 +68,9 @@ def test_all_else_is_refused_and_the_same_import_makes_the_index(tmp_path: Path,
 
 
 def test_python_exports_tables_of_it_and_refuses_all_else(tmp_path: Path) -> None:
-    done = pa.import_standalone(world("small") / "crashed", tmp_path / "store", index=False)
+    parts = world(CLUSTER) / "crashed"
+    bookies = [*map(str, parts.glob("bookkeeper*"))]
+    done = pa.import_cluster(tmp_path / "store", metadata=parts / "zookeeper", bookies=bookies, index=False)
     assert (done.entries, done.records) == (0, 0)
     with pa.open_store(tmp_path / "store") as store:
         report = store.export_tables(tmp_path / "tables")
