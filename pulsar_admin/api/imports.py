@@ -70,7 +70,8 @@ def import_cluster(
     METADATA: a directory of ZooKeeper or RocksDB, or ``HOST:PORT,…/CHROOT`` of a running ensemble. BOOKIES: ``ID=DIR,DIR`` or
     ``DIR,DIR`` each, with all its directories. AT: the metadata as of a time, or a zxid such as
     "0x4a1", of ZooKeeper's files. INDEX False: no entry is read, and the store answers ``export_tables`` alone.
-    ``absent_bookies`` of the result are those that the metadata names. The rest is as of ``import_standalone``. Raises InvalidValue, Refused, Unsupported for what cannot be one cluster's disks, too.
+    ``absent_bookies`` of the result are those that the metadata names. The rest is as of ``import_standalone``.
+    Raises InvalidValue, Refused, Unsupported for what cannot be one cluster's disks, too.
     """
     from pulsar_admin.api.history import moment_of
     from store.db.files import FileMode
