@@ -18,7 +18,7 @@ from store.errors import (
 )
 from store.files import write_new_file
 from store.model.reader import open_reader
-from store.names import LONG_MAX
+from store.names import LONG_MAX, FileKind
 from store.reports import shell
 
 _FORMATTED = "Lines as the shell logs them, without time, thread and class."
@@ -153,7 +153,7 @@ def readlog(
     if 0 <= selection.end < selection.start:
         raise InvalidValue("-startpos lies behind -endpos", hint="exchange them")
     with app.store.read() as txn:
-        file = shell.find_file(txn, log, "entry-log", 10)
+        file = shell.find_file(txn, log, FileKind.ENTRY_LOG, 10)
         _print(app, shell.log_lines(app.store, file, selection, msg))
 
 
@@ -169,7 +169,7 @@ def readlogmetadata(app: App, log: str) -> None:
     LOG is its number in hexadecimal, as upstream reads it here alone, or its name.
     """
     with app.store.read() as txn:
-        file = shell.find_file(txn, log, "entry-log", 16)
+        file = shell.find_file(txn, log, FileKind.ENTRY_LOG, 16)
         _print(app, shell.log_metadata_lines(app.store, file))
 
 
@@ -189,7 +189,7 @@ def readjournal(app: App, journal: str, msg: bool, **_ignored: object) -> None:
     JOURNAL is its number, or its name, such as 18f.txn, or the end of its path.
     """
     with app.store.read() as txn:
-        file = shell.find_file(txn, journal, "journal", 10)
+        file = shell.find_file(txn, journal, FileKind.JOURNAL, 10)
         _print(app, shell.journal_lines(app.store, file, msg))
 
 
@@ -205,7 +205,7 @@ def activeledgers(app: App, log_id: int | None, timeout: int | None) -> None:
     if log_id is None:
         raise InvalidValue("-logId is missing", hint="give the number of an entry log")
     with app.store.read() as txn:
-        file = shell.find_file(txn, str(log_id), "entry-log", 10)
+        file = shell.find_file(txn, str(log_id), FileKind.ENTRY_LOG, 10)
         _print(app, shell.active_lines(txn, app.store, file))
 
 

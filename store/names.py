@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from enum import StrEnum
 
 from store.errors import InvalidValue
 from store.frozen import frozen
@@ -18,6 +19,13 @@ INT_MAX = 2**31 - 1
 """Java's: what ids, times and counts can be."""
 _INT_DIGITS = 10
 _MANY_NAMES = 1 << 14
+
+
+class FileKind(StrEnum):
+    """What a file of a bookie is whose records are entries."""
+
+    ENTRY_LOG = "entry-log"
+    JOURNAL = "journal"
 
 
 _UNCHANGED = re.compile(r"[A-Za-z0-9._*-]*")

@@ -37,6 +37,7 @@ from store.db.tree import iter_children
 from store.errors import IndexCorrupt, LimitExceeded, Refused, StoreError
 from store.files import create_file, mode_below, open_regular, remove_file
 from store.model.ledgers import find_metadata, find_times
+from store.names import FileKind
 
 LOG_SIZE_LIMIT_BYTES = 1 << 30  # BookKeeper's logSizeLimit: a log rolls before a record that would pass it
 ENTRY_MAX_BYTES = 5_253_120 - 500  # BookKeeper warns above nettyMaxFrameSizeBytes − 500; this is the one Pulsar ships
@@ -326,7 +327,7 @@ def index_own_file(store: Store, txn: Txn, path: Path, ledgers: tuple[WrittenLed
     log = _describe(path, store.path, next_file_id(txn))
     known = sorted((ledger.ledger_id, DIGEST_SIZE[ledger.spec.digest_type]) for ledger in ledgers)
     digests = LedgerDigests(np.array([i for i, _ in known], np.int64), np.array([size for _, size in known], np.int16))
-    scan = FileScan(Slice(str(path), "entry-log", 0, log.size_bytes), digests, True)
+    scan = FileScan(Slice(str(path), FileKind.ENTRY_LOG, 0, log.size_bytes), digests, True)
     indexer = Indexer(txn)
     for batch in scan.batches():
         indexer.add(batch, log.file_id)
@@ -348,7 +349,7 @@ def _describe(path: Path, store_path: Path, file_id: int) -> LogFile:
     return LogFile(
         file_id=file_id,
         path=str(path.relative_to(store_path)),
-        kind="entry-log",
+        kind=FileKind.ENTRY_LOG,
         log_id=int(path.stem.removeprefix("own-"), 16),
         origin="",
         mode=FileMode.OWN,

@@ -18,6 +18,7 @@ from store.db.environment import Txn
 from store.errors import IndexCorrupt, reason_of
 from store.files import open_regular
 from store.frozen import frozen
+from store.names import FileKind
 
 _FILE_KEY = struct.Struct(">I")
 _DAMAGE_KEY = struct.Struct(">IQ")
@@ -44,7 +45,7 @@ class LogFile:
 
     file_id: int
     path: str  # absolute, or relative to the store for copied, linked and own files
-    kind: str  # "entry-log" or "journal"
+    kind: FileKind
     log_id: int  # the number its name spells
     origin: str  # the path it was imported from; "" for logs this toolkit wrote
     mode: FileMode
@@ -118,7 +119,7 @@ def iter_logs(txn: Txn) -> Iterator[LogFile]:
 def _decode_log(key: bytes, row: bytes) -> LogFile:
     try:
         log = LogFile(_FILE_KEY.unpack(key)[0], **json.loads(row))
-        return replace(log, mode=FileMode(log.mode))
+        return replace(log, kind=FileKind(log.kind), mode=FileMode(log.mode))
     except (ValueError, TypeError, RecursionError, struct.error) as error:
         raise IndexCorrupt(
             f"the catalogue row {key.hex()} is damaged: {reason_of(error)}",

@@ -28,6 +28,7 @@ from store.disks.live import LiveRecords
 from store.disks.placed import Places, join_places
 from store.errors import EntryLogCorrupt
 from store.files import create_file, open_file, remove_file
+from store.names import FileKind
 from store.recovery.known import Array
 from store.scan.files import FileScan, LedgerDigests, Slice
 
@@ -178,7 +179,7 @@ def check_written(log: NewLog) -> None:
     """Read LOG back: the same entries in the same places, every digest right, the same bytes. Raises EntryLogCorrupt."""
     path = log.unfinished
     nothing_known = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
-    scan = FileScan(Slice(str(path), "entry-log", 0, path.stat().st_size), nothing_known, verify=True)
+    scan = FileScan(Slice(str(path), FileKind.ENTRY_LOG, 0, path.stat().st_size), nothing_known, verify=True)
     at = 0
     same = True
     for batch in scan.batches():

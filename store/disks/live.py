@@ -21,6 +21,7 @@ from store.disks.ledgers import Ledgers
 from store.disks.placed import SIZE_BYTES, Find, Places
 from store.errors import StoreError
 from store.files import open_file
+from store.names import FileKind
 from store.recovery.known import Array
 from store.scan.files import FileScan, LedgerDigests, Slice
 
@@ -100,7 +101,7 @@ def _scan(path: Path, alive: Ledgers, advance: Callable[[int], None]) -> tuple[A
     """Return the records of live ledgers in the log at PATH, how many other ledgers it has, and what is wrong with it."""
     nothing_known = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
     size = path.stat().st_size
-    scan = FileScan(Slice(str(path), "entry-log", 0, size), nothing_known, verify=True)
+    scan = FileScan(Slice(str(path), FileKind.ENTRY_LOG, 0, size), nothing_known, verify=True)
     parts, dead, before = [], set[int](), 0
     for batch in scan.batches():
         is_alive = alive.has(batch["ledger_id"])

@@ -12,6 +12,7 @@ from store.codec.entrylog import log_file_name
 from store.disks.held import Array, Entries
 from store.frozen import frozen
 from store.kernels.records import BAD_DIGEST
+from store.names import FileKind
 from store.scan.files import FileScan, LedgerDigests, Records, Slice
 from store.sources.bookies import read_bookie_directory
 from store.sources.storage import Storage
@@ -63,7 +64,7 @@ def known_digests(sizes: Mapping[int, int]) -> LedgerDigests:
 def iter_batches(storage: Storage, digests: LedgerDigests, lost: list[int] | None = None) -> Iterator[LogBatch]:
     """Yield the records of the logs of STORAGE, oldest log first; LOST gets the sizes of what is no record."""
     for log_id, path in read_bookie_directory(storage.logs).logs:
-        scan = FileScan(Slice(str(path), "entry-log", 0, path.stat().st_size), digests)
+        scan = FileScan(Slice(str(path), FileKind.ENTRY_LOG, 0, path.stat().st_size), digests)
         for rows in scan.batches():
             yield LogBatch(log_id, rows)
         if lost is not None:

@@ -17,6 +17,7 @@ from store.errors import StoreError
 from store.model.cursors import Cursor
 from store.model.ledgers import find_metadata, find_times
 from store.model.topics import Topic
+from store.names import FileKind
 from store.reports.disk_totals import read_disk_totals
 from store.reports.ledgers import iter_orphans
 from store.timespec import shown_time
@@ -95,7 +96,7 @@ def _is_open(txn: Txn, ledger_id: int) -> bool:
 
 def journal_only(store: Store, txn: Txn) -> Iterator[Diagnosis]:
     """Yield the journals that have entries which no entry log has."""
-    journals = {log.file_id: log for log in iter_logs(txn) if log.kind == "journal"}
+    journals = {log.file_id: log for log in iter_logs(txn) if log.kind is FileKind.JOURNAL}
     counts = {file_id: [0, 0] for file_id in journals}
     if not journals:
         return

@@ -10,7 +10,8 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+
+from store.names import FileKind
 
 SLICE_BYTES = 64 << 20
 LEAST_SLICE_BYTES = 1 << 20
@@ -33,7 +34,7 @@ class FileRange:
     """
 
     path: str
-    kind: Literal["entry-log", "journal"]
+    kind: FileKind
     file_id: int
     start: int
     end: int
@@ -45,9 +46,9 @@ class FileRange:
         return self.end - self.start
 
 
-def kind_of(path: str) -> Literal["entry-log", "journal"]:
+def kind_of(path: str) -> FileKind:
     """Return what a file's name says it is."""
-    return "journal" if path.endswith(".txn") else "entry-log"
+    return FileKind.JOURNAL if path.endswith(".txn") else FileKind.ENTRY_LOG
 
 
 def plan_slices(files: Iterable[tuple[str, int, int]], cut: Cut = Cut()) -> list[FileRange]:
@@ -60,7 +61,7 @@ def plan_slices(files: Iterable[tuple[str, int, int]], cut: Cut = Cut()) -> list
 
 def _cut(path: str, file_id: int, size: int, target: int) -> Iterator[FileRange]:
     kind = kind_of(path)
-    pieces = 1 if kind == "journal" else max(1, round(size / target))
+    pieces = 1 if kind is FileKind.JOURNAL else max(1, round(size / target))
     edges = [size * index // pieces for index in range(pieces + 1)]
     for start, end in pairwise(edges):
         if end > start:

@@ -34,6 +34,7 @@ from store.engine.slices import SLICE_BYTES, Cut
 from store.errors import EntryLogCorrupt, MetadataCorrupt, SourceChanged, StoreError
 from store.index.copies import Copies
 from store.index.writer import Indexer
+from store.names import FileKind
 from store.scan.files import FileScan, LedgerDigests, Problem, Slice
 from store.scan.runs import Runs, pack_runs
 from store.wording import counted
@@ -159,7 +160,7 @@ class _Group:
             from store.index.held import note_copies  # brings pyroaring: a store of one bookie does without
 
             note_copies(txn, logs.values())
-        journals = [step.log.file_id for step in self._files.values() if step.log.kind == "journal"]
+        journals = [step.log.file_id for step in self._files.values() if step.log.kind is FileKind.JOURNAL]
         indexer = Indexer(txn, journals, copies)
         try:
             for file_id, runs in self._runs:
@@ -218,7 +219,7 @@ def _damage(file_id: int, problem: Problem) -> Damage:
 
 def _part_of(store: Store, log: LogFile) -> Slice:
     path = log.locate(store.path).absolute()
-    return Slice(str(path), log.kind, log.next_offset, log.size_bytes)  # type: ignore[arg-type]
+    return Slice(str(path), log.kind, log.next_offset, log.size_bytes)
 
 
 def _scan_here(store: Store, logs: Iterable[LogFile], how: Scanning) -> Iterator[_Step]:
@@ -229,7 +230,7 @@ def _scan_here(store: Store, logs: Iterable[LogFile], how: Scanning) -> Iterator
         for batch in scan.batches():
             size, before = max(scan.next_offset - before, 0), max(scan.next_offset, before)
             how.advance(size)
-            yield _Step(log, scan, size, [pack_runs(batch, keep_first=log.kind == "journal")], False)
+            yield _Step(log, scan, size, [pack_runs(batch, keep_first=log.kind is FileKind.JOURNAL)], False)
         how.advance(log.size_bytes - before)
         yield _Step(log, scan, 0, [], True)
 

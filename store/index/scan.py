@@ -16,6 +16,7 @@ from store.engine.operation import Engine
 from store.engine.slices import Cut, FileRange, kind_of, plan_slices
 from store.errors import SourceChanged
 from store.kernels import records as kernel
+from store.names import FileKind
 from store.scan.arrow import packed_row
 from store.scan.files import FileScan, LedgerDigests, Problem, Records, Slice
 from store.scan.grouping import ledger_sizes
@@ -72,7 +73,7 @@ class ScanRuns(ScanFile[Runs]):
     COLUMNS = Runs.COLUMNS
 
     def encode(self, batch: Records, piece: FileRange) -> Iterable[bytes]:
-        return (column.tobytes() for column in pack_runs(batch, keep_first=piece.kind == "journal").columns())
+        return (column.tobytes() for column in pack_runs(batch, keep_first=piece.kind is FileKind.JOURNAL).columns())
 
     def decode(self, columns: list[pa.Buffer]) -> Runs:
         return decode_runs(columns)

@@ -35,6 +35,7 @@ from store.db.environment import Txn
 from store.db.files import DIFFERS, Damage, iter_logs
 from store.index.copies import Copies
 from store.index.packing import pack_columns
+from store.names import FileKind
 from store.scan.runs import HAS_BROKER, IS_UNFRAMED, Records, Run, Runs, pack_runs
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Indexer:
         self.differing: list[Damage] = []
         self._copies = copies if copies is not None and copies.several else None
         self._txn = txn
-        self._journals = frozenset(journals) | {log.file_id for log in iter_logs(txn) if log.kind == "journal"}
+        self._journals = frozenset(journals) | {log.file_id for log in iter_logs(txn) if log.kind is FileKind.JOURNAL}
         self._lacs: dict[int, int] = {}
         self._held = _held_entries() if has_copies(txn) else None
 

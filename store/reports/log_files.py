@@ -18,6 +18,7 @@ from store.codec.entrylog import (
     log_id_of,
 )
 from store.errors import Corrupt, SourceNotFound, StoreError, Unsupported
+from store.names import FileKind
 from store.scan.ledgers_map import read_head, read_ledgers_map, read_map_bytes
 from store.wording import counted
 
@@ -34,7 +35,7 @@ class LogSummary:
     """One file as its name and header tell, its records unread. ``header``: "ok" or what is wrong with it."""
 
     path: str
-    kind: str
+    kind: FileKind
     number: int
     size_bytes: int
     header: str
@@ -131,19 +132,19 @@ def verify_indexes(path: Path) -> Iterator[LogVerdict]:
         yield verdict
 
 
-def kind_of(path: Path) -> str:
+def kind_of(path: Path) -> FileKind:
     """Return "journal" for a file that begins with a journal's magic, or is named like one; else "entry-log"."""
     head = read_head(path)[:4]
     if head == journal.MAGIC or (path.suffix == ".txn" and head != b"BKLO"):
-        return "journal"
-    return "entry-log"
+        return FileKind.JOURNAL
+    return FileKind.ENTRY_LOG
 
 
 def read_log_summary(path: Path) -> LogSummary:
     """Return what the name and the header of a log or journal tell; a bad header is told, not raised."""
     kind, size = kind_of(path), path.stat().st_size
     head = read_head(path)
-    if kind == "journal":
+    if kind is FileKind.JOURNAL:
         number = journal.journal_id_of(path.name)
         summary = LogSummary(str(path), kind, -1 if number is None else number, size, OK, None, False, None)
         try:
@@ -191,7 +192,7 @@ def _scan(
     from store.scan.files import FileScan, LedgerDigests, Slice
 
     nothing_known = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
-    whole = Slice(str(path), kind_of(path), 0, path.stat().st_size)  # type: ignore[arg-type]
+    whole = Slice(str(path), kind_of(path), 0, path.stat().st_size)
     if engine is None:
         return FileScan(whole, nothing_known, verify)
     from store.index.scan import EngineLog, ScanRecords, ScanSizes
@@ -243,7 +244,7 @@ def verify_log(path: Path, advance: Callable[[int], None], engine: Engine | None
     for problem in sorted(scan.problems, key=lambda problem: problem.offset):
         whose = f", entry {problem.ledger_id}:{problem.entry_id}" if problem.ledger_id >= 0 else ""
         verdict.add(f"{path} @ {problem.offset:#x}: {problem.reason}{whose} ({counted(problem.length_bytes, 'byte')})")
-    if kind == "entry-log" and verdict.size_bytes:
+    if kind is FileKind.ENTRY_LOG and verdict.size_bytes:
         _verify_map(path, verdict, sizes)
     return verdict
 

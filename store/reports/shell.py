@@ -37,6 +37,7 @@ from store.files import open_file
 from store.frozen import frozen
 from store.model.ledgers import find_metadata, iter_blocks, iter_ledger_ids
 from store.model.reader import EntryReader
+from store.names import FileKind
 from store.reports.log_files import LogRecord, iter_log_records, read_ledger_sizes
 from store.wording import counted
 
@@ -226,7 +227,7 @@ def index_lines(txn: Txn, ledger_id: int) -> Iterator[str]:
         for index in range(len(block)):
             file_id, offset, _ = block.place(index)
             log = logs[file_id] if file_id in logs else logs.setdefault(file_id, find_log(txn, file_id))
-            if log is not None and log.kind == "entry-log":
+            if log is not None and log.kind is FileKind.ENTRY_LOG:
                 yield f"entry {block.entry_id(index)}\t:\t(log: {log.log_id}, pos: {offset + 4})"
 
 
@@ -377,13 +378,13 @@ def active_lines(txn: Txn, store: Store, log: LogFile) -> Iterator[str]:
     yield from (f"{ledger_id} " for ledger_id in active)
 
 
-def find_file(txn: Txn, word: str, kind: str, base: int) -> LogFile:
+def find_file(txn: Txn, word: str, kind: FileKind, base: int) -> LogFile:
     """Return the catalogued file of KIND that WORD names: its number in BASE, its name, or the end of its path.
 
     Raises InvalidValue, SourceNotFound, and Refused where several bookies have one of that number.
     """
     number = _number_of(word, kind, base)
-    logs = [log for log in iter_logs(txn) if log.kind == kind and log.log_id == number]
+    logs = [log for log in iter_logs(txn) if log.kind is kind and log.log_id == number]
     if "/" in word:
         logs = [log for log in logs if f"/{log.origin or log.path}".endswith(f"/{word.lstrip('/')}")]
     if not logs:
@@ -397,16 +398,16 @@ def find_file(txn: Txn, word: str, kind: str, base: int) -> LogFile:
     return logs[0]
 
 
-def _number_of(word: str, kind: str, base: int) -> int:
+def _number_of(word: str, kind: FileKind, base: int) -> int:
     name = word.rpartition("/")[2]
     try:
         number: int | None = int(word, base) if re.fullmatch(r"[0-9a-fA-F]{1,16}", word) else None
     except ValueError:
         number = None
     if number is None:
-        number = log_id_of(name) if kind == "entry-log" else journal_id_of(name)
+        number = log_id_of(name) if kind is FileKind.ENTRY_LOG else journal_id_of(name)
     if number is None:
-        suffix = ".log" if kind == "entry-log" else ".txn"
+        suffix = ".log" if kind is FileKind.ENTRY_LOG else ".txn"
         raise InvalidValue(
             f"invalid {kind.replace('-', ' ')} {word!r}", hint=f"give its number, or its name: 1f{suffix}"
         )

@@ -16,6 +16,7 @@ from store.db.environment import Txn, open_store
 from store.db.files import LogFile, iter_logs
 from store.engine.slices import kind_of
 from store.errors import StoreError
+from store.names import FileKind
 from store.scan.ledgers_map import read_head, read_ledgers_map
 from store.scan.operations import ScanOptions
 from store.scan.sources import is_url
@@ -58,7 +59,7 @@ def _may_hold(path: str, wanted: set[int] | None, times: _IndexedTimes | None) -
 
 def _ledgers_of(path: str) -> set[int] | None:
     """Return the ledgers in the sealed entry log PATH; None where that is not proven."""
-    if is_url(path) or kind_of(path) != "entry-log":
+    if is_url(path) or kind_of(path) is not FileKind.ENTRY_LOG:
         return None
     try:
         sizes = read_ledgers_map(Path(path))

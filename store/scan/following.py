@@ -26,6 +26,7 @@ from store.engine.slices import SLICE_BYTES, FileRange
 from store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound, Unsupported
 from store.frozen import frozen
 from store.kernels.records import BAD_DIGEST
+from store.names import FileKind
 from store.scan.files import FileScan, LedgerDigests, Slice
 from store.scan.offsets import FAR, Begun, Folder, Listed, Offset, Place, id_of, order_of
 from store.scan.parts import Looked, Part, Tasks, pieces_of, pieces_without
@@ -103,7 +104,7 @@ class Follower:
             )
         if taking.all_read:
             after.marks |= marks
-            for folder in after.folders["journal"].values():
+            for folder in after.folders[FileKind.JOURNAL].values():
                 folder.pass_before(marks.get(folder.owner, NO_MARK)[0])
         after.recent = self._plan(before, after, taking.parts)[1]
         return after.encode()
@@ -142,7 +143,7 @@ class Follower:
     def _check_there(self, place: Place, files: Sequence[Listed]) -> None:
         """Refuse a folder whose newest log, of those begun, is gone: garbage collection never takes it."""
         there = {(one.folder, one.name) for one in files}
-        for name, folder in place.folders["entry-log"].items():
+        for name, folder in place.folders[FileKind.ENTRY_LOG].items():
             newest = max(folder.begun, key=id_of, default=None)
             if newest is not None and (name, newest) not in there and not folder.begun[newest].complete:
                 self.is_lost(None, f"{name}/{newest}", folder.begun[newest])
@@ -154,8 +155,8 @@ class Follower:
         if file.folder not in self._owners:
             self._owners[file.folder] = _bookie(file) or file.folder
         owner = self._owners[file.folder]
-        if file.kind == "journal" and owner == file.folder:
-            folders = {self.owner(one) for one in others if one.kind == "entry-log"} or {file.folder}
+        if file.kind is FileKind.JOURNAL and owner == file.folder:
+            folders = {self.owner(one) for one in others if one.kind is FileKind.ENTRY_LOG} or {file.folder}
             if len(folders) > 1:
                 raise InvalidValue(
                     f"nothing says whose journal {file.path} is",
@@ -170,7 +171,7 @@ class Follower:
 
         BookKeeper cuts the file and writes it again (``Journal.LastLogMark.rollLog``); one that is not there is its beginning.
         """
-        folders = {one.folder: one for one in reversed(files) if one.kind == "entry-log"}
+        folders = {one.folder: one for one in reversed(files) if one.kind is FileKind.ENTRY_LOG}
         marks = dict(before.marks)
         for file in folders.values():
             raw = _read_beside(file, LAST_MARK_FILE) or b""
@@ -187,7 +188,7 @@ class Follower:
     def is_complete(self, file: Listed, newest: Listed) -> bool:
         """Whether nothing is appended to FILE any more, of whose folder and kind NEWEST is the newest."""
         if file.path not in self._complete:
-            if file.kind == "journal":
+            if file.kind is FileKind.JOURNAL:
                 found = file.id < newest.id
             else:
                 found = _has_map(file) or (file.id < newest.id and _is_stale(file, newest))
@@ -272,7 +273,7 @@ class Follower:
         for part in parts:
             owner = after.of(part.file).owner
             kept = recent.setdefault(owner, Recent())
-            is_log = part.file.kind == "entry-log"
+            is_log = part.file.kind is FileKind.ENTRY_LOG
             if is_log and part.start == 0:
                 kept.pass_by(part.file.folder, MOST_LOGS if owner in before.marks else KEPT_LOGS)
             if not part.looked_at:
@@ -308,11 +309,11 @@ class _Taking:
         self._files_left = limit.files or FAR
         self._bytes_left = limit.size_bytes or FAR
         self._remembering = {owner for owner, kept in before.recent.items() if kept.given}
-        self._with_journals = {follower.owner(file, files) for file in files if file.kind == "journal"}
+        self._with_journals = {follower.owner(file, files) for file in files if file.kind is FileKind.JOURNAL}
 
     def take(self) -> None:
         """Choose logs, and when all of these fit, journals."""
-        for kind in ("entry-log", "journal"):
+        for kind in FileKind:
             later: dict[str, Listed] = {}
             following: dict[str, Listed | None] = {}
             for file in reversed(self._files):
@@ -337,12 +338,12 @@ class _Taking:
         if begun is not None and self._follower.is_lost(file, file.path, begun):
             return True
         start = 0 if begun is None else begun.end
-        if file.kind == "journal":
+        if file.kind is FileKind.JOURNAL:
             start = self._journal_start(file, owner, start)
             if start < 0:
                 return True
         complete = self._follower.is_complete(file, newest)
-        is_journal = file.kind == "journal"
+        is_journal = file.kind is FileKind.JOURNAL
         remembered = not complete or later is None or not self._follower.is_complete(later, newest)
         remembered |= is_journal or (owner in self._with_journals and owner in self._before.marks)
         looked_at = remembered or owner in self._remembering or (begun is not None and begun.looked_at)

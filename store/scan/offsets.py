@@ -10,12 +10,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from store.codec.entrylog import log_id_of
 from store.codec.journal import journal_id_of
 from store.errors import Unsupported
 from store.frozen import frozen
+from store.names import FileKind
 from store.scan.recent import NO_MARK, Mark, Recent
 
 Offset = dict[str, Any]
@@ -41,8 +42,8 @@ class Listed:
         return f"{self.folder}/{self.name}"
 
     @property
-    def kind(self) -> Literal["entry-log", "journal"]:
-        return "journal" if self.name.endswith(".txn") else "entry-log"
+    def kind(self) -> FileKind:
+        return FileKind.JOURNAL if self.name.endswith(".txn") else FileKind.ENTRY_LOG
 
 
 @frozen
@@ -112,7 +113,9 @@ class Folder:
 class Place:
     """An offset as objects; ``marks``: where the bookies' lastMark were when all of their logs were read."""
 
-    folders: dict[str, dict[str, Folder]] = field(default_factory=lambda: {"entry-log": {}, "journal": {}})
+    folders: dict[FileKind, dict[str, Folder]] = field(
+        default_factory=lambda: {FileKind.ENTRY_LOG: {}, FileKind.JOURNAL: {}}
+    )
     marks: dict[str, Mark] = field(default_factory=dict)
     recent: dict[str, Recent] = field(default_factory=dict)
 
@@ -122,7 +125,7 @@ class Place:
 
     def journal_end(self, owner: str) -> Mark:
         """Return the place in OWNER's journals up to which they were read."""
-        folders = [folder for folder in self.folders["journal"].values() if folder.owner == owner]
+        folders = [folder for folder in self.folders[FileKind.JOURNAL].values() if folder.owner == owner]
         return max(
             [(id_of(name), one.end) for folder in folders for name, one in folder.begun.items()]
             + [(folder.done[-1][1], FAR) for folder in folders if folder.done],
@@ -143,9 +146,7 @@ class Place:
                 yield from ((f"{name}/{file_name}", begun) for file_name, begun in folder.begun.items())
 
     def encode(self) -> Offset:
-        logs, journals = (
-            {name: folder.encode() for name, folder in self.folders[kind].items()} for kind in ("entry-log", "journal")
-        )
+        logs, journals = ({name: folder.encode() for name, folder in self.folders[kind].items()} for kind in FileKind)
         marks = {name: list(mark) for name, mark in self.marks.items()}
         recent = {name: kept.encode() for name, kept in self.recent.items() if kept.given}
         return {"version": VERSION, "logs": logs, "journals": journals, "marks": marks, "recent": recent}
@@ -162,7 +163,7 @@ class Place:
         )
         marks = {name: (mark[0], mark[1]) for name, mark in offset["marks"].items()}
         recent = {name: Recent.decode(kept) for name, kept in offset["recent"].items()}
-        return Place({"entry-log": logs, "journal": journals}, marks, recent)
+        return Place({FileKind.ENTRY_LOG: logs, FileKind.JOURNAL: journals}, marks, recent)
 
 
 FIRST: Offset = Place().encode()

@@ -21,6 +21,7 @@ from store.errors import EntryLogCorrupt, NotWritable, SourceChanged
 from store.files import open_regular
 from store.kernels import records as kernel
 from store.kernels.wire import find_metadata_ends
+from store.names import FileKind
 from store.scan.arrow import packed_row
 from store.scan.files import LedgerDigests
 from store.scan.places import Array, EntryBatch, Places, PlacesReader
@@ -181,9 +182,11 @@ def _piece(files: Any, batches: list[Places], size_bytes: int) -> EntryPlaces:
     except (SourceChanged, NotWritable) as error:
         # No executor gets it: who reads it here finds the same and says so.
         return EntryPlaces(
-            str(error.context.get("path")), "entry-log", ids[0], first, first + size_bytes, batches=batches
+            str(error.context.get("path")), FileKind.ENTRY_LOG, ids[0], first, first + size_bytes, batches=batches
         )
-    return EntryPlaces(paths[ids[0]], "entry-log", ids[0], first, first + size_bytes, batches=batches, files=paths)
+    return EntryPlaces(
+        paths[ids[0]], FileKind.ENTRY_LOG, ids[0], first, first + size_bytes, batches=batches, files=paths
+    )
 
 
 def _run_round(

@@ -21,7 +21,17 @@ from store.model.reader import EntryReader, open_reader
 from store.model.schemas import read_schemas
 from store.model.topics import Topic, expand_topic, iter_topics, read_topic
 from store.model.window import Window
-from store.names import EARLIEST, LATEST, NamespaceName, Position, TopicName, parse_namespace, parse_topic, shell_word
+from store.names import (
+    EARLIEST,
+    LATEST,
+    FileKind,
+    NamespaceName,
+    Position,
+    TopicName,
+    parse_namespace,
+    parse_topic,
+    shell_word,
+)
 from store.scan.connector_options import ConnectorRead, Place, pattern_namespace, pattern_topics
 from store.scan.entries import EntryScan
 from store.scan.known_columns import KnownColumns
@@ -195,7 +205,7 @@ class _Paths:
         first, size_bytes = int(batches[0].offsets[0]), sum(places.bytes for places in batches)
         return TopicPiece(
             files[int(batches[0].files[0])],
-            "entry-log",
+            FileKind.ENTRY_LOG,
             int(batches[0].files[0]),
             first,
             first + size_bytes,

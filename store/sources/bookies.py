@@ -19,6 +19,7 @@ from store.db.bookies import Bookie
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_nodes
 from store.errors import MetadataCorrupt, StoreError, Unsupported
+from store.names import FileKind
 
 INSTANCE_ID = "/ledgers/INSTANCEID"
 _COOKIES = "/ledgers/cookies/"
@@ -27,7 +28,7 @@ _COOKIES = "/ledgers/cookies/"
 class BookieFile(NamedTuple):
     """An entry log or a journal (``kind``) of a bookie, by the number in its name."""
 
-    kind: str
+    kind: FileKind
     number: int
     path: Path
     bookie_id: str
@@ -200,8 +201,8 @@ def files_of(bookies: Iterable[Bookie], strangers: Sequence[Stranger] = ()) -> I
     for bookie in known:
         logs = (file for path in bookie.ledger_dirs for file in read_bookie_directory(path).logs)
         for number, file in sorted(logs, key=itemgetter(0)):
-            yield BookieFile("entry-log", number, file, bookie.bookie_id)
+            yield BookieFile(FileKind.ENTRY_LOG, number, file, bookie.bookie_id)
     for bookie in known:
         journals = (file for path in bookie.journal_dirs for file in read_bookie_directory(path).journals)
         for number, file in sorted(journals, key=itemgetter(0)):
-            yield BookieFile("journal", number, file, bookie.bookie_id)
+            yield BookieFile(FileKind.JOURNAL, number, file, bookie.bookie_id)

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from store.engine.slices import FileRange
 from store.errors import DiskFull, StoreError
 from store.kernels import records as kernel
+from store.names import FileKind
 from store.scan.arrow import column, nullable
 from store.scan.operations import entry_column
 from store.tables.folder import Folder
@@ -83,7 +84,9 @@ class KeyRange(FileRange):
 def key_range(number: int, segments: Sequence[Segment]) -> KeyRange:
     """Return the range NUMBER, made of SEGMENTS."""
     size_bytes = sum(segment.size_bytes for segment in segments)
-    return KeyRange(f"range {number} of entries", "entry-log", -1, 0, size_bytes, number=number, segments=segments)
+    return KeyRange(
+        f"range {number} of entries", FileKind.ENTRY_LOG, -1, 0, size_bytes, number=number, segments=segments
+    )
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from store.db.files import FileMode, LogFile, delete_log, file_fingerprint, next
 from store.db.storeinfo import StoreInfo
 from store.errors import StoreError
 from store.files import copy_file, link_file, open_file, remove_file, rename
+from store.names import FileKind
 from store.sources.bookies import BookieFile, Stranger
 
 
@@ -84,7 +85,7 @@ def _new_row(store: Store, file_id: int, file: BookieFile, mode: FileMode, stran
         records=0,
         problems=0,
         torn=False,
-        sealed=kind == "entry-log" and is_sealed(path),
+        sealed=kind is FileKind.ENTRY_LOG and is_sealed(path),
         unfinished=True,
         stranger=strangers.get(path.parent, ""),
         bookie=bookie_id,

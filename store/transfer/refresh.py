@@ -39,6 +39,7 @@ from store.index.rebuild import build_index, open_scratch, read_catalogue, rebui
 from store.model.absent_bookies import find_absent_bookies, index_absent_bookies
 from store.model.copy_age import put_refreshed
 from store.model.references import index_owners
+from store.names import FileKind
 from store.reports.log_files import read_ledger_sizes
 from store.reports.replicas import find_underreplicated
 from store.sources.bookies import INSTANCE_ID, find_strangers, foreign_ids
@@ -367,7 +368,7 @@ def _grown(store: Store, log: LogFile) -> LogFile:
     status = origin.stat()
     if log.mode in (FileMode.COPIED, FileMode.LINKED):
         place(store, origin, log.file_id, log.mode)
-    sealed = log.kind == "entry-log" and is_sealed(origin)
+    sealed = log.kind is FileKind.ENTRY_LOG and is_sealed(origin)
     return replace(log, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns, sealed=sealed)
 
 
