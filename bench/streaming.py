@@ -1,8 +1,7 @@
 """A Spark stream that follows a growing bookie; the bookie and the query are killed (SIGKILL) in turn, again and again.
 
 ``python -m bench.streaming [--kills 10] [--rate 2000]`` prints, at the end, how many entries the journals hold, how many rows the
-sink has, how many are lost and how many doubled. The bookie is that of ``tests/growing.py``; with ``--disk FOLDER`` a live one writes
-there, which whoever starts it kills: the query alone is killed here, and rows are compared with a scan of the disk.
+sink has, how many are lost and how many doubled. The bookie is that of ``tests/growing.py``; a real one: ``tests/live/test_streaming.py``.
 """
 
 from __future__ import annotations
@@ -86,9 +85,9 @@ def kill_and_compare(out: Path, kills: int, rate: int) -> int:
     writer = subprocess.Popen(write, cwd=ROOT)
     for number in range(kills):
         reader = _start(query, out)
-        batches = _batches(out)
+        before = batches(out)
         begun = time.monotonic()
-        while _batches(out) < batches + 2 and reader.poll() is None and time.monotonic() < begun + 180:
+        while batches(out) < before + 2 and reader.poll() is None and time.monotonic() < begun + 180:
             time.sleep(draw.random())
         writer.send_signal(signal.SIGKILL)
         writer.wait()
@@ -99,7 +98,7 @@ def kill_and_compare(out: Path, kills: int, rate: int) -> int:
             writer.kill()
             return _said(out)
         _kill_group(reader)
-        print(f"kill {number + 1}: {_batches(out)} batches committed", flush=True)
+        print(f"kill {number + 1}: {batches(out)} batches committed", flush=True)
     writer.send_signal(signal.SIGKILL)
     writer.wait()
     last = _start([*query, "--once"], out)
@@ -125,7 +124,8 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _batches(out: Path) -> int:
+def batches(out: Path) -> int:
+    """Return how many batches of the query were committed."""
     return len([path for path in (out / "checkpoint" / "commits").glob("[0-9]*") if path.name.isdigit()])
 
 
@@ -138,7 +138,7 @@ def _compare(out: Path, disk: Path) -> int:
     doubled = [entry for entry, times in rows.items() if times > 1]
     strange = rows.keys() - written.keys()
     offsets = sorted((path.stat().st_size for path in (out / "checkpoint" / "offsets").glob("[0-9]*")), reverse=True)
-    print(f"entries in journals {len(written)}, rows {rows.total()}, batches {_batches(out)}")
+    print(f"entries in journals {len(written)}, rows {rows.total()}, batches {batches(out)}")
     print(f"logs {len(list((disk / 'current').glob('*.log')))}, largest offset {offsets[0]} bytes")
     print(f"lost {len(lost)}, doubled {len(doubled)}, in no journal {len(strange)}")
     return int(bool(lost or doubled or strange))
