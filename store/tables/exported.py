@@ -18,6 +18,7 @@ from store.tables.folder import Folder
 from store.tables.groups import Files, Opened, ReadCount
 from store.tables.manifest import Part, read_manifest
 from store.tables.schemas import TABLES
+from store.tables.sql import TopicsMeant
 
 
 class ExportedTables:
@@ -56,14 +57,15 @@ class ExportedTables:
         """Return nothing: to complete names would read files."""
         return []
 
-    def find(self, name: str) -> ds.Dataset | str | None:
+    def find(self, name: str) -> ds.Dataset | str | TopicsMeant | None:
         """Return the table NAME as a dataset or a query, None where there is none: a topic, a namespace and a glob are messages."""
         if name in self._parts:
             return self._table(name, self._parts[name])
-        if "messages" not in self._parts:
+        if name in TABLES or "messages" not in self._parts:
             return None
         condition = _condition_of(name)
-        return None if condition is None else f"SELECT * FROM messages WHERE {condition}"
+        known = [table for table in ("topics", "messages") if table in self._parts]
+        return None if condition is None else TopicsMeant(condition, known)
 
     def _table(self, name: str, parts: Sequence[Part]) -> ds.Dataset | str:
         if not parts:

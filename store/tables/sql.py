@@ -10,12 +10,14 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from store.errors import BadSql, Corrupt, LimitExceeded, Refused, SourceChanged, Unsupported
+from store.names import parse_topic
 
 ROWS_AT_ONCE = 2048
 _T = TypeVar("_T")
@@ -38,6 +40,14 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class TopicsMeant:
+    """Topics, by a condition on the column ``topic``; one of TABLES names those that there are, ``messages`` among them."""
+
+    condition: str
+    tables: Sequence[str]
+
+
 class Tables(Protocol):
     """What a database finds its tables in: ``StoreTables``, ``ExportedTables``."""
 
@@ -53,7 +63,7 @@ class Tables(Protocol):
         """The tables that are always there."""
 
     def find(self, name: str) -> Any:  # Any: a dataset of pyarrow, or a query
-        """Return the table NAME, None where there is none."""
+        """Return the table NAME, None where there is none, or ``TopicsMeant``."""
 
     def topics_like(self, begin: str, most: int) -> list[str]:
         """Return names of topics that begin with BEGIN, MOST at most."""
@@ -201,6 +211,8 @@ class Database:
         if self._known.get(name.lower()) == name:
             return
         table = self._tables.find(name)
+        if isinstance(table, TopicsMeant):
+            table = f"SELECT * FROM messages WHERE {table.condition}" if self._is_there(table) else None
         if isinstance(table, str):
             self._make_view(name, table)
         elif table is not None:
@@ -208,9 +220,21 @@ class Database:
         if table is not None:
             self._known[name.lower()] = name
 
+    def _is_there(self, meant: TopicsMeant) -> bool:
+        """Whether one of the topics that are MEANT is there, with messages or without; the system's have none in tables."""
+        for table in meant.tables:
+            self._make(table)
+        topics = (topic for table in meant.tables for topic in self._topics(table, meant.condition))
+        return any(not parse_topic(topic).is_system for topic in topics)
+
+    def _topics(self, table: str, condition: str) -> Iterator[str]:
+        try:
+            found = self._connection.execute(f"SELECT DISTINCT topic FROM {table} WHERE {condition}")
+            yield from (row[0] for row in iter(found.fetchone, None))
+        except duckdb.Error as error:
+            self.fail(error)
+
     def _make_view(self, name: str, query: str) -> None:
-        if "FROM messages " in query:
-            self._make("messages")
         quoted = name.replace('"', '""')
         try:
             self._connection.execute(f'CREATE OR REPLACE VIEW "{quoted}" AS {query}')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shutil import copytree
 
 import pyarrow.parquet as pq
 import pytest
@@ -101,3 +102,31 @@ def test_what_is_not_there_is_named(folder: Path, cli: Cli, tmp_path: Path) -> N
         assert "messages-west.parquet is gone" in found.stderr
     finally:
         (folder / "gone").rename(folder / "messages-west.parquet")
+
+
+MISTYPED = ("messagez", "public/default/typo", "public/typo", "public/default/typo*", "typo.csv")
+
+
+@pytest.mark.parametrize("name", [*MISTYPED, "public/default/__transaction_buffer_snapshot", "public/default/__*"])
+def test_a_topic_that_is_not_there_is_no_empty_table(name: str, folder: Path, cli: Cli) -> None:
+    found = cli("--tables", folder, "sql", f'select count(*) from "{name}"')
+    assert found.exit_code in (2, 3)
+    assert name in found.stderr
+
+
+def test_a_topic_without_messages_is_an_empty_table(folder: Path, cli: Cli, tmp_path: Path) -> None:
+    copytree(folder, tmp_path / "tables")
+    manifest = json.loads((folder / "tables.json").read_text())
+    for found in manifest["clusters"].values():
+        found["tables"]["messages"] = []
+    (tmp_path / "tables" / "tables.json").write_text(json.dumps(manifest))
+    asked = 'select count(*) n from "public/default/plain"'
+    assert cli("--tables", tmp_path / "tables", "sql", asked, "-o", "json").json == [{"n": 0}]
+
+
+def test_a_table_that_was_not_exported_is_no_topic(cli: Cli, tmp_path: Path) -> None:
+    store = imported("small", "clean")
+    assert cli("--store", store, "store", "export", "tables", tmp_path, "--only", "topics,messages").exit_code == 0
+    found = cli("--tables", tmp_path, "sql", "select * from cursors")
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert cli("--tables", tmp_path, "sql", 'select count(*) n from "acme/iot"', "-o", "json").json[0]["n"]
