@@ -6,6 +6,7 @@ table of ``pulsar_admin.errors``.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import re
@@ -213,7 +214,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     code = run(argv, program=name if name in PROGRAMS else PROGRAMS[0])
     if "pyspark" in sys.modules:
         sys.exit(code)  # Spark's own exit hooks end its JVM
-    # Taking an interpreter with numba and numpy apart costs 0.1 s and frees what the system frees anyway.
+    # Taking an interpreter with numba and numpy apart costs 0.1 s and frees what the system frees anyway. Not so files of
+    # multiprocessing, which its hook removes.
+    atexit._run_exitfuncs()
     with suppress(OSError, ValueError):
         sys.stderr.flush()
     os._exit(code)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import struct
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
@@ -317,6 +320,24 @@ def test_a_damaged_manifest_is_named(tmp_path: Path, cli: Cli) -> None:
     said = cli("--store", imported("small", "clean"), "store", "export", "tables", tmp_path, "--only", "topics")
     assert said.exit_code == 6
     assert "tables.json is damaged" in said.stderr
+
+
+def test_processes_leave_nothing_in_the_temporary_directory(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    command = [
+        "--store",
+        str(imported("small", "clean")),
+        "store",
+        "export",
+        "tables",
+        str(tmp_path / "t"),
+        "--jobs",
+        "2",
+    ]
+    more = os.environ | {"TMPDIR": str(temporary)}
+    subprocess.run([sys.executable, "-m", "pulsar_admin", *command], env=more, check=True, stdout=subprocess.DEVNULL)
+    assert list(temporary.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", _WORLDS)
