@@ -48,6 +48,7 @@ class App(Results):
         self._problems = 0
         self._failed_slices: list[FailedSlice] = []
         self._misses = 0
+        self._damage: list[StoreError] = []
         self._out_of_memory = False
         self._choice: Choice | None = None
         self._from_now: str | None = None
@@ -105,9 +106,10 @@ class App(Results):
         """Close the store; the next use of ``store`` opens it again."""
         if self._store is not None:
             if self.settings.tables is not None:
-                from store.tables.opened import read_text
+                from store.tables.opened import damage_of, read_text
 
                 self.note(read_text(self._store))
+                self._damage += damage_of(self._store)
             self._store.close()
             self._store = None
 
@@ -391,6 +393,12 @@ class App(Results):
     def problems(self, count: int) -> None:
         """Count problems found in the data: any at all make the exit code 1."""
         self._problems += count
+
+    def tell_damage(self) -> None:
+        """Say what was wrong with the files of tables, where an answer came of them all the same."""
+        for error in self._damage:
+            self.warn(f"{error.message}; the answer is of the rest")
+        self.problems(len(self._damage))
 
     def nothing_matches(self) -> None:
         """Count a question that has no answer here: exit code 5 when no question had one."""

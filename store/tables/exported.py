@@ -20,6 +20,10 @@ from store.tables.manifest import Part, read_manifest
 from store.tables.schemas import TABLES
 from store.tables.sql import TopicsMeant
 
+_CHECKED = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
+
 
 class ExportedTables:
     """What is in a folder, of CLUSTER or of all. Raises SourceNotFound where nothing was exported to it, NotFound, Corrupt."""
@@ -77,7 +81,7 @@ class ExportedTables:
             return f"SELECT {columns} FROM read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
         system, _ = file_system_of(places[0])
         paths = [file_system_of(place)[1] for place in places]
-        return ds.dataset(paths, schema=TABLES[name], format="parquet", filesystem=system)
+        return ds.dataset(paths, schema=TABLES[name], format=_CHECKED, filesystem=system)
 
     def _are_whole(self, name: str, parts: Sequence[Part]) -> bool:
         """Whether PARTS have all columns of the table NAME; those of an earlier version lack the last. Raises what is wrong with one."""

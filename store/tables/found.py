@@ -37,7 +37,7 @@ class Found:
 
     def ledger_groups(self, table: str, keys: Sequence[str], columns: Sequence[str]) -> LedgerGroups:
         """Return the row groups of TABLE, whose first key is the ledger; raises Unsupported, and what ``groups`` raises when asked."""
-        return LedgerGroups(self._parts(table), self._opened(table, keys, columns))
+        return LedgerGroups(self._parts(table), self._opened(table, keys, columns), self.count)
 
     def _parts(self, table: str) -> tuple[Part, ...]:
         parts = self._cluster.tables.get(table)
@@ -52,9 +52,10 @@ class Found:
         schema = pa.schema([TABLES[table].field(name) for name in dict.fromkeys((*keys, *columns))])
 
         def opened(part: Part) -> list[Group]:
-            file = Opened(self._files, part, self.count)
-            file.check(schema)
-            return list(file.groups(keys))
+            with self.count.noting():
+                file = Opened(self._files, part, self.count)
+                file.check(schema)
+                return list(file.groups(keys))
 
         return opened
 

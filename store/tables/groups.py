@@ -6,13 +6,13 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from store.errors import Corrupt, EntryLogCorrupt, SourceChanged, SourceNotFound, Unsupported
+from store.errors import Corrupt, EntryLogCorrupt, SourceChanged, SourceNotFound, StoreError, Unsupported
 from store.names import LONG_MAX
 from store.tables.folder import Folder
 from store.tables.manifest import NAME, Part
@@ -31,6 +31,18 @@ class ReadCount:
     groups: int = 0
     bytes: int = 0
     of_groups: int = 0
+    errors: list[StoreError] = field(default_factory=list)
+    """What is wrong with the files, which some questions take for damage of what they ask about."""
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Remember an error that the block raises."""
+        try:
+            yield
+        except StoreError as error:
+            if error.message not in {known.message for known in self.errors}:
+                self.errors.append(error)
+            raise
 
 
 class Files:
@@ -98,8 +110,8 @@ class Opened:
 
     def read(self, number: int, columns: Sequence[str]) -> pa.Table:
         """Return COLUMNS of the row group NUMBER; raises Corrupt."""
-        file = self._files.open(self.relative, self.metadata)
-        with _explained(self.relative):
+        with self.count.noting(), _explained(self.relative):
+            file = self._files.open(self.relative, self.metadata)
             return file.read_row_group(number, columns=list(columns))
 
 
@@ -138,13 +150,13 @@ class LedgerGroups:
     PARTS are in the order of their entries where one ledger fills several; OPENED gives the row groups of one.
     """
 
-    def __init__(self, parts: Sequence[Part], opened: Callable[[Part], list[Group]]) -> None:
+    def __init__(self, parts: Sequence[Part], opened: Callable[[Part], list[Group]], count: ReadCount) -> None:
         bounds = [(part.ledgers or (0, LONG_MAX), part) for part in parts if part.rows]
         bounds.sort(key=lambda item: item[0])
         self._firsts = [first for (first, _), _ in bounds]
         self._lasts = [last for (_, last), _ in bounds]
         self._parts = [part for _, part in bounds]
-        self._opened = opened
+        self._opened, self._count = opened, count
         self._held: Kept[int, list[Group]] = Kept(_HELD_GROUPS, len)
         self._last: tuple[int, list[Group]] = (-1, [])
 
@@ -162,15 +174,16 @@ class LedgerGroups:
             yield from (group for group in self._open(number) if group.bounds[0][1] >= ledger_id)
 
     def _open(self, number: int) -> list[Group]:
-        groups, part = self._opened(self._parts[number]), self._parts[number]
-        found = min(one.bounds[0][0] for one in groups), max(one.bounds[0][1] for one in groups)
-        if part.ledgers is not None and found != part.ledgers:
-            raise SourceChanged(
-                f"{part.path}: expected ledgers {part.ledgers[0]} to {part.ledgers[1]}, as {NAME} says, found"
-                f" {found[0]} to {found[1]}",
-                hint="export the tables again; files of two exports are not mixed",
-                path=part.path,
-            )
+        with self._count.noting():
+            groups, part = self._opened(self._parts[number]), self._parts[number]
+            found = min(one.bounds[0][0] for one in groups), max(one.bounds[0][1] for one in groups)
+            if part.ledgers is not None and found != part.ledgers:
+                raise SourceChanged(
+                    f"{part.path}: expected ledgers {part.ledgers[0]} to {part.ledgers[1]}, as {NAME} says, found"
+                    f" {found[0]} to {found[1]}",
+                    hint="export the tables again; files of two exports are not mixed",
+                    path=part.path,
+                )
         return sorted(groups, key=lambda group: group.bounds)
 
 
@@ -182,7 +195,12 @@ def _explained(relative: str) -> Iterator[None]:
         raise SourceNotFound(
             f"{relative} is gone: {NAME} names it", hint="export the tables again, or bring it back", path=relative
         ) from error
-    except (OSError, EntryLogCorrupt, pa.ArrowException) as error:
+    except (
+        OSError,
+        EntryLogCorrupt,
+        UnicodeDecodeError,
+        pa.ArrowException,
+    ) as error:  # of names in a damaged footer, too
         said = " ".join(str(error).split())[:200]
         raise Corrupt(
             f"{relative} cannot be read: {said}", hint="export the tables again, or bring it back", path=relative

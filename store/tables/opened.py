@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import LogFile, iter_logs
 from store.db.storeinfo import FORMAT_VERSION, StoreInfo, StoreState
-from store.errors import Unsupported
+from store.errors import StoreError, Unsupported
 from store.tables.entry_rows import COLUMNS, KEYS, Bodies, EntryTable
 from store.tables.found import Found, find_tables
 from store.tables.groups import Group
@@ -165,3 +165,9 @@ def read_text(store: Store) -> str:
     count = store.found.count
     groups = f"{count.groups:,} of {counted(count.of_groups, 'row group')}"
     return f"read {groups} of the tables opened, {counted(count.bytes, 'byte')}"
+
+
+def damage_of(store: Store) -> tuple[StoreError, ...]:
+    """Return what was wrong with the files that were read of the tables that STORE is made of."""
+    assert isinstance(store, TablesStore)
+    return (*store.found.count.errors,)

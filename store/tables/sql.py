@@ -265,6 +265,10 @@ class Answer:
 
 
 _WHAT_IS_A_TABLE = 'a topic is a table, in double quotes: "public/default/orders"; show tables lists the others'
+_DAMAGED = tuple(
+    f"Invalid Input Error: {words}"
+    for words in ("Failed to read file", "Invalid string encoding found in Parquet", "reading the stream registered as")
+)
 _WHAT_IS_ALLOWED = "write a SELECT, or WITH, FROM, VALUES, DESCRIBE, SUMMARIZE, SHOW TABLES, EXPLAIN"
 
 
@@ -299,7 +303,8 @@ def _raise(error: Exception) -> NoReturn:
         raise LimitExceeded(message, hint="give --memory more, or ask for fewer columns and rows") from None
     if isinstance(error, duckdb.IOException):
         raise SourceChanged(message, hint="export the tables again, or bring the file back") from None
-    if type(error) is duckdb.Error:  # of no kind: "Out of buffer" of a page that is damaged
+    # Of no kind: "Out of buffer" of a page that is damaged.
+    if type(error) is duckdb.Error or message.startswith(_DAMAGED):
         raise Corrupt(
             f"a file that the statement reads is damaged: {message}",
             hint="export the tables again, or bring the file back",

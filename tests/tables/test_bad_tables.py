@@ -153,6 +153,8 @@ def test_a_flipped_bit_of_a_page_is_no_answer(cli: Cli, folder: Path) -> None:
     data[(column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size // 2] ^= 1
     path.write_bytes(data)
     refused(cli("--tables", folder, *FIND), 6, name, "cannot be read: ")
+    found = cli("--tables", f"file://{folder}", "sql", "select max(entry_id) from entries")
+    refused(found, 6, "a file that the statement reads is damaged", "CRC checksum")
 
 
 def test_a_damaged_page_in_a_statement_is_no_fault_of_the_statement(cli: Cli, folder: Path) -> None:
@@ -163,6 +165,38 @@ def test_a_damaged_page_in_a_statement_is_no_fault_of_the_statement(cli: Cli, fo
     path.write_bytes(data)
     found = cli("--tables", folder, "sql", "select min(columns(*)::varchar) from nodes")
     refused(found, 6, "a file that the statement reads is damaged")
+
+
+def test_any_damaged_page_is_no_fault_of_the_statement(cli: Cli, folder: Path) -> None:
+    """Pages that are no zstd any more, and texts that are no UTF-8; what DuckDB does not see gives rows."""
+    path, _ = part_of(folder, "nodes")
+    whole = path.read_bytes()
+    ends = set()
+    for place in range(4, len(whole) - int.from_bytes(whole[-8:-4], "little") - 8, len(whole) // 40):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        ends.add(cli("--tables", folder, "sql", "select min(columns(*)::varchar) from nodes").exit_code)
+    assert ends <= {0, 6}
+    assert 6 in ends
+
+
+def test_a_footer_whose_names_are_damaged_is_named(cli: Cli, folder: Path) -> None:
+    path, name = part_of(folder, "nodes")
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"modified_time", b"\xa6odified_time"))
+    for words in (LIST, ("sql", "select count(*) from nodes")):
+        refused(cli("--tables", folder, *words), 6, name, "cannot be read: ")
+
+
+@pytest.mark.parametrize("words", [("overview",), ("topics", "why", "public/default/plain", "-s", "never")])
+def test_an_answer_beside_damaged_tables_is_marked(words: tuple[str, ...], cli: Cli, folder: Path) -> None:
+    """Records that cannot be read are a part of these answers; so that a file of tables cannot be read is told apart."""
+    path, name = part_of(folder, "bodies")
+    assert cli("--tables", folder, *words).exit_code == 0
+    path.write_bytes(b"")
+    found = cli("--tables", folder, *words)
+    assert found.exit_code == 1
+    assert f"warning: {name} cannot be read: " in found.stderr
+    assert cli("--tables", folder, *words, "-q").exit_code == 1
 
 
 @pytest.mark.parametrize(
