@@ -129,7 +129,11 @@ def pack_code(folder: Path) -> Path:
 def has_executors(session: SparkSession) -> bool:
     """Whether SESSION has executors that do not import what is installed here."""
     is_connect = type(session).__module__.startswith("pyspark.sql.connect")
-    return is_connect or re.fullmatch(r"local(\[.+\])?", session.conf.get("spark.master") or "") is None
+    if is_connect or re.fullmatch(r"local(\[.+\])?", session.conf.get("spark.master") or "") is None:
+        return True
+    # Of a local master ``python3`` unless PYSPARK_PYTHON names one: not this one where its directory is not first on PATH.
+    found = shutil.which(session.sparkContext.pythonExec)
+    return found is None or Path(found).parent != Path(sys.executable).parent
 
 
 def ship_code(session: SparkSession) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
+from sys import executable
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -50,7 +51,7 @@ class WorkerPython:
         return MissingComponent(
             f"a Spark worker lacks a package: no {', '.join(packages)} in {self.name}",
             hint=f"in the Python of every worker: pip install {install}; or name another one with --spark-conf "
-            "spark.pyspark.python=/path",
+            f"spark.pyspark.python=/path; for a session of your own set PYSPARK_PYTHON before it starts (here: {executable})",
             packages=packages,
             python=self.name,
         )
