@@ -395,13 +395,15 @@ class _Taking:
 
 def list_files(paths: Sequence[str], *, recursive: bool = False) -> list[Listed]:
     """Return the logs and journals at PATHS that are not empty; raises SourceNotFound where there is not even a folder."""
-    try:
-        found = source_files(paths, recursive=recursive)
-    except SourceNotFound:
-        if not all(is_url(path) or glob(path) or glob(os.path.dirname(path)) for path in paths):
-            raise
-        return []  # not yet
-    return [_listed(path, size) for path, _, size in found]
+    found: dict[str, int] = {}
+    for one in paths:
+        try:
+            found.update({path: size for path, _, size in source_files([one], recursive=recursive)})
+        except SourceNotFound:
+            if not (is_url(one) or glob(one) or glob(os.path.dirname(one))):
+                raise
+            # Nothing yet.
+    return [_listed(path, size) for path, size in found.items()]
 
 
 def _listed(path: str, size_bytes: int) -> Listed:

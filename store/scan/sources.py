@@ -63,16 +63,17 @@ def shown_path(path: str) -> str:
 def source_files(paths: str | Sequence[str], *, recursive: bool = False) -> list[tuple[str, int, int]]:
     """Return (path or URL, −1, bytes) of the files that PATHS mean, one or separated by commas, each once, empty ones left out.
 
-    RECURSIVE: a directory means the logs in the directories below it, too. Raises SourceNotFound.
+    RECURSIVE: a directory means the logs in the directories below it, too. Raises SourceNotFound, also where one of several
+    paths means no file.
     """
     parts = [text.strip() for text in paths.split(",")] if isinstance(paths, str) else paths
-    found: dict[str, int] = {}
-    for part in parts:
-        found.update(_list_url(part, recursive) if is_url(part) else _list_local(part, recursive))
-    if not found:
+    each = [dict(_list_url(part, recursive) if is_url(part) else _list_local(part, recursive)) for part in parts]
+    empty = [part for part, files in zip(parts, each, strict=True) if not files]
+    if empty or not parts:
         raise SourceNotFound(
-            f"no entry log at {', '.join(parts)}", hint="name files, a directory that holds N.log files, or a glob"
+            f"no entry log at {', '.join(empty)}", hint="name files, a directory that holds N.log files, or a glob"
         )
+    found = {path: size for files in each for path, size in files.items()}
     return [(path, -1, size) for path, size in found.items() if size]
 
 

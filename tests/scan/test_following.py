@@ -227,6 +227,7 @@ def test_a_log_that_shrinks_vanishes_or_is_another(tmp_path: Path) -> None:
     ("paths", "error", "said"),
     [
         (["/nowhere/*.log"], SourceNotFound, "no entry log at /nowhere"),
+        (["{here}/*.log", "/nowhere/*.log"], SourceNotFound, "no entry log at /nowhere"),
         (["{here}/odd.bin"], InvalidValue, "is called neither as an entry log nor as a journal"),
         (["{here}/*.txn"], InvalidValue, "nothing says what of"),
     ],

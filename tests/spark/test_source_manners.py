@@ -121,6 +121,12 @@ def test_errors_are_one_line(read: Source, tmp_path: Path) -> None:
     assert "datasource.py" not in message
 
 
+def test_each_path_that_means_no_file_is_named(read: Source, tmp_path: Path) -> None:
+    """What is there is not the whole answer."""
+    for missing in (f"{tmp_path}/9.log", f"{tmp_path}/*.txn"):
+        assert f"pulsar_entries: no entry log at {missing}; name" in _message(read.load([str(logs()), missing]).collect)
+
+
 @pytest.fixture
 def tables(spark: SparkSession) -> Iterator[None]:
     yield
