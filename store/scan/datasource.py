@@ -165,6 +165,8 @@ def _operation(values: dict[str, Any], columns: tuple[str, ...]) -> ReadEntries 
         raise InvalidValue("values need level messages, and a store (option store) for their schemas")
     if form == "typed" and redact:
         raise InvalidValue("redact shows no typed values", hint="there is value json")
+    if level == "entries" and values["payload"]:
+        raise InvalidValue("payloads need level messages", hint="set option level to messages, or leave payload out")
     scan, schemas = _scan_options(values, schemas=form != "none")
     if level == "entries":
         return ReadEntries(scan, columns)
@@ -174,7 +176,11 @@ def _operation(values: dict[str, Any], columns: tuple[str, ...]) -> ReadEntries 
 
 
 def _check_names(columns: Iterable[str], names: Sequence[str]) -> None:
+    seen = set()
     for column in columns:
+        if column in seen:
+            raise InvalidValue(f"column {column} is named twice", hint="name it once")
+        seen.add(column)
         if column not in names:
             near = nearest(column, names)
             hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}"

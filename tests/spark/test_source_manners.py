@@ -106,6 +106,8 @@ def test_errors_are_one_line(read: Source, tmp_path: Path) -> None:
             "option failOnDataLoss is of streams; leave",
         ),
         (lambda: read.load().collect(), "pulsar_entries: no entry logs are named; write .load("),
+        (lambda: read.load(str(logs()), columns="size,size"), "column size is named twice; name it once"),
+        (lambda: read.load(str(logs()), payload="true"), "payloads need level messages; set option level to messages"),
     ):
         message = _message(load)
         assert said in message
