@@ -24,10 +24,11 @@ from store.engine.slices import Cut, FileRange, plan_slices
 from store.errors import InvalidValue, StoreError
 from store.scan.connector_options import CONF, connector_names, is_connector_read, read_connector_options
 from store.scan.file_pruning import Files, wanted_files
+from store.scan.files import Problem
 from store.scan.message_rows import ReadMessages
 from store.scan.operations import ReadEntries, ScanOptions
 from store.scan.schemas import ENTRY_SCHEMA, MESSAGE_SCHEMA
-from store.scan.source_errors import in_one_line
+from store.scan.source_errors import in_one_line, log_damage
 from store.scan.source_options import (
     OPTIONS,
     is_catalogue,
@@ -249,9 +250,14 @@ class _TaskReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: pyspark's stub allows tuples or Arrow batches
         if partition.value is None:  # Spark makes a partition where there is none
             return
-        batches = in_one_line(lambda: self._operation.run(partition.value))
+        damage: list[Problem] = []
+        batches = in_one_line(lambda: self._run(partition.value, damage))
         while (batch := in_one_line(lambda: next(batches, None))) is not None:
             yield batch
+        log_damage(partition.value.path, damage)
+
+    def _run(self, piece: FileRange, damage: list[Problem]) -> Iterator[pa.RecordBatch]:
+        return self._operation.run(piece)
 
 
 class _TopicReader(_TaskReader):
@@ -279,6 +285,9 @@ class _Reader(_TaskReader):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_files": []}  # it travels with every task, which has a slice of its own
+
+    def _run(self, piece: FileRange, damage: list[Problem]) -> Iterator[pa.RecordBatch]:
+        return self._operation.run(piece, damage)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return a slice a task; no task for files in which nothing passes the filters."""

@@ -1,16 +1,30 @@
-"""What is wrong with what the data source reads, as one line of the error that Spark raises."""
+"""What is wrong with what the data source reads: one line of the error that Spark raises, or of a task's log."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from socket import gethostname
 from typing import TypeVar
 
 from store.engine.secrets import hide_secrets
 from store.engine.spark_session import hide_traceback
 from store.errors import StoreError
+from store.scan.files import Problem
+from store.scan.sources import shown_path
 
+_SHOWN = 20
+_log = logging.getLogger("pulsar_entries")
 _T = TypeVar("_T")
+
+
+def log_damage(path: str, problems: Sequence[Problem]) -> None:
+    """Say in the task's log which bytes of the file at PATH are no good records."""
+    path = shown_path(path)
+    for problem in problems[:_SHOWN]:
+        _log.warning("%s @ %#x: %d bytes: %s", path, problem.offset, problem.length_bytes, problem.reason)
+    if len(problems) > _SHOWN:
+        _log.warning("%s: %d more places are damaged", path, len(problems) - _SHOWN)
 
 
 def in_one_line(work: Callable[[], _T], *, passing: type[OSError] | tuple[()] = ()) -> _T:

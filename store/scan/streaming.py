@@ -6,7 +6,6 @@ driver's part runs in one Python process a query, ``read`` on the executors. Wha
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -27,15 +26,12 @@ from store.scan.following import Followed, Follower, Limit
 from store.scan.message_rows import ReadMessages
 from store.scan.offsets import FIRST, Listed, Offset
 from store.scan.operations import ReadEntries
-from store.scan.source_errors import in_one_line
+from store.scan.source_errors import in_one_line, log_damage
 from store.scan.source_options import paths_of
-from store.scan.sources import shown_path
 
 MAX_FILES = 1000
 """``maxFilesPerTrigger`` where nothing else is said: an offset names each file that its batch read."""
 _TRIES = 3
-_SHOWN = 20
-_log = logging.getLogger("pulsar_entries")
 _T = TypeVar("_T")
 
 
@@ -128,11 +124,7 @@ class EntryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             rows = self._operation.run(piece, problems)
             while (batch := in_one_line(lambda rows=rows: next(rows, None))) is not None:  # type: ignore[misc]
                 yield batch
-            path = shown_path(piece.path)
-            for problem in problems[:_SHOWN]:
-                _log.warning("%s @ %#x: %d bytes: %s", path, problem.offset, problem.length_bytes, problem.reason)
-            if len(problems) > _SHOWN:
-                _log.warning("%s: %d more places are damaged", path, len(problems) - _SHOWN)
+            log_damage(piece.path, problems)
 
     def _ask(self, question: Callable[[Follower], _T]) -> _T:
         """Return the answer to QUESTION; what is asked of a file that is deleted meanwhile is asked once more."""

@@ -129,6 +129,18 @@ def test_each_path_that_means_no_file_is_named(read: Source, tmp_path: Path) -> 
         assert f"pulsar_entries: no entry log at {missing}; name" in _message(read.load([str(logs()), missing]).collect)
 
 
+def test_damage_is_a_line_of_the_tasks_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from store.scan.datasource import PulsarEntries
+
+    raw = bytearray((logs() / "0.log").read_bytes())
+    raw[1024:1028] = b"\xff\xff\xff\xff"  # the size of the first record
+    (tmp_path / "0.log").write_bytes(raw)
+    source = PulsarEntries({"path": str(tmp_path)})
+    reader = source.reader(source.schema())
+    assert sum(batch.num_rows for piece in reader.partitions() for batch in reader.read(piece)) > 100  # type: ignore[union-attr]
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == [f"{tmp_path}/0.log @ 0x400"]
+
+
 @pytest.fixture
 def tables(spark: SparkSession) -> Iterator[None]:
     yield
