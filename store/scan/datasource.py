@@ -11,17 +11,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from store.engine.operation import Operation
 from store.engine.slices import Cut, FileRange, plan_slices
-from store.errors import InvalidValue, StoreError
+from store.errors import InvalidValue, StoreError, Unsupported
 from store.scan.connector_options import CONF, connector_names, is_connector_read, read_connector_options
 from store.scan.file_pruning import Files, wanted_files
 from store.scan.files import Problem
@@ -96,6 +103,12 @@ class PulsarEntries(DataSource):
         except StoreError as error:
             return RefusedStream(error)
 
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return in_one_line(_refuse_writing)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        return in_one_line(_refuse_writing)
+
     def _read(self, schema: StructType) -> tuple[ReadEntries | ReadMessages, Files, dict[str, Any]]:
         """Return what reads the columns of SCHEMA, the user's or ours, the files, and the options."""
         values = read_options({**_kept_options(schema), **self.options}, KNOWN)
@@ -140,6 +153,10 @@ class PulsarEntries(DataSource):
             values = read_options(self.options, KNOWN)
             self._known = _operation(values, values["columns"])
         return self._known
+
+
+def _refuse_writing() -> NoReturn:
+    raise Unsupported("it only reads", hint="write to a table or files of another format")
 
 
 def read_stream_options(given: Mapping[str, str]) -> dict[str, Any]:

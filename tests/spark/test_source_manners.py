@@ -172,6 +172,14 @@ def test_a_table_of_the_catalogue_is_read_again(spark: SparkSession, read: Sourc
 
 
 @pytest.mark.usefixtures("tables")
+def test_writing_is_refused(spark: SparkSession, read: Source) -> None:
+    spark.sql(f"CREATE TABLE t USING pulsar_entries OPTIONS (path '{logs()}')")
+    message = _message(lambda: spark.sql("INSERT INTO t SELECT * FROM t"))
+    assert "pulsar_entries: it only reads; write to a table or files of another format" in message
+    assert "Traceback" not in message
+
+
+@pytest.mark.usefixtures("tables")
 def test_a_table_with_columns_of_its_own_says_how_it_is_read(spark: SparkSession, read: Source) -> None:
     spark.sql(f"CREATE TABLE t (size INT) USING pulsar_entries OPTIONS (path '{logs()}')")
     assert "SELECT … FROM t WITH (path = '…')" in _message(spark.table("t").collect)
