@@ -178,6 +178,8 @@ def _kept_options(schema: StructType) -> dict[str, str]:
 def _operation(values: dict[str, Any], columns: tuple[str, ...]) -> ReadEntries | ReadMessages:
     level, redact = values["level"], values["redact"]
     _check_names(columns, (ENTRY_SCHEMA if level == "entries" else MESSAGE_SCHEMA).names)
+    if values["value"] == "none" and _VALUE & set(columns):
+        raise InvalidValue("option value is none, and columns name values", hint="set value to json or typed")
     form = values["value"] or ("json" if _VALUE & set(columns) else "none")
     if form != "none" and (level == "entries" or not values["store"]):
         raise InvalidValue("values need level messages, and a store (option store) for their schemas")

@@ -91,6 +91,13 @@ def read_slice_bytes(text: str) -> int:
     return size_bytes
 
 
+def _trigger_bytes(text: str) -> int:
+    size_bytes = parse_size_bytes(text)
+    if not size_bytes:
+        raise InvalidValue("is no size from 1 on", hint="write for example 512m; leave it out for no bound")
+    return size_bytes
+
+
 def _count(text: str) -> int:
     number = parse_integer(text.strip())
     if not number:
@@ -119,7 +126,7 @@ OPTIONS = (
     Option("checksums", read_flag, True, "verify digests", "true"),
     Option("sliceBytes", read_slice_bytes, SLICE_BYTES, "bytes a task reads", "64m"),
     Option("maxFilesPerTrigger", _count, 0, "files that a batch of a stream reads at most", "1000"),
-    Option("maxBytesPerTrigger", parse_size_bytes, 0, "bytes that a batch of a stream reads, in place of files"),
+    Option("maxBytesPerTrigger", _trigger_bytes, 0, "bytes that a batch of a stream reads, in place of files"),
     Option("failOnDataLoss", read_flag, True, "a stream fails where what it began to read is gone", "true"),
 )
 

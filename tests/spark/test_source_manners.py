@@ -107,6 +107,11 @@ def test_errors_are_one_line(read: Source, tmp_path: Path) -> None:
         ),
         (lambda: read.load().collect(), "pulsar_entries: no entry logs are named; write .load("),
         (lambda: read.load(str(logs()), columns="size,size"), "column size is named twice; name it once"),
+        (lambda: read.load(str(logs()), maxBytesPerTrigger="0"), "option maxBytesPerTrigger: '0' is no size from 1 on"),
+        (
+            lambda: read.load(str(logs()), level="messages", columns="value", value="none"),
+            "option value is none, and columns name values; set value to json or typed",
+        ),
         (lambda: read.load(str(logs()), payload="true"), "payloads need level messages; set option level to messages"),
     ):
         message = _message(load)
