@@ -19,6 +19,8 @@ class StoreError(Exception):
         self.message = message
         self.hint = hint
         self.context = context
+        if hint:
+            self.add_note(hint)  # which a traceback shows
 
 
 # -- the request is wrong ---------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import importlib
 import json
 import pkgutil
 import re
+import traceback
 from collections.abc import Callable
 
 import pytest
@@ -140,3 +141,9 @@ def test_a_search_without_an_answer_says_so(cli: Cli) -> None:
     answer = cli("--store", imported("small", "clean"), *asked)
     assert (answer.exit_code, answer.json["position"]) == (5, None)
     assert "no entry is at or after 2027-01-01T00:00:00.000Z" in answer.stderr
+
+
+def test_a_traceback_ends_with_the_hint() -> None:
+    error = InvalidValue("there is no table 'topic'", hint="tables: topics, ledgers")
+    assert traceback.format_exception(error)[-1] == "tables: topics, ledgers\n"
+    assert len(traceback.format_exception(InvalidValue("no hint"))) == 1
