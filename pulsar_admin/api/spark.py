@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 from pulsar_admin.api.session import Session, Time
 from store.db.files import iter_logs
-from store.engine.spark_session import has_executors, ship_code
+from store.engine.spark_session import has_executors, is_stopped, ship_code
 from store.engine.spark_workers import probe_worker
+from store.errors import Refused
 from store.scan import datasource
 
 if TYPE_CHECKING:
@@ -21,8 +22,11 @@ _ENTRY_IDS = ("ledger_id", "entry_id")
 def register(spark: SparkSession) -> None:
     """Make the data source ``pulsar_entries`` known to SPARK, a session of any kind, whose executors get our packages if they have none.
 
-    Filters are pushed down to it from then on. Raises MissingComponent, which names what the Python of the executors lacks.
+    Filters are pushed down to it from then on. Raises MissingComponent, which names what the Python of the executors lacks; Refused for
+    a session that was stopped.
     """
+    if is_stopped(spark):
+        raise Refused("the Spark session is stopped", hint="start another: SparkSession.builder.getOrCreate()")
     if has_executors(spark):
         worker = probe_worker(spark)
         if worker is not None and worker.lacking is not None:
@@ -42,7 +46,7 @@ class SparkTables:
     """
 
     def __init__(self, session: Session, spark: SparkSession) -> None:
-        datasource.register(spark)
+        register(spark)
         self._session = session
         self._spark = spark
 

@@ -126,10 +126,18 @@ def pack_code(folder: Path) -> Path:
     return archive
 
 
+def is_stopped(session: SparkSession) -> bool:
+    """Whether SESSION, a classic one, was stopped; one of Spark Connect says so itself."""
+    return not _is_connect(session) and session.sparkContext._jsc is None
+
+
+def _is_connect(session: SparkSession) -> bool:
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
 def has_executors(session: SparkSession) -> bool:
     """Whether SESSION has executors that do not import what is installed here."""
-    is_connect = type(session).__module__.startswith("pyspark.sql.connect")
-    if is_connect or re.fullmatch(r"local(\[.+\])?", session.conf.get("spark.master") or "") is None:
+    if _is_connect(session) or re.fullmatch(r"local(\[.+\])?", session.conf.get("spark.master") or "") is None:
         return True
     # Of a local master ``python3`` unless PYSPARK_PYTHON names one: not this one where its directory is not first on PATH.
     found = shutil.which(session.sparkContext.pythonExec)

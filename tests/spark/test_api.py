@@ -41,3 +41,10 @@ def test_a_session_on_this_machine_whose_python_is_another(
     with pytest.raises(pa.StoreError, match=r"no numpy, pyarrow, .* in .*/bare/bin/python") as raised:
         pa.register(spark)
     assert f"set PYSPARK_PYTHON before it starts (here: {sys.executable})" in raised.value.hint
+
+
+def test_a_store_as_data_frames_needs_no_registering(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors get what ``pa.register`` sends them, and a session that was stopped is told."""
+    monkeypatch.setattr(spark.sparkContext, "_jsc", None)
+    with pa.open_store(imported("small", "clean")) as store, pytest.raises(pa.Refused, match="session is stopped"):
+        store.spark(spark)
