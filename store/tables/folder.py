@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from store.errors import DiskFull, NotWritable, StoreBusy, StoreError
+from store.errors import DiskFull, InvalidValue, NotWritable, StoreBusy, StoreError
 from store.files import (
     create_directory,
     create_file,
@@ -29,7 +29,8 @@ from store.files import (
 from store.scan.sources import file_system_of, is_url, translated
 
 _DIRECTORY_MODE = 0o700
-_NO_SPACE = ("No space left", "XMinioStorageFull", "InsufficientStorage", "507")
+NO_SPACE = ("No space left", "XMinioStorageFull", "InsufficientStorage", "status 507")
+"""Words of errors of a place that is full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,11 @@ class Folder:
 
     @staticmethod
     def of(text: str) -> Folder:
-        """Return the folder that TEXT names."""
+        """Return the folder that TEXT names; raises InvalidValue for none."""
+        if not text:
+            raise InvalidValue(
+                "the directory of the tables is empty: it has no name", hint="name it, or . for this one"
+            )
         return Folder(text if is_url(text) else str(Path(text).absolute()))
 
     @property
@@ -223,6 +228,6 @@ def _written(where: str) -> Iterator[None]:
         raise
     except (OSError, ValueError, ArrowException) as error:
         said = " ".join(str(error).split())[:300]
-        if any(word in said for word in _NO_SPACE):
+        if any(word in said for word in NO_SPACE):
             raise DiskFull(f"no space left writing {where}: {said}", hint="free some space and run it again") from error
         raise NotWritable(f"cannot write {where}: {said}", hint="check address, bucket and credentials") from error

@@ -15,10 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from store.errors import Corrupt, InvalidValue, Refused, SourceNotFound, StalePlan
+from store.errors import Corrupt, DiskFull, InvalidValue, Refused, SourceNotFound, StalePlan
 from store.extras import require
 from store.files import create_directory
 from store.frozen import frozen
+from store.tables.folder import NO_SPACE
 from store.tables.schemas import TABLES
 
 NAMESPACE = "pulsar"
@@ -32,6 +33,7 @@ _CLUSTER = "cluster"
 _ATTEMPTS = 10
 _MAPPING = "schema.name-mapping.default"
 _SAID_CHARACTERS = 300
+_NO_SPACE = ("disk is full", *NO_SPACE)  # SQLite's words first
 _UNREADABLE = (OSError, ValueError, EOFError, KeyError, IndexError)  # what pyiceberg raises of a manifest
 _PROPERTIES = {
     "format-version": "2",
@@ -145,6 +147,9 @@ def _translated(what: str) -> Iterator[None]:
         yield
     except _failures() as error:
         said = " ".join(str(error).split())[:_SAID_CHARACTERS]
+        if any(words in said for words in _NO_SPACE):
+            hint = "free some space and run the same command again; a table has its rows of before or those of now"
+            raise DiskFull(f"{what}: {said}", hint=hint) from error
         hint = "--catalog takes a URI, or a name that ~/.pyiceberg.yaml or PYICEBERG_CATALOG__NAME__URI explains"
         raise SourceNotFound(f"{what}: {said}", hint=hint) from error
 

@@ -322,6 +322,14 @@ def test_a_damaged_manifest_is_named(tmp_path: Path, cli: Cli) -> None:
     assert "tables.json is damaged" in said.stderr
 
 
+def test_a_directory_without_a_name_is_not_this_one(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for more in ((), ("--iceberg",)):
+        done = cli("--store", imported("small", "clean"), "store", "export", "tables", "", "--only", "topics", *more)
+        assert (done.exit_code, "it has no name" in done.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_processes_leave_nothing_in_the_temporary_directory(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
+from sqlalchemy.exc import OperationalError
 
-from store.errors import InvalidValue, Refused, SourceNotFound, StalePlan
+from store.errors import DiskFull, InvalidValue, Refused, SourceNotFound, StalePlan
 from store.tables import iceberg
 from store.tables.folder import Folder
 from store.tables.iceberg import Commit, Warehouse, check_tables, commit, files_of, open_warehouse
@@ -264,6 +266,26 @@ def test_a_catalogue_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "catalog.db").write_bytes(b"no database" * 1000)
     with pytest.raises(SourceNotFound, match="not a database"):
         open_warehouse(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OperationalError("INSERT INTO iceberg_tables", {}, sqlite3.OperationalError("database or disk is full")),
+        OSError(28, "Error writing bytes to file. Detail: [errno 28] No space left on device"),
+    ],
+)
+def test_a_disk_without_space_is_told_as_such(
+    error: Exception, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What SQLite and pyiceberg said on a small tmpfs."""
+
+    def full(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(iceberg, "_commit_once", full)
+    with pytest.raises(DiskFull, match=r"pulsar\.topics cannot be written: .*(disk is full|No space left)"):
+        replaced(warehouse, "topics", "north", "one", [1])
 
 
 def test_a_rest_catalogue_with_what_pyiceberg_is_told_of_it(
