@@ -264,7 +264,10 @@ class Answer:
             yield from rows
 
 
-_WHAT_IS_A_TABLE = 'a topic is a table, in double quotes: "public/default/orders"; show tables lists the others'
+_WHAT_IS_A_TABLE = (
+    'a topic is a table, in double quotes: "public/default/orders"; show tables lists the others; '
+    "of exported tables there are topics and messages after `store export tables DIR --messages`"
+)
 _DAMAGED = tuple(
     f"Invalid Input Error: {words}"
     for words in ("Failed to read file", "Invalid string encoding found in Parquet", "reading the stream registered as")
