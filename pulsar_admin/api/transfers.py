@@ -183,6 +183,8 @@ class Transfers:
         """
         from store.tables.export import ExportRequest, choose_tables, export_tables
 
+        if isinstance(only, str):
+            raise InvalidValue(f"only {only!r} is a text", hint=f"write a list: only=[{only!r}]")
         problems: list[StoreError] = []
         with self._session.scan(problems, unindexed=True) as reader:
             tables = choose_tables(tuple(only), messages=messages, state=reader.txn.store.info.state)

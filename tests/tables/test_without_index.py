@@ -78,6 +78,8 @@ def test_python_exports_tables_of_it_and_refuses_all_else(tmp_path: Path) -> Non
         assert len(table_of(tmp_path / "tables", "entries")) > 1000
         with pytest.raises(pa.Refused, match="the table cursors is made of entries"):
             store.export_tables(tmp_path / "tables", only=["cursors"])
+        with pytest.raises(pa.InvalidValue, match="only 'entries' is a text"):
+            store.export_tables(tmp_path / "tables", only="entries")
         asked = [
             store.topics,
             store.namespaces,
