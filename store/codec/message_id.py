@@ -17,6 +17,8 @@ def decode_message_id(data: bytes) -> Position:
         found = MessageIdData.FromString(data)
     except DecodeError as error:
         raise ValueError(f"no message id: {error}") from error
+    if not found.IsInitialized():
+        raise ValueError("no whole message id: it lacks its ledger or its entry")
     return Position(_signed(found.ledgerId), _signed(found.entryId), found.batch_index)
 
 

@@ -135,6 +135,8 @@ def test_a_job_says_nothing_of_a_store() -> None:
     [
         {"topic": "avro", "startingOffsets": "{]"},
         {"topic": "avro", "startingOffsets": json.dumps({"avro": [255, 255]})},
+        {"topic": "avro", "startingOffsets": json.dumps({"avro": [8, 29]})},  # a ledger without an entry
+        {"topic": "avro", "endingOffsets": json.dumps({"avro": []})},
         {"topic": "avro", "startingOffsets": json.dumps({"avro": "x"})},
         {"topic": "avro", "startingOffsets": json.dumps({"avro": {"a": 1}})},
         {"topic": "avro", "startingTime": "0"},
