@@ -129,7 +129,7 @@ def _command_words(command: str) -> str:
     _, _, name = command.partition(" ")
     if name.startswith("undo "):
         return f"undo change {name.removeprefix('undo ')}"
-    return name.replace("-", " ").replace("ttl", "TTL").replace("delayed message", "delayed messages")
+    return " ".join(name.replace("-", " ").split()).replace("ttl", "TTL").replace("delayed message", "delayed messages")
 
 
 def _place(part: ChangePart) -> str:

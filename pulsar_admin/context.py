@@ -302,7 +302,7 @@ class App(Results):
             return
         style = output.Style(form, self.settings.color, (), render_change(report, self.settings.plan))
         if form == "plain" or len(documents) == 1:
-            output.emit_document(self.writer, documents[0], style)
+            output.emit_document(self.writer, documents[0] if documents else {}, style)
         else:
             output.emit_records(self.writer, documents, style)
 
