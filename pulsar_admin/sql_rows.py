@@ -112,8 +112,12 @@ def _number(name: str, value: object) -> float:
     if value is None:
         return 0
     try:
-        return float(value)  # type: ignore[arg-type]  # what is no number raises
+        number = float(value)  # type: ignore[arg-type]  # what is no number raises
     except (TypeError, ValueError):
         raise InvalidValue(
             f"--plot: {name} has {value!r}, which is no number", hint="labels come first, then columns of numbers"
         ) from None
+    if not math.isfinite(number):
+        hint = f"leave such rows out: where isfinite({name})"
+        raise InvalidValue(f"--plot: {name} has {value!r}, which cannot be drawn", hint=hint)
+    return number
