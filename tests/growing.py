@@ -64,7 +64,6 @@ class Bookie:
         self.journal_bytes = bytearray(encode_journal_header(6))
         (self.current / f"{self.journal:x}.txn").write_bytes(bytes(self.journal_bytes))
         self._open_log()
-        self.marked_log = self.log_id
         self.flush()
 
     def mark(self) -> LogMark:
@@ -109,10 +108,7 @@ class Bookie:
         self.memory += entries
 
     def flush(self, *, marks: bool = True, pieces: int = 1) -> None:
-        """Write memory to the log, sorted, a part of a record at a time, and move lastMark; sealing a log that is full.
-
-        lastMark moves in any case before a replay would be longer than a log.
-        """
+        """Write memory to the log, sorted, a part of a record at a time, and move lastMark; sealing a log that is full."""
         mark = LogMark(self.journal, os.stat(self.current / f"{self.journal:x}.txn").st_size)
         for entry in sorted(self.memory):
             raw = record(entry)
@@ -122,9 +118,8 @@ class Bookie:
             if os.fstat(self.log).st_size >= self.log_bytes:
                 self.roll()
         self.memory = []
-        if marks or self.log_id > self.marked_log:
+        if marks:
             self.set_mark(mark)
-            self.marked_log = self.log_id
 
     def set_mark(self, mark: LogMark) -> None:
         """Write lastMark, whole."""
@@ -141,9 +136,10 @@ class Bookie:
         self._open_log()
 
     def kill(self, torn_bytes: int = 0) -> None:
-        """Lose memory, and leave TORN_BYTES of a record at the end of the log."""
+        """Lose memory, and leave TORN_BYTES of a record at the end of the log, and the log that was made ahead."""
         os.write(self.log, record((1, 1 << 20))[:torn_bytes])
         os.close(self.log)
+        (self.current / log_file_name(self.log_id + 1)).touch()
 
 
 def ids(first: int, count: int) -> list[Id]:

@@ -6,7 +6,7 @@
 - Of any other file only what ends with a good record is read: a torn tail waits, and so do zeros in front of other bytes, since the
   direct logger's blocks may be written in any order. Damage that a good record follows is passed over.
 - Entries of files that grow are looked up in what came lately (``store.scan.recent``); complete logs of a backlog are not read here,
-  unless something came lately, or the next log is not complete: only around a crash do entries come again.
+  unless something came lately, or a log close behind is not complete, or empty: only around a crash do entries come again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from store.names import FileKind
 from store.scan.files import FileScan, LedgerDigests, Slice
 from store.scan.offsets import FAR, Begun, Folder, Listed, Offset, Place, id_of, order_of
 from store.scan.parts import Looked, Part, Tasks, pieces_of, pieces_without
-from store.scan.recent import IDS, KEPT_LOGS, MOST_LOGS, NO_MARK, Mark, Recent, as_ids
+from store.scan.recent import IDS, KEPT_BYTES, KEPT_LOGS, NO_MARK, Mark, Recent, as_ids
 from store.scan.sources import file_info, is_url, open_source, read_bytes, shown_path, source_files
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
@@ -69,6 +69,7 @@ class Follower:
         self._looked: dict[tuple[str, int], Looked] = {}  # by path and start
         self._waiting: dict[str, tuple[int, int]] = {}  # objects of this size had nothing to read from there on
         self._complete: set[str] = set()
+        self._empty_behind: dict[str, bool] = {}
         self._owners: dict[str, str] = {}
 
     def files(self) -> list[Listed]:
@@ -199,6 +200,12 @@ class Follower:
             self._complete.add(file.path)
         return True
 
+    def is_empty_behind(self, file: Listed) -> bool:
+        """Whether the log of the next number is there and empty: it was made ahead, and its bookie ended before it came to it."""
+        if file.path not in self._empty_behind:
+            self._empty_behind[file.path] = _read_beside(file, f"{file.id + 1:x}.log") == b""
+        return self._empty_behind[file.path]
+
     def look(self, file: Listed, start: int, *, complete: bool) -> Looked:
         """Return the good records of FILE from START on, up to the end of the last one that may be read now."""
         if self._waiting.get(file.path) == (start, file.size_bytes) and not complete:
@@ -274,8 +281,8 @@ class Follower:
             owner = after.of(part.file).owner
             kept = recent.setdefault(owner, Recent())
             is_log = part.file.kind is FileKind.ENTRY_LOG
-            if is_log and part.start == 0:
-                kept.pass_by(part.file.folder, MOST_LOGS if owner in before.marks else KEPT_LOGS)
+            if is_log:
+                kept.pass_by(part.file.folder, part.file.id, part.end - part.start, is_begun=part.start == 0)
             if not part.looked_at:
                 tasks += [(piece,) for piece in pieces_of(part.file, part.start, part.end, self._followed.slice_bytes)]
                 continue
@@ -308,6 +315,7 @@ class _Taking:
         self._files = sorted(files, key=order_of)
         self._files_left = limit.files or FAR
         self._bytes_left = limit.size_bytes or FAR
+        self._following: dict[str, Listed | None] = {}  # by path: the next of the folder
         self._remembering = {owner for owner, kept in before.recent.items() if kept.given}
         self._with_journals = {follower.owner(file, files) for file in files if file.kind is FileKind.JOURNAL}
 
@@ -315,18 +323,33 @@ class _Taking:
         """Choose logs, and when all of these fit, journals."""
         for kind in FileKind:
             later: dict[str, Listed] = {}
-            following: dict[str, Listed | None] = {}
             for file in reversed(self._files):
                 if file.kind == kind:
-                    following[file.path] = later.get(file.folder)
+                    self._following[file.path] = later.get(file.folder)
                     later[file.folder] = file
             newest = {file.folder: file for file in self._files if file.kind == kind}
             for file in self._files:
-                if file.kind == kind and not self._take_file(file, newest[file.folder], following[file.path]):
+                if file.kind == kind and not self._take_file(file, newest[file.folder]):
                     return
             self.all_read = True
 
-    def _take_file(self, file: Listed, newest: Listed, later: Listed | None) -> bool:
+    def _may_come_again(self, file: Listed, newest: Listed) -> bool:
+        """Whether what the complete log FILE holds may be written once more: a bookie that was killed soon behind it did not finish
+        a log, or left the next one empty."""
+        behind_bytes = 0
+        for _ in range(KEPT_LOGS):
+            later = self._following[file.path]
+            if later is None or not self._follower.is_complete(later, newest):
+                return True
+            behind_bytes += later.size_bytes
+            if behind_bytes > KEPT_BYTES:
+                return False
+            if later.id > file.id + 1 and self._follower.is_empty_behind(file):
+                return True
+            file = later
+        return False
+
+    def _take_file(self, file: Listed, newest: Listed) -> bool:
         """Take what is new of FILE; False: the batch is full."""
         owner = self._follower.owner(file, self._files)
         folder = self._before.folders[file.kind].get(file.folder, Folder(owner))
@@ -344,8 +367,8 @@ class _Taking:
                 return True
         complete = self._follower.is_complete(file, newest)
         is_journal = file.kind is FileKind.JOURNAL
-        remembered = not complete or later is None or not self._follower.is_complete(later, newest)
-        remembered |= is_journal or (owner in self._with_journals and owner in self._before.marks)
+        remembered = not complete or is_journal or (owner in self._with_journals and owner in self._before.marks)
+        remembered = remembered or self._may_come_again(file, newest)
         looked_at = remembered or owner in self._remembering or (begun is not None and begun.looked_at)
         end = self._end_of(file, start, looked_at=looked_at, complete=complete)
         cut = self._cut(file, start, end, looked_at=looked_at)

@@ -21,10 +21,10 @@ Mark = tuple[int, int]
 IDS = np.dtype("S16")
 """Ledger and entry id, big-endian: sorted and found as bytes, whatever ids a ledger has."""
 _PAIR = np.dtype([("ledger_id", ">i8"), ("entry_id", ">i8")])
-KEPT_LOGS = 2
-"""Of a backlog, or a bookie without lastMark: a replay writes what the logs before held at last."""
-MOST_LOGS = 8
-"""Of a bookie whose lastMark does not move, because nothing goes to its journal (``journalWriteData=false``)."""
+KEPT_BYTES = 4 << 30
+"""Of logs: a replay writes again what one flush wrote, half of ``dbStorage_writeCacheMaxSizeMb``, a quarter of the direct memory."""
+KEPT_LOGS = 64
+"""That flush may fill several logs where these are small."""
 NO_MARK: Mark = (-1, -1)
 
 
@@ -38,6 +38,7 @@ class Given:
     behind: Mark
     ids: Array  # IDS, sorted
     later: int = 0  # logs of the folder that were begun since
+    later_bytes: int = 0  # and what was read of them
 
 
 @dataclass(slots=True)
@@ -67,11 +68,13 @@ class Recent:
                 return
         self.given.append(Given(folder, log_id, mark, behind, np.sort(ids)))
 
-    def pass_by(self, folder: str, most: int) -> None:
-        """Note that a later log of FOLDER was begun, and drop what came from more than MOST logs in front of it."""
+    def pass_by(self, folder: str, log_id: int, size_bytes: int, *, is_begun: bool) -> None:
+        """Note that SIZE_BYTES of a log of FOLDER were read, and drop what came too far in front of it to come again."""
         for one in self.given:
-            one.later += one.folder == folder
-        self.given = [one for one in self.given if one.later <= most]
+            if one.folder == folder and one.log_id < log_id:
+                one.later += is_begun
+                one.later_bytes += size_bytes
+        self.given = [one for one in self.given if one.later <= KEPT_LOGS and one.later_bytes <= KEPT_BYTES]
 
     def forget(self, mark: Mark) -> None:
         """Drop what cannot come again, now that lastMark was MARK and all that the logs held then was read.
@@ -83,15 +86,18 @@ class Recent:
 
     def encode(self) -> list[Any]:  # Any: JSON
         """Return it as JSON."""
-        return [[one.folder, one.log_id, one.mark, one.behind, pack_ids(one.ids), one.later] for one in self.given]
+        return [
+            [one.folder, one.log_id, one.mark, one.behind, pack_ids(one.ids), one.later, one.later_bytes]
+            for one in self.given
+        ]
 
     @staticmethod
     def decode(value: list[Any]) -> Recent:  # Any: JSON
         """Return what ``encode`` made JSON of."""
         return Recent(
             [
-                Given(folder, log_id, (mark[0], mark[1]), (behind[0], behind[1]), unpack_ids(packed), later)
-                for folder, log_id, mark, behind, packed, later in value
+                Given(folder, log_id, (mark[0], mark[1]), (behind[0], behind[1]), unpack_ids(packed), *later)
+                for folder, log_id, mark, behind, packed, *later in value
             ]
         )
 

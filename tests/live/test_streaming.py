@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -46,7 +46,8 @@ def following(disk: Path, out: Path, *more: str) -> Iterator[subprocess.Popen[by
     try:
         yield query
     finally:
-        os.killpg(query.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it ended, and its JVM with it
+            os.killpg(query.pid, signal.SIGKILL)
         query.wait()
 
 
