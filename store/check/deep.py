@@ -69,7 +69,7 @@ def check_index_files(store: Store, txn: Txn) -> Iterator[Finding]:
 
     Where the files of a bookie are not there any more, nothing is said: the store has the entries.
     """
-    logs = [(log, log.locate(store.path)) for log in iter_logs(txn) if log.kind is FileKind.ENTRY_LOG]
+    logs = [(log, log.locate(store.path)) for log in iter_logs(txn) if log.kind == FileKind.ENTRY_LOG]
     for bookie in iter_imported_bookies(store.info):
         here = {log.log_id: path for log, path in logs if Path(log.origin or log.path).parent in bookie.ledger_dirs}
         for path in iter_index_files(bookie.index_dirs or bookie.ledger_dirs):

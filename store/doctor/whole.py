@@ -96,7 +96,7 @@ def _is_open(txn: Txn, ledger_id: int) -> bool:
 
 def journal_only(store: Store, txn: Txn) -> Iterator[Diagnosis]:
     """Yield the journals that have entries which no entry log has."""
-    journals = {log.file_id: log for log in iter_logs(txn) if log.kind is FileKind.JOURNAL}
+    journals = {log.file_id: log for log in iter_logs(txn) if log.kind == FileKind.JOURNAL}
     counts = {file_id: [0, 0] for file_id in journals}
     if not journals:
         return

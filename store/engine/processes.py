@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +23,7 @@ from store.engine.memory import bound_process
 from store.engine.operation import Operation
 from store.engine.packed import Packed, pack_slice
 from store.engine.slices import FileRange
+from store.errors import NotWritable
 
 Given = tuple[Operation | None, FileRange] | None
 """What a process is told: an operation where it is another than before, and a slice; None: there is no more."""
@@ -100,11 +102,22 @@ def start_process(target: Callable[..., None], *arguments: object) -> tuple[Conn
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Start the server that processes are forked from with SIGINT blocked, which they inherit; a SIGINT to us waits."""
+    """Start the server that processes are forked from with SIGINT blocked, which they inherit; a SIGINT to us waits.
+
+    Raises NotWritable where its socket cannot be made: a system allows about 100 bytes for a socket's path.
+    """
     resource_tracker.ensure_running()  # it would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        forkserver.ensure_running()
+        try:
+            forkserver.ensure_running()
+        except OSError as error:
+            where = tempfile.gettempdir()
+            raise NotWritable(
+                f"processes cannot be started: no socket can be made below {where}: {error.strerror or error}",
+                hint="set TMPDIR to a short path of a directory that can be written, such as /tmp, or give --jobs 1",
+                path=where,
+            ) from error
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -61,7 +61,7 @@ def plan_slices(files: Iterable[tuple[str, int, int]], cut: Cut = Cut()) -> list
 
 def _cut(path: str, file_id: int, size: int, target: int) -> Iterator[FileRange]:
     kind = kind_of(path)
-    pieces = 1 if kind is FileKind.JOURNAL else max(1, round(size / target))
+    pieces = 1 if kind == FileKind.JOURNAL else max(1, round(size / target))
     edges = [size * index // pieces for index in range(pieces + 1)]
     for start, end in pairwise(edges):
         if end > start:

@@ -160,7 +160,7 @@ class _Group:
             from store.index.held import note_copies  # brings pyroaring: a store of one bookie does without
 
             note_copies(txn, logs.values())
-        journals = [step.log.file_id for step in self._files.values() if step.log.kind is FileKind.JOURNAL]
+        journals = [step.log.file_id for step in self._files.values() if step.log.kind == FileKind.JOURNAL]
         indexer = Indexer(txn, journals, copies)
         try:
             for file_id, runs in self._runs:
@@ -230,7 +230,7 @@ def _scan_here(store: Store, logs: Iterable[LogFile], how: Scanning) -> Iterator
         for batch in scan.batches():
             size, before = max(scan.next_offset - before, 0), max(scan.next_offset, before)
             how.advance(size)
-            yield _Step(log, scan, size, [pack_runs(batch, keep_first=log.kind is FileKind.JOURNAL)], False)
+            yield _Step(log, scan, size, [pack_runs(batch, keep_first=log.kind == FileKind.JOURNAL)], False)
         how.advance(log.size_bytes - before)
         yield _Step(log, scan, 0, [], True)
 

@@ -73,7 +73,7 @@ class ScanRuns(ScanFile[Runs]):
     COLUMNS = Runs.COLUMNS
 
     def encode(self, batch: Records, piece: FileRange) -> Iterable[bytes]:
-        return (column.tobytes() for column in pack_runs(batch, keep_first=piece.kind is FileKind.JOURNAL).columns())
+        return (column.tobytes() for column in pack_runs(batch, keep_first=piece.kind == FileKind.JOURNAL).columns())
 
     def decode(self, columns: list[pa.Buffer]) -> Runs:
         return decode_runs(columns)

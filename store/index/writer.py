@@ -62,7 +62,7 @@ class Indexer:
         self.differing: list[Damage] = []
         self._copies = copies if copies is not None and copies.several else None
         self._txn = txn
-        self._journals = frozenset(journals) | {log.file_id for log in iter_logs(txn) if log.kind is FileKind.JOURNAL}
+        self._journals = frozenset(journals) | {log.file_id for log in iter_logs(txn) if log.kind == FileKind.JOURNAL}
         self._lacs: dict[int, int] = {}
         self._held = _held_entries() if has_copies(txn) else None
 

@@ -44,7 +44,7 @@ def find_absent_journals(store: Store, txn: Txn) -> AbsentJournals | None:
     A ledger that is closed and has all its entries lacks nothing, whatever a journal says.
     """
     logs = list(iter_logs(txn))
-    journals, disks = {log.disk for log in logs if log.kind is FileKind.JOURNAL}, {log.disk for log in logs}
+    journals, disks = {log.disk for log in logs if log.kind == FileKind.JOURNAL}, {log.disk for log in logs}
     # One of which no file is catalogued was left out as another cluster's.
     bookies = (b for b in iter_imported_bookies(store.info, whole=True) if not disks.isdisjoint(_disks(b)))
     absent = tuple(_place(bookie) for bookie in bookies if journals.isdisjoint(_disks(bookie)))

@@ -25,7 +25,7 @@ def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
     indexed = _indexed(bookies)
     if indexed is None:
         return []
-    journals = {log.file_id for log in iter_logs(txn) if log.kind is FileKind.JOURNAL}
+    journals = {log.file_id for log in iter_logs(txn) if log.kind == FileKind.JOURNAL}
     left = (one for one in sorted(set(ledger_ids)) if one not in indexed)
     return [one for one in left if (files := set(_files(txn, one))) and files.isdisjoint(journals)]
 

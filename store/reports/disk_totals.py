@@ -89,7 +89,7 @@ def read_disk_totals(
     for ledger_id, parts in groupby(_iter_parts(txn), key=lambda part: part[0]):
         _add_ledger(files, parts, ledger_id, lives=_lives(txn, ledger_id, indexes))
         advance(1)
-    logs = [_whole(store, txn, file, indexes) for file in files.values() if file.log.kind is FileKind.ENTRY_LOG]
+    logs = [_whole(store, txn, file, indexes) for file in files.values() if file.log.kind == FileKind.ENTRY_LOG]
     freed = [file for file in logs if not file.live_bytes and file.dead_bytes and file.log.size_bytes > HEADER_BYTES]
     stuck = sorted((file for file in logs if file.live_bytes and file.dead_bytes), key=lambda file: -file.dead_bytes)
     return DiskTotals(

@@ -144,7 +144,7 @@ def read_log_summary(path: Path) -> LogSummary:
     """Return what the name and the header of a log or journal tell; a bad header is told, not raised."""
     kind, size = kind_of(path), path.stat().st_size
     head = read_head(path)
-    if kind is FileKind.JOURNAL:
+    if kind == FileKind.JOURNAL:
         number = journal.journal_id_of(path.name)
         summary = LogSummary(str(path), kind, -1 if number is None else number, size, OK, None, False, None)
         try:
@@ -244,7 +244,7 @@ def verify_log(path: Path, advance: Callable[[int], None], engine: Engine | None
     for problem in sorted(scan.problems, key=lambda problem: problem.offset):
         whose = f", entry {problem.ledger_id}:{problem.entry_id}" if problem.ledger_id >= 0 else ""
         verdict.add(f"{path} @ {problem.offset:#x}: {problem.reason}{whose} ({counted(problem.length_bytes, 'byte')})")
-    if kind is FileKind.ENTRY_LOG and verdict.size_bytes:
+    if kind == FileKind.ENTRY_LOG and verdict.size_bytes:
         _verify_map(path, verdict, sizes)
     return verdict
 

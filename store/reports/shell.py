@@ -227,7 +227,7 @@ def index_lines(txn: Txn, ledger_id: int) -> Iterator[str]:
         for index in range(len(block)):
             file_id, offset, _ = block.place(index)
             log = logs[file_id] if file_id in logs else logs.setdefault(file_id, find_log(txn, file_id))
-            if log is not None and log.kind is FileKind.ENTRY_LOG:
+            if log is not None and log.kind == FileKind.ENTRY_LOG:
                 yield f"entry {block.entry_id(index)}\t:\t(log: {log.log_id}, pos: {offset + 4})"
 
 
@@ -384,7 +384,7 @@ def find_file(txn: Txn, word: str, kind: FileKind, base: int) -> LogFile:
     Raises InvalidValue, SourceNotFound, and Refused where several bookies have one of that number.
     """
     number = _number_of(word, kind, base)
-    logs = [log for log in iter_logs(txn) if log.kind is kind and log.log_id == number]
+    logs = [log for log in iter_logs(txn) if log.kind == kind and log.log_id == number]
     if "/" in word:
         logs = [log for log in logs if f"/{log.origin or log.path}".endswith(f"/{word.lstrip('/')}")]
     if not logs:
@@ -405,9 +405,9 @@ def _number_of(word: str, kind: FileKind, base: int) -> int:
     except ValueError:
         number = None
     if number is None:
-        number = log_id_of(name) if kind is FileKind.ENTRY_LOG else journal_id_of(name)
+        number = log_id_of(name) if kind == FileKind.ENTRY_LOG else journal_id_of(name)
     if number is None:
-        suffix = ".log" if kind is FileKind.ENTRY_LOG else ".txn"
+        suffix = ".log" if kind == FileKind.ENTRY_LOG else ".txn"
         raise InvalidValue(
             f"invalid {kind.replace('-', ' ')} {word!r}", hint=f"give its number, or its name: 1f{suffix}"
         )

@@ -118,7 +118,7 @@ def _iter_parts(txn: Txn) -> Iterator[tuple[int, int, int, int]]:
 
 def _sizes_in(store: Store, log: LogFile, known: dict[int, _Share]) -> dict[int, int]:
     """Return ledger id → record bytes in LOG; of a log that is gone what the index has KNOWN."""
-    has_more = log.kind is FileKind.ENTRY_LOG and sum(share.entries for share in known.values()) != log.records
+    has_more = log.kind == FileKind.ENTRY_LOG and sum(share.entries for share in known.values()) != log.records
     if has_more and (path := log.locate(store.path)).exists():
         return read_ledger_sizes(path)
     return {ledger_id: share.bytes for ledger_id, share in known.items()}
@@ -129,7 +129,7 @@ def _file_usage(log: LogFile, here: Mapping[int, int], names: Names) -> FileUsag
     live_bytes, all_bytes = sum(alive.values()), sum(here.values())
     largest = sorted(alive, key=lambda ledger_id: -alive[ledger_id])
     kept = dict.fromkeys(names[ledger_id][0] for ledger_id in largest)
-    is_log = log.kind is FileKind.ENTRY_LOG
+    is_log = log.kind == FileKind.ENTRY_LOG
     return FileUsage(
         path=log.path,
         kind=log.kind,

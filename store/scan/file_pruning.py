@@ -59,7 +59,7 @@ def _may_hold(path: str, wanted: set[int] | None, times: _IndexedTimes | None) -
 
 def _ledgers_of(path: str) -> set[int] | None:
     """Return the ledgers in the sealed entry log PATH; None where that is not proven."""
-    if is_url(path) or kind_of(path) is not FileKind.ENTRY_LOG:
+    if is_url(path) or kind_of(path) != FileKind.ENTRY_LOG:
         return None
     try:
         sizes = read_ledgers_map(Path(path))

@@ -139,7 +139,7 @@ class FileScan:
     def _first_record(self, file: Any, size: int) -> int:
         """Return where the first record is to be looked for. The header is a hint; the records are the truth."""
         head = os.pread(file.fileno(), HEADER_BYTES, 0)
-        is_journal = self.slice.kind is FileKind.JOURNAL
+        is_journal = self.slice.kind == FileKind.JOURNAL
         try:
             if is_journal:
                 return journal.decode_header(head, self.slice.path).header_bytes
@@ -193,7 +193,7 @@ class FileScan:
                 window.widen(self.next_offset)
             elif (
                 why == kernel.END
-                and self.slice.kind is FileKind.JOURNAL
+                and self.slice.kind == FileKind.JOURNAL
                 and not self._goes_on(self._whole_of(window.file, window.file_bytes))
             ):
                 return
@@ -208,7 +208,7 @@ class FileScan:
         """Read the rest with the reference readers, which digest what they believe alone and every byte of that once."""
         whole = self._whole_of(window.file, window.file_bytes)
         places = (
-            self._journal_places(whole) if self.slice.kind is FileKind.JOURNAL else self._log_places(whole, window.stop)
+            self._journal_places(whole) if self.slice.kind == FileKind.JOURNAL else self._log_places(whole, window.stop)
         )
         for found in close_together(places, len(rows)):
             batch = rows[: len(found)]
@@ -281,7 +281,7 @@ class FileScan:
         self.records += len(batch)
         good = np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST == 0)
         # Nothing proves a journal's paddings: a scan of the grown file reads them again, from the last good entry on.
-        proves_all = self.slice.kind is FileKind.ENTRY_LOG
+        proves_all = self.slice.kind == FileKind.ENTRY_LOG
         if proves_all and len(batch) and len(good) and good[-1] == len(batch) - 1:
             self._good_until(end)
         elif len(good):
@@ -309,7 +309,7 @@ class FileScan:
     def _run_kernel(self, window: FileWindow, rows: Records) -> tuple[int, int, int]:
         start = self.next_offset - window.base
         behind = min(window.file_bytes - window.base - len(window.data), RECORD_MAX_BYTES)
-        if self.slice.kind is FileKind.JOURNAL:
+        if self.slice.kind == FileKind.JOURNAL:
             result = kernel.scan_journal(window.data, start, behind, tuple(self.ledgers), self.verify, rows)
         else:
             stop = window.stop - window.base
@@ -319,11 +319,11 @@ class FileScan:
 
     def _is_torn_journal(self, batch: Records) -> bool:
         """Whether the last record before the zeros that end a journal is bad: it may reach into them."""
-        return self.slice.kind is FileKind.JOURNAL and len(batch) > 0 and bool(batch[-1]["flags"] & kernel.BAD_DIGEST)
+        return self.slice.kind == FileKind.JOURNAL and len(batch) > 0 and bool(batch[-1]["flags"] & kernel.BAD_DIGEST)
 
     def _ends_in_doubt(self, batch: Records, window: FileWindow) -> bool:
         """Whether a slice of a log ends with a bad record that no record follows: its size may be what is wrong."""
-        if self.slice.kind is FileKind.JOURNAL or not len(batch) or not batch[-1]["flags"] & kernel.BAD_DIGEST:
+        if self.slice.kind == FileKind.JOURNAL or not len(batch) or not batch[-1]["flags"] & kernel.BAD_DIGEST:
             return False
         if self.next_offset >= window.file_bytes:
             return False
@@ -349,7 +349,7 @@ class FileScan:
         """Ask the reference reader what lies at ``next_offset``, and move behind it."""
         self.vain_bytes += STOP_BYTES
         whole = self._whole_of(window.file, window.file_bytes)
-        if self.slice.kind is FileKind.JOURNAL:
+        if self.slice.kind == FileKind.JOURNAL:
             self._step_over_in_journal(whole)
         else:
             self._step_over_in_log(whole)

@@ -156,8 +156,8 @@ class Follower:
         if file.folder not in self._owners:
             self._owners[file.folder] = _bookie(file) or file.folder
         owner = self._owners[file.folder]
-        if file.kind is FileKind.JOURNAL and owner == file.folder:
-            folders = {self.owner(one) for one in others if one.kind is FileKind.ENTRY_LOG} or {file.folder}
+        if file.kind == FileKind.JOURNAL and owner == file.folder:
+            folders = {self.owner(one) for one in others if one.kind == FileKind.ENTRY_LOG} or {file.folder}
             if len(folders) > 1:
                 raise InvalidValue(
                     f"nothing says whose journal {file.path} is",
@@ -172,7 +172,7 @@ class Follower:
 
         BookKeeper cuts the file and writes it again (``Journal.LastLogMark.rollLog``); one that is not there is its beginning.
         """
-        folders = {one.folder: one for one in reversed(files) if one.kind is FileKind.ENTRY_LOG}
+        folders = {one.folder: one for one in reversed(files) if one.kind == FileKind.ENTRY_LOG}
         marks = dict(before.marks)
         for file in folders.values():
             raw = _read_beside(file, LAST_MARK_FILE) or b""
@@ -189,7 +189,7 @@ class Follower:
     def is_complete(self, file: Listed, newest: Listed) -> bool:
         """Whether nothing is appended to FILE any more, of whose folder and kind NEWEST is the newest."""
         if file.path not in self._complete:
-            if file.kind is FileKind.JOURNAL:
+            if file.kind == FileKind.JOURNAL:
                 found = file.id < newest.id
             else:
                 found = _has_map(file) or (file.id < newest.id and _is_stale(file, newest))
@@ -280,7 +280,7 @@ class Follower:
         for part in parts:
             owner = after.of(part.file).owner
             kept = recent.setdefault(owner, Recent())
-            is_log = part.file.kind is FileKind.ENTRY_LOG
+            is_log = part.file.kind == FileKind.ENTRY_LOG
             if is_log:
                 kept.pass_by(part.file.folder, part.file.id, part.end - part.start, is_begun=part.start == 0)
             if not part.looked_at:
@@ -317,7 +317,7 @@ class _Taking:
         self._bytes_left = limit.size_bytes or FAR
         self._following: dict[str, Listed | None] = {}  # by path: the next of the folder
         self._remembering = {owner for owner, kept in before.recent.items() if kept.given}
-        self._with_journals = {follower.owner(file, files) for file in files if file.kind is FileKind.JOURNAL}
+        self._with_journals = {follower.owner(file, files) for file in files if file.kind == FileKind.JOURNAL}
 
     def take(self) -> None:
         """Choose logs, and when all of these fit, journals."""
@@ -361,12 +361,12 @@ class _Taking:
         if begun is not None and self._follower.is_lost(file, file.path, begun):
             return True
         start = 0 if begun is None else begun.end
-        if file.kind is FileKind.JOURNAL:
+        if file.kind == FileKind.JOURNAL:
             start = self._journal_start(file, owner, start)
             if start < 0:
                 return True
         complete = self._follower.is_complete(file, newest)
-        is_journal = file.kind is FileKind.JOURNAL
+        is_journal = file.kind == FileKind.JOURNAL
         remembered = not complete or is_journal or (owner in self._with_journals and owner in self._before.marks)
         remembered = remembered or self._may_come_again(file, newest)
         looked_at = remembered or owner in self._remembering or (begun is not None and begun.looked_at)

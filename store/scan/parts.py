@@ -48,7 +48,7 @@ class Looked:
 
 def pieces_of(file: Listed, start: int, end: int, slice_bytes: int) -> Iterator[FileRange]:
     """Cut bytes START to END of FILE, where records begin and end, into slices; journals are not cut."""
-    count = 1 if file.kind is FileKind.JOURNAL else max(1, round((end - start) / slice_bytes))
+    count = 1 if file.kind == FileKind.JOURNAL else max(1, round((end - start) / slice_bytes))
     for index in range(count):
         first, last = (start + (end - start) * edge // count for edge in (index, index + 1))
         if last > first:

@@ -45,9 +45,9 @@ def plan_files(txn: Txn, cut: Cut) -> Iterator[tuple[Origin, list[FileRange]]]:
     """Yield every file that the store knows, and its slices: what was there when it was imported, no more."""
     for log in iter_logs(txn):
         path = str(log.locate(txn.store.path).absolute())
-        origin = Origin(path, log.bookie, log.disk, log.file_id, log.kind is FileKind.JOURNAL, bool(log.stranger))
+        origin = Origin(path, log.bookie, log.disk, log.file_id, log.kind == FileKind.JOURNAL, bool(log.stranger))
         whole = FileRange(path, log.kind, log.file_id, 0, log.size_bytes)
-        pieces = plan_slices([(path, log.file_id, log.size_bytes)], cut) if log.kind is FileKind.ENTRY_LOG else [whole]
+        pieces = plan_slices([(path, log.file_id, log.size_bytes)], cut) if log.kind == FileKind.ENTRY_LOG else [whole]
         pieces = [replace(piece, kind=whole.kind) for piece in pieces if piece.bytes]
         if pieces:
             last = pieces.pop()

@@ -85,7 +85,7 @@ def _new_row(store: Store, file_id: int, file: BookieFile, mode: FileMode, stran
         records=0,
         problems=0,
         torn=False,
-        sealed=kind is FileKind.ENTRY_LOG and is_sealed(path),
+        sealed=kind == FileKind.ENTRY_LOG and is_sealed(path),
         unfinished=True,
         stranger=strangers.get(path.parent, ""),
         bookie=bookie_id,

@@ -368,7 +368,7 @@ def _grown(store: Store, log: LogFile) -> LogFile:
     status = origin.stat()
     if log.mode in (FileMode.COPIED, FileMode.LINKED):
         place(store, origin, log.file_id, log.mode)
-    sealed = log.kind is FileKind.ENTRY_LOG and is_sealed(origin)
+    sealed = log.kind == FileKind.ENTRY_LOG and is_sealed(origin)
     return replace(log, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns, sealed=sealed)
 
 

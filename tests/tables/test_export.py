@@ -8,6 +8,7 @@ import os
 import struct
 import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
@@ -330,22 +331,28 @@ def test_a_directory_without_a_name_is_not_this_one(cli: Cli, tmp_path: Path, mo
     assert list(tmp_path.iterdir()) == []
 
 
-def test_processes_leave_nothing_in_the_temporary_directory(tmp_path: Path) -> None:
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    command = [
-        "--store",
-        str(imported("small", "clean")),
-        "store",
-        "export",
-        "tables",
-        str(tmp_path / "t"),
-        "--jobs",
-        "2",
-    ]
+def _export_by_processes(tmp_path: Path, temporary: Path) -> subprocess.CompletedProcess[str]:
+    store = str(imported("small", "clean"))
+    command = ["--store", store, "store", "export", "tables", str(tmp_path / "t"), "--jobs", "2"]
     more = os.environ | {"TMPDIR": str(temporary)}
-    subprocess.run([sys.executable, "-m", "pulsar_admin", *command], env=more, check=True, stdout=subprocess.DEVNULL)
-    assert list(temporary.iterdir()) == []
+    return subprocess.run([sys.executable, "-m", "pulsar_admin", *command], env=more, capture_output=True, text=True)
+
+
+def test_processes_leave_nothing_in_the_temporary_directory(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as temporary:  # the path of a socket in it has to be short
+        assert _export_by_processes(tmp_path, Path(temporary)).returncode == 0
+        assert os.listdir(temporary) == []
+
+
+def test_a_temporary_directory_with_a_long_path(tmp_path: Path) -> None:
+    temporary = tmp_path / ("long" * 25)
+    temporary.mkdir()
+    done = _export_by_processes(tmp_path, temporary)
+    error, hint = [line for line in done.stderr.splitlines() if line.startswith(("error", "hint"))]
+    said = f"error: processes cannot be started: no socket can be made below {temporary}: AF_UNIX path too long"
+    assert (error, "set TMPDIR to a short path" in hint) == (said, True)
+    assert "Traceback" not in done.stderr
+    assert not [name for name in os.listdir(tmp_path / "t") if not name.startswith(".")]
 
 
 @pytest.mark.parametrize("name", _WORLDS)
