@@ -22,7 +22,7 @@ step "Import: the source is only read" \
     pulsar-admin store import standalone standalone
 step "What is in it" \
     pulsar-admin topics list acme/iot
-step "Where in this topic is 09:23:19? The clocks of its producers disagree: the broker's answer is shown beside ours" \
+step "Where in this topic is 11:29:29? Its producers' clocks disagree, so the broker's answer is shown beside ours" \
     pulsar-admin topics find-by-time acme/iot/skewed --time 2026-11-21T11:29:29Z --clock publish --explain
 step "The messages there" \
     pulsar-admin topics read public/default/plain --from 29:20 -n 3
