@@ -249,3 +249,18 @@ def test_commands(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
 def test_the_blame_goes_to_the_furthest_when_counts_are_equal() -> None:
     rows = [ProducerSkew("a", 1, 1, 1, -5, -5, -5, 0, 0, 1, 0), ProducerSkew("b", 1, 1, 1, 9, 9, 9, 0, 0, 0, 1)]
     assert sorted(rows, key=lambda row: -row.furthest_ms)[0].producer == "b"
+
+
+def test_a_timeline_that_ends_before_it_begins(cli: Cli) -> None:
+    words = (
+        "topics",
+        "timeline",
+        "acme/iot/skewed",
+        "--start-time",
+        "2026-11-22T00:00Z",
+        "--end-time",
+        "2026-11-21T00:00Z",
+    )
+    result = cli("--store", imported("small", "clean"), *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "ends before it begins: 2026-11-22T00:00:00.000Z to 2026-11-21T00:00:00.000Z" in result.stderr

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from store.db.delayed_entries import DelayedRows
 from store.delayed.waiting import Waiting
 from store.delayed.wheel import Dispatch, Source, TimeWheel
+from store.model.window import check_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,9 @@ class After:
 def iter_replay(waitings: Iterable[Waiting], from_ms: int | None, until_ms: int) -> Iterator[Replayed]:
     """Yield every slot due up to UNTIL_MS, in time order over all subscriptions; FROM_MS leaves out what is due before it.
 
-    In memory are two windows a subscription.
+    In memory are two windows a subscription. Raises InvalidValue for times that are the wrong way round.
     """
+    check_times(from_ms, until_ms)
     streams = [_stream(number, waiting, from_ms, until_ms) for number, waiting in enumerate(waitings)]
     for _, _, found in heapq.merge(*streams, key=lambda row: row[:2]):
         yield found

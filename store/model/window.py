@@ -8,9 +8,16 @@ from store.errors import InvalidValue
 from store.model.message_row import signed
 from store.model.messages import Message
 from store.names import EARLIEST, LATEST, LONG_MAX, Position
-from store.timespec import format_time_ms
+from store.timespec import shown_time
 
 EVENT = "event"
+
+
+def check_times(start_ms: int | None, end_ms: int | None) -> None:
+    """Raise InvalidValue when what begins at START_MS ends before it begins; None: it has no such bound."""
+    if start_ms is not None and end_ms is not None and start_ms > end_ms:
+        times = f"{shown_time(start_ms)} to {shown_time(end_ms)}"
+        raise InvalidValue(f"the window of time ends before it begins: {times}", hint="swap start and end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +36,7 @@ class Window:
 
     def checked(self) -> Window:
         """Return it; raises InvalidValue when it ends before it begins: start and end are the wrong way round."""
-        if self.start_ms is not None and self.end_ms is not None and self.start_ms > self.end_ms:
-            times = f"{format_time_ms(self.start_ms)} to {format_time_ms(self.end_ms)}"
-            raise InvalidValue(f"the window of time ends before it begins: {times}", hint="swap start and end")
+        check_times(self.start_ms, self.end_ms)
         if self.last < self.first != LATEST:
             raise InvalidValue(f"{self.last} lies in front of {self.first}", hint="swap start and end")
         return self

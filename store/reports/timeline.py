@@ -20,6 +20,7 @@ from store.model.extent import iter_ledger_parts
 from store.model.ledgers import iter_blocks
 from store.model.reader import EntryReader
 from store.model.topics import Topic
+from store.model.window import check_times
 from store.names import LONG_MAX, LONG_MIN
 from store.scan.entries import EntryScan
 from store.scan.grouping import Sums
@@ -72,7 +73,8 @@ class Timeline:
 
 
 def read_timeline(reader: EntryReader, topic: Topic, options: TimelineOptions) -> Timeline:
-    """Return how much of TOPIC arrived when; raises LimitExceeded for more than ``BUCKETS_MAX`` buckets."""
+    """Return how much of TOPIC arrived when; raises LimitExceeded for more than ``BUCKETS_MAX`` buckets, InvalidValue."""
+    check_times(options.start_ms, options.end_ms)
     blocks = _Blocks.read(reader, topic, options.clock)
     sums = _TimeSums(options)
     counted = sums.add_blocks(blocks)

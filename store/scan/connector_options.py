@@ -18,6 +18,7 @@ from store.codec.message_id import decode_message_id
 from store.engine.slices import SLICE_BYTES
 from store.errors import InvalidValue
 from store.frozen import frozen
+from store.model.window import check_times
 from store.names import EARLIEST, LATEST, Position, TopicName, parse_namespace, parse_topic
 from store.scan.profiles import PROFILES, Profile
 from store.scan.source_options import Option, read_flag, read_options, read_slice_bytes
@@ -207,6 +208,7 @@ def read_connector_options(
             hint=f"make one with `pulsar-admin store import`, and give option store, or the session's {CONF}store",
         )
     kind, text = _topics(values)
+    _check_times(values["startingTime"], values["endingTime"])
     return ConnectorRead(
         values["store"],
         values["columns"],
@@ -237,6 +239,16 @@ def _places(values: Mapping[str, Any], side: str) -> Places:
         raise InvalidValue(f"{side}Offsets and {side}Time are both given", hint="leave one of them out")
     found: Places = offsets or times or Places()
     return found
+
+
+def _check_times(start: Places | None, end: Places | None) -> None:
+    """Raise InvalidValue for an ending time in front of the starting time: of all topics, or of one."""
+    if start is None or end is None:
+        return
+    for topic in {*(start.each or ()), *(end.each or ())} or {""}:
+        first, last = (side.all if side.each is None else side.each.get(topic) for side in (start, end))
+        if isinstance(first, int) and isinstance(last, int):
+            check_times(first, last)
 
 
 def pattern_topics(text: str, topics: Sequence[TopicName]) -> list[TopicName]:

@@ -29,6 +29,7 @@ from pyspark.sql.types import StructField, StructType
 from store.engine.operation import Operation
 from store.engine.slices import Cut, FileRange, plan_slices
 from store.errors import InvalidValue, StoreError, Unsupported
+from store.model.window import check_times
 from store.scan.connector_options import CONF, connector_names, is_connector_read, read_connector_options
 from store.scan.file_pruning import Files, wanted_files
 from store.scan.files import Problem
@@ -233,6 +234,7 @@ def _scan_options(values: dict[str, Any], *, schemas: bool) -> tuple[ScanOptions
         raise InvalidValue("names of topics need a store (option store) that knows their ledgers")
     else:
         topics = {}
+    check_times(values["startTime"], values["endTime"])
     only_topics = bool(topics) or bool(store)
     ledgers = tuple(ledger for ledger in values["ledgers"] if ledger in topics or not only_topics)
     options = ScanOptions(
@@ -242,6 +244,7 @@ def _scan_options(values: dict[str, Any], *, schemas: bool) -> tuple[ScanOptions
         ledgers=ledgers or (_NO_LEDGER if values["ledgers"] else ()),
         start_ms=values["startTime"],
         end_ms=values["endTime"],
+        needs_logs=not values["ignoreCorruptFiles"],
     )
     return options, found
 

@@ -29,9 +29,10 @@ from store.kernels.records import BAD_DIGEST
 from store.names import FileKind
 from store.scan.files import FileScan, LedgerDigests, Slice
 from store.scan.offsets import FAR, Begun, Folder, Listed, Offset, Place, id_of, order_of
+from store.scan.operations import check_is_log
 from store.scan.parts import Looked, Part, Tasks, pieces_of, pieces_without
 from store.scan.recent import IDS, KEPT_BYTES, KEPT_LOGS, NO_MARK, Mark, Recent, as_ids
-from store.scan.sources import file_info, is_url, open_source, read_bytes, shown_path, source_files
+from store.scan.sources import alternatives, file_info, is_url, open_source, read_bytes, shown_path, source_files
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 STEP_BYTES = 64 << 20  # looked at here at once
@@ -52,13 +53,14 @@ class Limit:
 
 @frozen
 class Followed:
-    """What a stream follows, and how: it ``fails`` where bytes are lost; ``verify`` digests."""
+    """What a stream follows, and how: it ``fails`` where bytes are lost; ``verify`` digests; ``needs_logs``: what is no log ends it."""
 
     paths: Sequence[str]
     fails: bool = True
     verify: bool = True
     slice_bytes: int = SLICE_BYTES
     recursive: bool = False
+    needs_logs: bool = False
 
 
 class Follower:
@@ -211,6 +213,8 @@ class Follower:
         if self._waiting.get(file.path) == (start, file.size_bytes) and not complete:
             return Looked(np.zeros(0, IDS), np.zeros(0, np.int64), np.zeros(0, np.int64), start)
         found = self._look(file, start, complete)
+        if self._followed.needs_logs and not found.end:
+            check_is_log(shown_path(file.path), file.kind, read_bytes(file.path, 0, HEADER_BYTES))
         if found.end == start and is_url(file.path):
             self._waiting[file.path] = (start, file.size_bytes)
         self._looked[file.path, start] = found
@@ -423,7 +427,7 @@ def list_files(paths: Sequence[str], *, recursive: bool = False) -> list[Listed]
         try:
             found.update({path: size for path, _, size in source_files([one], recursive=recursive)})
         except SourceNotFound:
-            if not (is_url(one) or glob(one) or glob(os.path.dirname(one))):
+            if not (is_url(one) or any(glob(part) or glob(os.path.dirname(part)) for part in alternatives(one))):
                 raise
             # Nothing yet.
     return [_listed(path, size) for path, size in found.items()]

@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from store.codec import entrylog, journal
+from store.codec.entrylog import HEADER_BYTES
 from store.engine.slices import FileRange
+from store.errors import EntryLogCorrupt
 from store.kernels import records as kernel
+from store.names import FileKind
 from store.scan.arrow import column, nullable
 from store.scan.files import FileScan, LedgerDigests, Problem, Slice
 from store.scan.schemas import ENTRY_SCHEMA, FLAGS, INVERTED, TIME
-from store.scan.sources import Source, is_url, open_source, shown_path
+from store.scan.sources import Source, is_url, open_source, read_bytes, shown_path
 from store.timespec import MAX_TIME_MS
 
 Records = np.ndarray[Any, np.dtype[np.void]]
@@ -25,7 +29,10 @@ _THERE = {"publish_ms": (kernel.UNFRAMED, 0), "broker_ms": (kernel.HAS_BROKER_TI
 @dataclass(frozen=True)
 class ScanOptions:
     """How to scan. ``digests``: (sorted ledger ids, digest bytes) where known; ``topics``: ledger id → topic, also the filter
-    when ``only_topics``; times in ms, end excluded, on the clock ``auto``; ``between``: column of times → ms, both included."""
+    when ``only_topics``; times in ms, end excluded, on the clock ``auto``; ``between``: column of times → ms, both included.
+
+    ``needs_logs``: a file that is neither an entry log nor a journal is an error, not damage.
+    """
 
     digests: LedgerDigests = field(default_factory=lambda: LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16)))
     verify: bool = True
@@ -35,15 +42,20 @@ class ScanOptions:
     start_ms: int | None = None
     end_ms: int | None = None
     between: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    needs_logs: bool = False
 
 
 def scan_records(piece: FileRange, options: ScanOptions, problems: list[Problem], source: Source) -> Iterator[Records]:
-    """Yield the records of a slice, whose bytes are SOURCE, that pass the filters; damage goes to PROBLEMS."""
+    """Yield the records of a slice, whose bytes are SOURCE, that pass the filters; damage goes to PROBLEMS.
+
+    Raises EntryLogCorrupt, Unsupported for a file that is no log, as the options say.
+    """
     limit = -1 if is_url(piece.path) else piece.limit  # of an object no more is fetched
     part = Slice(source.path, piece.kind, piece.start, min(piece.end, source.size_bytes), piece.seek, limit)
     wanted = np.array(sorted(options.ledgers or (options.topics if options.only_topics else ())), np.int64)
+    is_log = piece.start > 0 or not options.needs_logs
     for batch in _scan(part, options, problems, source):
-        chosen = batch
+        is_log, chosen = True, batch
         if len(wanted) or options.only_topics:
             chosen = chosen[np.isin(chosen["ledger_id"], wanted)]
         if options.start_ms is not None or options.end_ms is not None:
@@ -52,6 +64,28 @@ def scan_records(piece: FileRange, options: ScanOptions, problems: list[Problem]
             chosen = chosen[_between(chosen, name, low, high)]
         if len(chosen):
             yield chosen
+    if not is_log:
+        check_is_log(shown_path(piece.path), piece.kind, read_bytes(source.path, 0, HEADER_BYTES))
+
+
+def check_is_log(path: str, kind: FileKind, head: bytes) -> None:
+    """Raise EntryLogCorrupt or Unsupported where HEAD, the first bytes of a file without a record, is not what a log begins with.
+
+    Zeros, and a header that is cut, are those of a file that was just made.
+    """
+    is_journal = kind == FileKind.JOURNAL
+    magic, what = (journal.MAGIC, "a journal") if is_journal else (entrylog.MAGIC, "an entry log")
+    if not any(head) or (len(head) < HEADER_BYTES and head[: len(magic)] == magic[: len(head)]):
+        return
+    if head.startswith(magic):
+        (journal if is_journal else entrylog).decode_header(head, path)
+        return
+    found, expected = head[: len(magic)].hex(), f"{magic.hex()} ({magic.decode()})"
+    raise EntryLogCorrupt(
+        f"{path} is not {what}: it starts with {found}, not {expected}, and no record is in it",
+        hint="leave it out, or go on without it: option ignoreCorruptFiles=true",
+        path=path,
+    )
 
 
 def _scan(part: Slice, options: ScanOptions, problems: list[Problem], source: Source) -> Iterator[Records]:

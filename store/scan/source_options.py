@@ -7,6 +7,7 @@ properties, of which those that begin with ``option.`` are options (Spark 4.3, `
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC
@@ -18,11 +19,13 @@ from store.codec.given import parse_integer
 from store.engine.slices import SLICE_BYTES
 from store.errors import InvalidValue
 from store.frozen import frozen
+from store.scan.sources import split_paths
 from store.timespec import parse_size_bytes, parse_time
 
 LEAST_SLICE_BYTES = 4096
 _CATALOGUE = "provider"  # a property of every table of a catalogue, and no option
 _OPTION = "option."
+_FILE_URL = re.compile(r"^file:(//)?(?=/(?!/))")
 
 
 @frozen
@@ -38,6 +41,10 @@ class Option:
 
 def _listed(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _path_list(text: str) -> tuple[str, ...]:
+    return tuple(path for path in split_paths(text) if path)
 
 
 def _paths(text: str) -> tuple[str, ...]:
@@ -106,7 +113,7 @@ def _count(text: str) -> int:
 
 
 OPTIONS = (
-    Option("path", _listed, (), "files, directories or globs, separated by commas; journals (`*.txn`) too"),
+    Option("path", _path_list, (), "files, directories or globs, separated by commas; journals (`*.txn`) too"),
     Option("paths", _paths, (), "the same as a JSON list, which `load([a, b])` makes; a comma is part of a path"),
     Option("recursiveFileLookup", read_flag, False, "also the logs in directories below a directory", "false"),
     Option("level", _one_of("entries", "messages"), "entries", "what a row is", "entries"),
@@ -125,6 +132,7 @@ OPTIONS = (
     Option("endTime", read_time_ms, None, "only entries before then"),
     Option("checksums", read_flag, True, "verify digests", "true"),
     Option("sliceBytes", read_slice_bytes, SLICE_BYTES, "bytes a task reads", "64m"),
+    Option("ignoreCorruptFiles", read_flag, False, "pass over files that are no entry logs", "false"),
     Option("maxFilesPerTrigger", _count, 0, "files that a batch of a stream reads at most", "1000"),
     Option("maxBytesPerTrigger", _trigger_bytes, 0, "bytes that a batch of a stream reads, in place of files"),
     Option("failOnDataLoss", read_flag, True, "a stream fails where what it began to read is gone", "true"),
@@ -207,8 +215,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def paths_of(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the paths that options name; raises InvalidValue where there are none."""
-    paths = (*values["path"], *values["paths"])
+    """Return the paths that options name; raises InvalidValue where there are none.
+
+    As to Spark's own sources ``file:/a%20b`` and ``file:///a%20b`` are the path ``/a%20b``: nothing in it is decoded.
+    """
+    paths = tuple(_FILE_URL.sub("", path) for path in (*values["path"], *values["paths"]))
     if not paths:
         raise InvalidValue(
             "no entry logs are named",

@@ -2,22 +2,27 @@
 
 A local file is a path, a directory of logs, or a glob of either. A URL is anything that ``pyarrow.fs.FileSystem.from_uri`` opens (s3,
 gs, hdfs, file): of an object, a prefix, or a glob of either. A query, such as ``?region=…&endpoint_override=…``, goes along.
+Globs are Hadoop's, which Spark's users write: ``{a,b}`` is one of several, ``[^a]`` is not one of these.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import quote
 
+from store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE
 from store.codec.entrylog import log_id_of
 from store.engine.secrets import hide_secrets
 from store.errors import (
     EntryLogCorrupt,
+    InvalidValue,
     MissingComponent,
     SourceChanged,
     SourceNotFound,
@@ -31,8 +36,12 @@ if TYPE_CHECKING:
 
 READ_AHEAD_BYTES = 1 << 20  # behind a slice's end: its last record may reach over it
 _REQUEST_BYTES = 8 << 20
+_BESIDE = (COOKIE_FILE, LAST_MARK_FILE)  # what a glob of a bookie's directory meets
+_ALTERNATIVES_MAX = 10_000
+_URL_SIGNS = ":/?#[]@!$&'()*+,;=%"
 _RETRY_S = 20
 _TEXT_BYTES = 300
+_BRACES = re.compile(r"\{([^{}]*)\}")  # inside of which are none
 _HADOOP = (
     "install Hadoop's client and Java; set JAVA_HOME, ARROW_LIBHDFS_DIR (where libhdfs.so is) and "
     "CLASSPATH=$(hadoop classpath --glob); or mount it (fuse, NFS gateway) and name the path"
@@ -66,8 +75,8 @@ def source_files(paths: str | Sequence[str], *, recursive: bool = False) -> list
     RECURSIVE: a directory means the logs in the directories below it, too. Raises SourceNotFound, also where one of several
     paths means no file.
     """
-    parts = [text.strip() for text in paths.split(",")] if isinstance(paths, str) else paths
-    each = [dict(_list_url(part, recursive) if is_url(part) else _list_local(part, recursive)) for part in parts]
+    parts = split_paths(paths) if isinstance(paths, str) else paths
+    each = [{path: size for one in alternatives(part) for path, size in _list(one, recursive)} for part in parts]
     empty = [part for part, files in zip(parts, each, strict=True) if not files]
     if empty or not parts:
         raise SourceNotFound(
@@ -77,8 +86,43 @@ def source_files(paths: str | Sequence[str], *, recursive: bool = False) -> list
     return [(path, -1, size) for path, size in found.items() if size]
 
 
+def split_paths(text: str) -> list[str]:
+    """Return the paths that commas separate in TEXT; a comma in braces is the glob's."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "{") - (letter == "}")
+        if letter == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts]
+
+
+def alternatives(pattern: str) -> list[str]:
+    """Return the globs of Python that the glob PATTERN means: one for each of what its braces hold; raises InvalidValue."""
+    if os.path.exists(pattern):  # its name has braces
+        return [pattern]
+    found = [pattern.replace("[^", "[!")]
+    while any(braces := [_BRACES.search(one) for one in found]):
+        found = [
+            one if inner is None else one[: inner.start()] + choice + one[inner.end() :]
+            for one, inner in zip(found, braces, strict=True)
+            for choice in ([""] if inner is None else inner[1].split(","))
+        ]
+        if len(found) > _ALTERNATIVES_MAX:
+            raise InvalidValue(
+                f"{pattern} means more than {_ALTERNATIVES_MAX:,} globs", hint="write * in place of some of its braces"
+            )
+    return [*dict.fromkeys(found)]
+
+
+def _list(part: str, recursive: bool) -> Iterable[tuple[str, int]]:
+    return _list_url(part, recursive) if is_url(part) else _list_local(part, recursive)
+
+
 def _list_local(part: str, recursive: bool) -> Iterator[tuple[str, int]]:
-    for name in [part] if os.path.exists(part) else sorted(glob(part)):
+    matched = (name for name in sorted(glob(part)) if os.path.basename(name) not in _BESIDE)
+    for name in [part] if os.path.exists(part) else matched:
         for path in _local_logs(Path(name), recursive) if os.path.isdir(name) else [name]:
             yield path, os.stat(path).st_size
 
@@ -110,11 +154,14 @@ def _list_url(part: str, recursive: bool) -> list[tuple[str, int]]:
         for name in names:
             folders = [info.path for info in infos if info.type == fs.FileType.Directory]
             infos = [info for path in folders for info in _list_at(system, path) if fnmatchcase(info.base_name, name)]
+            infos = [info for info in infos if info.base_name not in _BESIDE]
         found = {info.path: info.size for info in infos if info.type == fs.FileType.File}
         for info in infos:
             if info.type == fs.FileType.Directory:
                 found |= {log.path: log.size for log in _logs_at(system, info.path, recursive)}
-    return sorted((f"{folder}{path[len(root) :]}{mark}{query}", size) for path, size in found.items())
+    return sorted(
+        (f"{folder}{path[len(root) :].replace('%', '%25')}{mark}{query}", size) for path, size in found.items()
+    )
 
 
 def _split_glob(base: str) -> tuple[str, list[str]]:
@@ -173,12 +220,12 @@ def _explained(where: str, text: str) -> StoreError:
 
 
 def file_system_of(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
-    """Return the file system of URL and the path in it."""
+    """Return the file system of URL and the path in it; what a URL may not have, such as a space, stands for itself."""
     from pyarrow import fs
 
     if url.startswith(("gs://", "gcs://")) and "retry_limit_seconds=" not in url:
         url += ("&" if "?" in url else "?") + f"retry_limit_seconds={_RETRY_S}"  # else it tries for 15 minutes
-    system, path = fs.FileSystem.from_uri(url)
+    system, path = fs.FileSystem.from_uri(quote(url, safe=_URL_SIGNS))
     return system, path
 
 

@@ -51,6 +51,7 @@ def stream_reader(operation: ReadEntries | ReadMessages, values: Mapping[str, An
         verify=values["checksums"],
         slice_bytes=values["sliceBytes"],
         recursive=values["recursiveFileLookup"],
+        needs_logs=not values["ignoreCorruptFiles"],
     )
     if values["store"]:  # which knows the topics of ledgers so far, and no more than that
         operation = replace(operation, options=replace(operation.options, only_topics=False))

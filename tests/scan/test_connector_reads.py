@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,14 @@ def test_rows_of_topics(world: str, slice_bytes: str) -> None:
 
 @pytest.mark.parametrize("one", [one for one in recorded()["options"] if "ids" in one and "never" not in str(one)])
 def test_what_options_choose(one: Recorded) -> None:
-    assert sorted(_ids(_read(one["options"]))) == sorted(one["ids"])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert sorted(_ids(_read(one["options"]))) == sorted(one["ids"])
+    reverse = "[8, 38," in one["options"].get("startingOffsets", "")
+    assert [str(one.message) for one in said] == reverse * [
+        "pulsar_entries: persistent://public/default/plain: the end, 25:0, lies in front of the start, 38:0: nothing of it is read, "
+        "as failOnDataLoss is false"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -141,6 +149,9 @@ def test_a_job_says_nothing_of_a_store() -> None:
         {"topic": "avro", "startingOffsets": json.dumps({"avro": {"a": 1}})},
         {"topic": "avro", "startingTime": "0"},
         {"topic": "avro", "startingTime": "-7"},
+        {"topic": "avro", "startingTime": "1795100403871", "endingTime": "1795092063126"},
+        {"topic": "avro", "startingTime": json.dumps({"avro": 1795100403871}), "endingTime": "1795092063126"},
+        {"topic": "avro", "startingTime": "1795100403871", "endingTime": json.dumps({"avro": 1795092063126})},
         {"topic": "avro", "failOnDataLoss": "perhaps"},
         {"topic": "avro", "value": "typed"},
         {"topic": "avro", "pulsar.reader.readCompacted": "true"},

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import InvalidValue, SourceChanged, SourceNotFound, StoreError
+from store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound, StoreError
 from store.scan.following import Followed, Follower, Limit
 from store.scan.offsets import FIRST, Offset
 from store.scan.operations import ReadEntries
@@ -135,6 +135,23 @@ def test_a_torn_tail_waits_and_damage_in_the_middle_does_not(tmp_path: Path) -> 
     with log.open("ab") as file:
         file.write(record((3, 1002)))
     assert _drain(follower, followed, offset)[0] == [(3, 1002)]
+
+
+def test_a_file_that_is_no_log_ends_a_stream_unless_it_is_to_be_passed_over(tmp_path: Path) -> None:
+    """Also one whose header is cut waits, as a bookie that makes a log leaves it, and so do zeros."""
+    bookie = Bookie(tmp_path)
+    bookie.memory = ids(0, 20)
+    bookie.flush()
+    other = tmp_path / "current" / "7.log"
+    followed = _followed(tmp_path, needs_logs=True)
+    for head in (b"BK", b"BKLO\0\0", bytes(5000)):
+        other.write_bytes(head)
+        assert len(_drain(Follower(followed), followed, FIRST)[0]) == 20
+    other.write_bytes(b"PK\3\4" * 1000)
+    with pytest.raises(EntryLogCorrupt, match=f"^{other} is not an entry log: it starts with 504b0304, not 424b4c4f"):
+        _drain(Follower(followed), followed, FIRST)
+    followed = _followed(tmp_path)
+    assert len(_drain(Follower(followed), followed, FIRST)[0]) == 20
 
 
 def test_a_preallocated_log(tmp_path: Path) -> None:

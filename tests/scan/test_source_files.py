@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from store.errors import InvalidValue, SourceNotFound
 from store.scan.sources import source_files
 from tests.shapes import logs
 
@@ -34,6 +35,30 @@ def test_what_a_pattern_means(bookies: Path, scheme: str, pattern: str, recursiv
     logs_of_both = [f"{scheme}{bookies}/{name}" for name in ("bookie-1/current/0.log", "bookie[2]/current/1.log")]
     assert [path for path, _, _ in found] == logs_of_both
     assert [size for _, _, size in found] == [(logs() / name).stat().st_size for name in ("0.log", "0.log")]
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_alternatives_and_what_hadoop_writes_for_not(tmp_path: Path, scheme: str) -> None:
+    folder = tmp_path / "disk 1%20{x}"
+    folder.mkdir()
+    for name in ("0.log", "1.log", "2.log", "a.log", "lastMark", "VERSION"):
+        (folder / name).write_bytes(b"x")
+    place = f"{scheme}{tmp_path}/disk 1%*" if scheme else f"{tmp_path}/disk 1%20?x?"
+
+    def names(pattern: str) -> list[str]:
+        return [path.rpartition("/")[2] for path, _, _ in source_files([f"{place}/{pattern}"])]
+
+    assert names("{0,1}.log") == ["0.log", "1.log"]
+    assert names("{0,9}.log") == ["0.log"]
+    assert sorted(names("{{0,1},[a-f]}.l{og,ag}")) == ["0.log", "1.log", "a.log"]
+    assert names("[^0-9].log") == ["a.log"]
+    assert names("*") == ["0.log", "1.log", "2.log", "a.log"]
+    with pytest.raises(SourceNotFound, match=r"no entry log at .*\{8,9}"):
+        names("{8,9}.log")
+    with pytest.raises(InvalidValue, match="more than 10,000 globs"):
+        names("{a,b,c,d,e,f,g,h,i,j}" * 5)
+    plain = f"{tmp_path}/disk 1%20{{x}}"
+    assert [path for path, _, _ in source_files([plain])] == [f"{plain}/{name}.log" for name in "012a"]
 
 
 def test_a_glob_that_meets_a_database_takes_no_file_of_it(bookies: Path) -> None:

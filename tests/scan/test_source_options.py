@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from store.errors import InvalidValue
-from store.scan.source_options import OPTIONS, is_catalogue, read_options, table_options
+from store.scan.source_options import OPTIONS, is_catalogue, paths_of, read_options, table_options
 
 MIB = 1 << 20
 
@@ -18,6 +18,7 @@ MIB = 1 << 20
         ("sliceBytes", "64m", 64 * MIB),
         ("SLICEBYTES", "2000000", 2_000_000),
         ("path", "/a, /b/*.log", ("/a", "/b/*.log")),
+        ("path", "/a/{0,1}.log,/b/{c,{d,e}}/*.log,", ("/a/{0,1}.log", "/b/{c,{d,e}}/*.log")),
         ("paths", '["/a", "/b,c"]', ("/a", "/b,c")),
         ("recursivefilelookup", "True", True),
         ("checksums", "no", False),
@@ -75,6 +76,20 @@ def test_a_table_of_a_catalogue_keeps_the_options_that_it_was_made_with() -> Non
     assert table_options(given) == '{"level": "messages", "path": "/a b/current"}'
     with pytest.raises(InvalidValue, match="there is no option lvl"):
         read_options({**given, "option.lvl": "x"})
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("file:/a b/c%20d", "/a b/c%20d"),
+        ("file:///a b/c%20d", "/a b/c%20d"),
+        ("/a/file:/b", "/a/file:/b"),
+        ("file://host/a", "file://host/a"),
+        ("s3://a/b%20c", "s3://a/b%20c"),
+    ],
+)
+def test_a_url_of_a_local_file_is_its_path_as_for_sparks_own_sources(path: str, meant: str) -> None:
+    assert paths_of(read_options({"path": path})) == (meant,)
 
 
 def test_every_option_has_a_meaning_and_a_name_of_its_own() -> None:

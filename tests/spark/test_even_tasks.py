@@ -140,17 +140,18 @@ def test_what_tasks_fetch_of_an_object(store: Path, monkeypatch: pytest.MonkeyPa
             return opened[-1]
 
     def counting(url: str) -> tuple[Counting, str]:
-        system, path = find(url)
+        system, path = find(url.replace("s3://bucket", "file://"))
         return Counting(system), path
 
     monkeypatch.setattr(sources, "file_system_of", counting)
     monkeypatch.setattr(sources, "READ_AHEAD_BYTES", AHEAD_BYTES)
-    found = source({"path": (store / "entries" / "0.log").as_uri(), "columns": "ledger_id,entry_id"})
+    found = source({"path": f"s3://bucket{store}/entries/0.log", "columns": "ledger_id,entry_id"})
     reader = found.reader(found.schema())
     sizes, tasks = sizes_of(store), []
     for part in reader.partitions():
         opened.clear()
         tasks.append([(row["ledger_id"], row["entry_id"]) for row in rows_of(reader, part)])
+        assert opened
         reach = 2 * sizes[tasks[-1][-1]] if tasks[-1] else 0
         assert sum(file.read for file in opened) <= part.value.bytes + max(AHEAD_BYTES, reach)
     check(tasks, sizes)

@@ -106,6 +106,10 @@ def test_errors_are_one_line(read: Source, tmp_path: Path) -> None:
             "option failOnDataLoss is of streams; leave",
         ),
         (lambda: read.load().collect(), "pulsar_entries: no entry logs are named; write .load("),
+        (
+            lambda: read.load(str(logs()), startTime="2026-11-22", endTime="2026-11-21").collect(),
+            "the window of time ends before it begins: 2026-11-22T00:00:00.000Z to 2026-11-21T00:00:00.000Z; swap start and end",
+        ),
         (lambda: read.load(str(logs()), columns="size,size"), "column size is named twice; name it once"),
         (lambda: read.load(str(logs()), maxBytesPerTrigger="0"), "option maxBytesPerTrigger: '0' is no size from 1 on"),
         (
@@ -132,6 +136,48 @@ def test_each_path_that_means_no_file_is_named(read: Source, tmp_path: Path) -> 
     """What is there is not the whole answer."""
     for missing in (f"{tmp_path}/9.log", f"{tmp_path}/*.txn"):
         assert f"pulsar_entries: no entry log at {missing}; name" in _message(read.load([str(logs()), missing]).collect)
+
+
+def test_a_file_that_is_no_log_is_named(read: Source, tmp_path: Path) -> None:
+    """Whatever its name is; a log whose header alone is lost is read, and a bookie's other files are not taken for logs."""
+    shutil.copy(logs() / "0.log", tmp_path)
+    expected = read.load(str(tmp_path)).count()
+    (tmp_path / "lastMark").write_bytes(b"\1" * 16)
+    assert read.load(f"{tmp_path}/*").count() == expected > 0
+    for name, what, magic in (("7.log", "an entry log", "424b4c4f"), ("8.txn", "a journal", "424b4c47")):
+        other = tmp_path / name
+        other.write_bytes(b"PK\3\4" * 5000)
+        for level in ("entries", "messages"):
+            message = _message(read.load(f"{tmp_path}/*", level=level).collect)
+            assert f"pulsar_entries: {other} is not {what}: it starts with 504b0304, not {magic}" in message
+            assert "; leave it out, or go on without it: option ignoreCorruptFiles=true" in message
+            assert "datasource.py" not in message
+        assert read.load(f"{tmp_path}/*", ignoreCorruptFiles="true").count() == expected
+        other.unlink()
+    log = tmp_path / "0.log"
+    log.write_bytes(b"\xff" * 1024 + log.read_bytes()[1024:])
+    assert read.load(str(log)).count() == expected
+
+
+def test_paths_are_those_of_sparks_own_sources(spark: SparkSession, read: Source, tmp_path: Path) -> None:
+    """Read beside ``binaryFile``, which lists with Hadoop's globs."""
+    for name in ("a b", "c%20d", "e"):
+        (tmp_path / name).mkdir()
+        for log in ("0.log", "1.log", "2.log"):
+            shutil.copy(logs() / "0.log", tmp_path / name / log)
+    for pattern in (
+        "{a b,e}/{0,1}.log",
+        "*/[^0].log",
+        "a b/0.log",
+        "c%20d/*.log",
+        "{c%20d/{0,2}.log,e/1.log}",
+        "?%20d/[0-1].log",
+    ):
+        for scheme in ("", "file:", "file://"):
+            theirs = spark.read.format("binaryFile").load(f"{scheme}{tmp_path}/{pattern}").select("path").collect()
+            expected = {row[0].removeprefix("file:").replace("//", "/") for row in theirs}
+            ours = read.load(f"{scheme}{tmp_path}/{pattern}", columns="path").distinct().collect()
+            assert {row[0] for row in ours} == expected != set()
 
 
 def test_damage_is_a_line_of_the_tasks_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
