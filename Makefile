@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PACKAGES := pulsar_admin store commands
+# Without .pyc files every process of the tests compiles what it imports again, and pytest rewrites every module's asserts.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup test check docs screenshots site man demo test-live test-deep fuzz fuzz-lines bench bench-peers constraints wheel sdist clean
 

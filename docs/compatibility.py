@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,6 +96,7 @@ def differences(path: str) -> list[str]:
     return found
 
 
+@cache
 def _find(path: str) -> tuple[click.Command | None, str]:
     """Return our command that PATH calls, and its group."""
     context = click.Context(root(), info_name="pulsar-admin")
