@@ -26,11 +26,11 @@ from store.model.ledgers import find_place
 from store.model.reader import open_reader
 from store.sources.bookies import group_directories
 from store.sources.given import find_bookie, parse_bookie
-from store.sources.zookeeper import read_zookeeper_nodes
 from tests.conftest import Cli
 from tests.encoders import encode_entry
 from tests.fake_zookeeper import FakeZooKeeper, Znode
 from tests.worlds import STATES, assert_unchanged, copy_tree, digest_of, oracle, world
+from tests.zookeeper_files import read_zookeeper_nodes
 
 IDS = ("bk0test", "bk1test", "bk2test")
 METADATA_FREE = ("tree", "owners", "times", "damage")

@@ -27,7 +27,6 @@ from store.errors import AlreadyExists, SourceNotFound, Unsupported
 from store.model.ledgers import find_place
 from store.model.reader import open_reader
 from store.sources.layout import read_standalone_layout
-from store.sources.zookeeper import read_zookeeper_nodes
 from store.transfer import cataloguing
 from store.transfer import imports as importer
 from store.transfer.exports import plan_export
@@ -35,6 +34,7 @@ from store.transfer.imports import ImportOptions, import_standalone
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, oracle, scratch_copy, world
+from tests.zookeeper_files import read_zookeeper_nodes
 
 ROOT = Path(__file__).resolve().parent.parent
 WORLDS = [(name, state) for name in WORLD_NAMES for state in STATES]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,11 @@ from store.codec.zookeeper import Snapshot, decode_snapshot
 from store.db.environment import open_store
 from store.db.files import METADATA_FILE_ID, Damage, put_damage
 from store.db.tree import Node, iter_nodes, put_nodes
-from store.sources.zookeeper import read_zookeeper_nodes
+from store.sources.zookeeper import read_snapshot
 from tests.conftest import Cli
 from tests.stores import copied
 from tests.worlds import assert_unchanged
+from tests.zookeeper_files import read_zookeeper_nodes
 
 SKIP = ("topics", "skip", "public/default/plain", "-s", "half", "-n", "2")
 COMPACT = ("compaction", "run", "acme/orders/compacted", "--format", "legacy", "--from-start")
@@ -50,7 +52,7 @@ def test_every_node_and_its_parents(store: Path, tmp_path: Path, cli: Cli) -> No
     report = cli(*export(store, tmp_path / "out")).json
     file = tmp_path / "out" / report["file"]
     tree = tree_of(store)
-    snapshot = decode_snapshot(file.read_bytes(), "out")
+    snapshot = read_snapshot(file, "")
     found = {path: node for path, node in snapshot.nodes.items() if path in tree}
     assert {path: (node.data, node.version, node.created_ms, node.modified_ms) for path, node in found.items()} == {
         path: (node.value, node.stat.version, node.stat.created_ms, node.stat.modified_ms)
@@ -90,7 +92,7 @@ def test_numbers_that_were_given_are_given_no_more(store: Path, tmp_path: Path, 
 
 
 def decoded(raw: bytes) -> Snapshot:
-    return decode_snapshot(raw, "snapshot")
+    return decode_snapshot(BytesIO(raw), "snapshot")
 
 
 def cversion(raw: bytes, path: bytes) -> int:

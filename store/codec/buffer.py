@@ -34,11 +34,11 @@ class Bytes(Protocol):
 class Reader:
     """Reads VIEW from its start; raises ERROR, naming WHERE and the offset, when bytes are missing."""
 
-    __slots__ = ("_error", "_view", "_where", "pos")
+    __slots__ = ("_error", "_view", "where", "pos")
 
     def __init__(self, view: bytes | memoryview, where: str, error: type[StoreError]) -> None:
         self._view = memoryview(view)
-        self._where = where
+        self.where = where
         self._error = error
         self.pos = 0
 
@@ -80,7 +80,7 @@ class Reader:
             value = 1 << 64
         if value >> 64:
             raise self._error(
-                f"{self._where} @ {start:#x}: varint is longer than 64 bits", where=self._where, offset=start
+                f"{self.where} @ {start:#x}: varint is longer than 64 bits", where=self.where, offset=start
             )
         return value
 
@@ -93,8 +93,8 @@ class Reader:
         got = len(self._view) - start
         if not 0 <= n <= got:
             raise self._error(
-                f"{self._where} @ {start:#x}: wanted {n} bytes, got {got}",
-                where=self._where,
+                f"{self.where} @ {start:#x}: wanted {n} bytes, got {got}",
+                where=self.where,
                 offset=start,
                 wanted=n,
                 got=got,

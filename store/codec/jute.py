@@ -32,31 +32,33 @@ def check_header(raw: bytes | memoryview, magic: bytes, where: str) -> None:
         )
 
 
-def read_count(reader: Reader, where: str) -> int:
+def read_count(reader: Reader) -> int:
     """Return how many items a vector has; raises MetadataCorrupt where the bytes cannot hold so many."""
     count = reader.i32()
     if count > reader.remaining:  # every item has a byte at least
-        raise MetadataCorrupt(f"{where}: a vector of {count} items in {reader.remaining} bytes", where=where)
+        raise MetadataCorrupt(
+            f"{reader.where}: a vector of {count} items in {reader.remaining} bytes", where=reader.where
+        )
     return max(count, 0)
 
 
-def read_buffer(reader: Reader, where: str) -> bytes:
+def read_buffer(reader: Reader) -> bytes:
     """Return the bytes of a buffer, none for null."""
     length = reader.i32()
     return bytes(reader.take(length)) if length > 0 else b""
 
 
-def read_text(reader: Reader, where: str) -> str:
+def read_text(reader: Reader) -> str:
     """Return a string; raises MetadataCorrupt where it is not UTF-8."""
     try:
-        return read_buffer(reader, where).decode()
+        return read_buffer(reader).decode()
     except UnicodeDecodeError as error:
-        raise MetadataCorrupt(f"{where}: a path that is not UTF-8", where=where) from error
+        raise MetadataCorrupt(f"{reader.where}: a path that is not UTF-8", where=reader.where) from error
 
 
-def skip_acls(reader: Reader, where: str) -> None:
+def skip_acls(reader: Reader) -> None:
     """Pass over a vector of ACLs."""
-    for _ in range(read_count(reader, where)):
+    for _ in range(read_count(reader)):
         reader.take(4)
-        read_buffer(reader, where)
-        read_buffer(reader, where)
+        read_buffer(reader)
+        read_buffer(reader)

@@ -18,19 +18,19 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from store.codec.buffer import Reader
-from store.codec.jute import HEADER, INT, LONG, VERSION, check_header, read_buffer, read_count, read_text, skip_acls
+from store.codec.jute import HEADER, INT, LONG, VERSION, check_header
 from store.errors import MetadataCorrupt
 
 SNAPSHOT_MAGIC = b"ZKSN"
-SEAL = struct.Struct(
+_SEAL = struct.Struct(
     ">q"  # Adler-32 of all bytes before
     "i"  #  1
     "c"  #  "/"
 )
-STAT = struct.Struct(
+_STAT = struct.Struct(
     ">q"  # ACL id
     "q"  #  czxid
     "q"  #  mzxid
@@ -42,6 +42,8 @@ STAT = struct.Struct(
     "q"  #  ephemeral owner
     "q"  #  pzxid
 )
+_CHUNK_BYTES = 4 << 20
+_LONGEST_BYTES = 256 << 20  # of a value; a length beyond is damage
 _OPEN_ACL, _READ_ONLY_ACL = -1, 1  # −1 is in no ACL cache (``ReferenceCountedACLCache``)
 _CONTAINER_OWNER = -(2**63)  # ``EphemeralType``: a container node; owners of nodes with a TTL begin with 0xFF
 _SNAPPY_MAGIC = b"\x82SNAPPY\0"
@@ -67,49 +69,125 @@ class Snapshot:
     newest_zxid: int
 
 
-def decode_snapshot(data: bytes | memoryview, where: str) -> Snapshot:
-    """Return a snapshot whose seals fit; raises MetadataCorrupt for any other, also for one that does not end."""
-    reader = Reader(data, where, MetadataCorrupt)
-    check_header(reader.take(HEADER.size), SNAPSHOT_MAGIC, where)
-    for _ in range(read_count(reader, where)):
-        reader.take(12)
-    for _ in range(read_count(reader, where)):
-        reader.take(8)
-        skip_acls(reader, where)
-    nodes: dict[str, ZooKeeperNode] = {}
-    newest = 0
-    while (path := read_text(reader, where)) != "/":
-        value = read_buffer(reader, where)
-        _, czxid, mzxid, created_ms, modified_ms, version, _, _, owner, pzxid = STAT.unpack(reader.take(STAT.size))
-        newest = max(newest, czxid, mzxid, pzxid)
-        if path:
-            nodes[path] = ZooKeeperNode(path, value, version, created_ms, modified_ms, is_of_session(owner), mzxid)
-    end = reader.pos
-    _check_seal(memoryview(data), end, where)
-    reader.take(SEAL.size)
-    if reader.remaining:
-        newest = max(newest, reader.i64())
-        _check_seal(memoryview(data), len(data) - SEAL.size, where)
-    return Snapshot(nodes, newest)
+class SnapshotReader:
+    """Reads the snapshot in FILE node by node, in bounded memory; ``newest_zxid`` as of a ``Snapshot``, once all nodes are read."""
+
+    def __init__(self, file: BinaryIO, where: str) -> None:
+        self.newest_zxid = 0
+        self._where = where
+        self._file = file
+        self._data = b""
+        self._pos = 0
+        self._before = 0
+        """Where ``_data`` begins in the snapshot."""
+        self._summed = 0
+        self._adler = 1
+
+    def nodes(self) -> Iterator[tuple[ZooKeeperNode, int]]:
+        """Yield each node but the root, and how many were ever made below it, which numbers the next sequential one.
+
+        Raises MetadataCorrupt, also at the end of a snapshot whose seals do not fit.
+        """
+        check_header(self._take(HEADER.size), SNAPSHOT_MAGIC, self._where)
+        self._skip_sessions_and_acls()
+        newest = 0
+        while (raw := self._buffer()) != b"/":
+            data = self._buffer()
+            _, czxid, mzxid, created, modified, version, made, _, owner, pzxid = _STAT.unpack(self._take(_STAT.size))
+            newest = max(newest, czxid, mzxid, pzxid)
+            if raw:
+                yield (
+                    ZooKeeperNode(self._path(raw), data, version, created, modified, is_of_session(owner), mzxid),
+                    made,
+                )
+        self._check_seal()
+        left = self._more()
+        if left:  # the digest of the tree and the zxid processed last
+            newest = max(newest, LONG.unpack(self._take(LONG.size))[0])
+            self._take(left - LONG.size - _SEAL.size)
+            self._check_seal()
+        self.newest_zxid = newest
+
+    def _skip_sessions_and_acls(self) -> None:
+        for _ in range(self._number()):
+            self._take(12)
+        for _ in range(self._number()):
+            self._take(8)
+            for _ in range(self._number()):  # permissions, scheme, id
+                self._take(4)
+                self._buffer()
+                self._buffer()
+
+    def _take(self, size: int) -> bytes:
+        start, end = self._pos, self._pos + size
+        if end > len(self._data) or size < 0:
+            self._fill(size)
+            start, end = 0, size
+        self._pos = end
+        return self._data[start:end]
+
+    def _more(self, size: int = 0) -> int:
+        """Read on, so that SIZE bytes are in memory if the file has them; return how many are."""
+        self._sum()
+        rest = self._data[self._pos :]
+        self._data = rest + self._file.read(max(_CHUNK_BYTES, size - len(rest)))
+        self._before += self._pos
+        self._pos = self._summed = 0
+        return len(self._data)
+
+    def _fill(self, size: int) -> None:
+        if not 0 <= size <= _LONGEST_BYTES:
+            raise MetadataCorrupt(f"{self._where}: a length of {size} bytes", where=self._where)
+        if self._more(size) < size:
+            raise MetadataCorrupt(
+                f"{self._where}: the snapshot is cut: {size} bytes expected, {len(self._data)} are left",
+                where=self._where,
+            )
+
+    def _sum(self) -> int:
+        """Return the Adler-32 of all bytes so far."""
+        self._adler = zlib.adler32(memoryview(self._data)[self._summed : self._pos], self._adler)
+        self._summed = self._pos
+        return self._adler
+
+    def _number(self) -> int:
+        return int.from_bytes(self._take(4), "big", signed=True)
+
+    def _buffer(self) -> bytes:
+        size = self._number()
+        return self._take(size) if size > 0 else b""
+
+    def _path(self, raw: bytes) -> str:
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            raise MetadataCorrupt(f"{self._where}: a path that is not UTF-8", where=self._where) from error
+
+    def _check_seal(self) -> None:
+        """Raise MetadataCorrupt unless the seal that follows is that of all bytes before it."""
+        offset, expected = self._before + self._pos, _SEAL.pack(self._sum(), 1, b"/")
+        found = self._take(_SEAL.size)
+        if found != expected:
+            raise MetadataCorrupt(
+                f"{self._where} @ {offset:#x}: its seal does not fit: expected {expected.hex()}, found {found.hex()}",
+                hint="put this snapshot aside: an older one and the logs are read then",
+                where=self._where,
+                offset=offset,
+                expected=expected.hex(),
+                found=found.hex(),
+            )
+
+
+def decode_snapshot(file: BinaryIO, where: str) -> Snapshot:
+    """Return the snapshot in FILE; raises as ``SnapshotReader.nodes``."""
+    reader = SnapshotReader(file, where)
+    nodes = {node.path: node for node, _ in reader.nodes()}
+    return Snapshot(nodes, reader.newest_zxid)
 
 
 def is_of_session(owner: int) -> bool:
     """Whether OWNER of a node is a session, so that the node ends with it; containers and nodes with a TTL have owners that are none."""
     return owner not in (0, _CONTAINER_OWNER) and owner >> 56 != -1
-
-
-def _check_seal(data: memoryview, pos: int, where: str) -> None:
-    """Raise MetadataCorrupt unless the seal at POS is that of all bytes before it."""
-    found = Reader(data[pos:], f"{where}, seal", MetadataCorrupt).take(SEAL.size)
-    expected = SEAL.pack(zlib.adler32(data[:pos]), 1, b"/")
-    if found != expected:
-        raise MetadataCorrupt(
-            f"{where} @ {pos:#x}: its seal does not fit: expected {expected.hex()}, found {found.hex()}",
-            where=where,
-            offset=pos,
-            expected=expected.hex(),
-            found=found.hex(),
-        )
 
 
 class SnapshotNode(NamedTuple):
@@ -138,38 +216,20 @@ def iter_snapshot(nodes: Iterable[SnapshotNode], zxid: int) -> Iterator[bytes]:
     for node in nodes:
         acl = _READ_ONLY_ACL if node.read_only else _OPEN_ACL
         times = node.created_ms, node.modified_ms
-        stat = STAT.pack(acl, zxid, zxid, *times, node.version, node.children_made, 0, 0, zxid)
+        stat = _STAT.pack(acl, zxid, zxid, *times, node.version, node.children_made, 0, 0, zxid)
         part = _jute(node.path.encode()) + _jute(node.data) + stat
         checksum = zlib.adler32(part, checksum)
         yield part
     end = _jute(b"/")
-    yield end + SEAL.pack(zlib.adler32(end, checksum), 1, b"/")
+    yield end + _SEAL.pack(zlib.adler32(end, checksum), 1, b"/")
 
 
 def _jute(raw: bytes) -> bytes:
     return INT.pack(len(raw)) + raw
 
 
-def decompress_snapshot(data: bytes, extension: str, where: str) -> bytes:
-    """Return the bytes of a snapshot whose name ends in EXTENSION, which tells how they are stored; raises MetadataCorrupt.
-
-    As ``SnapStream``: "gz", "snappy", and any other is not compressed.
-    """
-    if extension.lower() == "gz":
-        return _gunzip(data, where)
-    return _unsnappy(data, where) if extension.lower() == "snappy" else data
-
-
-def _gunzip(data: bytes, where: str) -> bytes:
-    import gzip  # 3 ms, and few snapshots are compressed
-
-    try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        raise MetadataCorrupt(f"{where}: not the whole of a gzip file: {error}", where=where) from error
-
-
-def _unsnappy(data: bytes, where: str) -> bytes:
+def decode_snappy(data: bytes, where: str) -> bytes:
+    """Return what the stream of snappy-java in DATA holds; raises MetadataCorrupt."""
     from store.codec.compression import SNAPPY, decompress
 
     reader = Reader(data, where, MetadataCorrupt)

@@ -92,21 +92,19 @@ class BadRecord:
     unfinished: bool
 
 
-def iter_transactions(data: bytes | bytearray | memoryview, where: str) -> Iterator[Transaction | BadRecord]:
-    """Yield the transactions of a log in order, and a BadRecord where bytes are none; it goes on at the next whole record."""
-    view = memoryview(data)
-    check_header(Reader(view, where, MetadataCorrupt).take(HEADER.size), LOG_MAGIC, where)
-    yield from _iter_records(view, HEADER.size, 0, where)
+def check_log_header(data: bytes | bytearray, where: str) -> None:
+    """Raise MetadataCorrupt unless a log begins with DATA."""
+    check_header(Reader(memoryview(data), where, MetadataCorrupt).take(HEADER.size), LOG_MAGIC, where)
 
 
 def read_transactions(file: BinaryIO, where: str) -> Iterator[Transaction | BadRecord]:
-    """Yield what ``iter_transactions`` yields of the log FILE, of which some MiB at a time are in memory; all of it behind damage.
+    """Yield the transactions of the log FILE in order, and a BadRecord where bytes are none; it goes on at the next whole record.
 
-    An empty file has none, and 4 MiB of zeros end it.
+    Some MiB of it are in memory at a time; behind damage all of it. An empty file has none, and 4 MiB of zeros end it.
     """
     data = file.read(HEADER.size)
     if data:
-        check_header(Reader(data, where, MetadataCorrupt).take(HEADER.size), LOG_MAGIC, where)
+        check_log_header(data, where)
     base, data = len(data), file.read(_CHUNK_BYTES)
     chunk = data
     while chunk:
@@ -124,7 +122,7 @@ def read_transactions(file: BinaryIO, where: str) -> Iterator[Transaction | BadR
     rest = bytearray(data)
     while chunk and chunk.count(0) < _CHUNK_BYTES and (chunk := file.read(_CHUNK_BYTES)):
         rest += chunk
-    yield from _iter_records(memoryview(rest), 0, base, where)
+    yield from iter_records(memoryview(rest), 0, base, where)
 
 
 def _may_go_on(data: bytes) -> bool:
@@ -135,7 +133,7 @@ def _may_go_on(data: bytes) -> bool:
     return len(data) - _RECORD_HEAD.size <= length < _LONG_BYTES
 
 
-def _iter_records(view: memoryview, offset: int, base: int, where: str) -> Iterator[Transaction | BadRecord]:
+def iter_records(view: memoryview, offset: int, base: int, where: str) -> Iterator[Transaction | BadRecord]:
     """Yield the records of VIEW from OFFSET on; it begins at position BASE of its log."""
     search: _Search | None = None
     while offset >= 0:
@@ -266,35 +264,35 @@ def _usual_change(data: bytes, pos: int, end: int, kind: int) -> Put | Delete | 
 def _decode_transaction(body: memoryview, where: str) -> Transaction:
     reader = Reader(body, where, MetadataCorrupt)
     session, cxid, zxid, time_ms, kind = _TRANSACTION_HEAD.unpack(reader.take(_TRANSACTION_HEAD.size))
-    return Transaction(zxid, time_ms, session, cxid, tuple(_changes(reader, kind, where)))
+    return Transaction(zxid, time_ms, session, cxid, tuple(_changes(reader, kind)))
 
 
-def _changes(reader: Reader, kind: int, where: str, *, inner: bool = False) -> Iterator[Put | Delete]:
+def _changes(reader: Reader, kind: int, *, inner: bool = False) -> Iterator[Put | Delete]:
     """Yield what a transaction of KIND changes; INNER: it is a part of another, where ZooKeeper takes no further MULTI."""
     if kind in _CREATES:
-        path, data = read_text(reader, where), read_buffer(reader, where)
-        skip_acls(reader, where)
+        path, data = read_text(reader), read_buffer(reader)
+        skip_acls(reader)
         ephemeral = kind in (CREATE, CREATE_2) and bytes(reader.take(1)) != b"\0"
         yield Put(path, data, None, ephemeral)
     elif kind in _DELETES:
-        yield Delete(read_text(reader, where))
+        yield Delete(read_text(reader))
     elif kind in _SETS:
-        yield Put(read_text(reader, where), read_buffer(reader, where), reader.i32())
+        yield Put(read_text(reader), read_buffer(reader), reader.i32())
     elif kind == CLOSE_SESSION and not inner:
-        yield from map(Delete, _closed_paths(reader, where))
+        yield from map(Delete, _closed_paths(reader))
     elif kind == MULTI and not inner:
-        parts = [(reader.i32(), read_buffer(reader, where)) for _ in range(read_count(reader, where))]
+        parts = [(reader.i32(), read_buffer(reader)) for _ in range(read_count(reader))]
         if any(part == ERROR for part, _ in parts):
             return
         for part, raw in parts:
-            yield from _changes(Reader(raw, where, MetadataCorrupt), part, where, inner=True)
+            yield from _changes(Reader(raw, reader.where, MetadataCorrupt), part, inner=True)
 
 
-def _closed_paths(reader: Reader, where: str) -> Iterator[str]:
+def _closed_paths(reader: Reader) -> Iterator[str]:
     """Yield the nodes that a session took with it: in the transaction since 3.6 (``zookeeper.closeSessionTxn.enabled``), where a digest,
     version i32 = 2 and i64, may follow or stand alone."""
-    count = read_count(reader, where) if reader.remaining else 0
+    count = read_count(reader) if reader.remaining else 0
     if count == _DIGEST_VERSION and reader.remaining == LONG.size:
         return
     for _ in range(count):
-        yield read_text(reader, where)
+        yield read_text(reader)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from store.codec.buffer import Reader
+from store.codec.jute import read_buffer, read_text
 from store.errors import MetadataCorrupt
 
 MULTI_READ, GET_DATA, GET_CHILDREN = 22, 4, 8
@@ -80,19 +81,12 @@ def decode_answers(data: bytes | memoryview, where: str) -> list[Data | list[str
         if done:
             return found
         if kind == GET_DATA:
-            value = bytes(reader.take(max(reader.i32(), 0)))
+            value = read_buffer(reader)
             _, _, created_ms, modified_ms, version, _, _, owner, _, children, _ = _STAT.unpack(reader.take(_STAT.size))
             found.append(Data(value, version, created_ms, modified_ms, owner, children))
         elif kind == GET_CHILDREN:
-            found.append([_name(reader, where) for _ in range(max(reader.i32(), 0))])
+            found.append([read_text(reader) for _ in range(max(reader.i32(), 0))])
         elif kind == _FAILED:
             found.append(Failed(reader.i32()))
         else:
             raise MetadataCorrupt(f"{where}: an answer of type {kind} to a read", where=where)
-
-
-def _name(reader: Reader, where: str) -> str:
-    try:
-        return bytes(reader.take(max(reader.i32(), 0))).decode()
-    except UnicodeDecodeError as error:
-        raise MetadataCorrupt(f"{where}: a name that is not UTF-8", where=where) from error

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from heapq import merge
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
-from store.codec.zookeeper import Snapshot, ZooKeeperNode, decode_snapshot, decompress_snapshot
+from store.codec.zookeeper import Snapshot, ZooKeeperNode, decode_snappy, decode_snapshot
 from store.codec.zookeeper_log import BadRecord, Delete, Put, Transaction, read_transactions
 from store.errors import LimitExceeded, MetadataCorrupt, SourceNotFound
 from store.frozen import frozen
@@ -79,16 +82,6 @@ class Tree:
         return (self.nodes[path] for path in sorted(self.nodes) if not self.nodes[path].ephemeral)
 
 
-def read_zookeeper_nodes(
-    directory: Path, problems: list[str], log_directory: Path | None = None
-) -> Iterator[ZooKeeperNode]:
-    """Yield the persistent nodes of DIRECTORY in path order; raises and tells as ``read_tree``.
-
-    LOG_DIRECTORY: where its logs are (ZooKeeper's ``dataLogDir``), else beside the snapshots.
-    """
-    yield from read_tree((ServerFiles(directory, log_directory or directory),), problems).persistent()
-
-
 def read_tree(servers: Sequence[ServerFiles], problems: list[str], until: int | None = None) -> Tree:
     """Return the tree of SERVERS, copies of one ensemble; what could not be read, or is not there, is told in PROBLEMS.
 
@@ -132,9 +125,30 @@ def iter_log_files(server: ServerFiles) -> Iterator[tuple[int, Path]]:
     return ((zxid, file) for zxid, extension, file in _numbered(server.logs, "log") if not extension)
 
 
-def read_snapshot(file: Path, extension: str) -> Snapshot:
-    """Return the snapshot in FILE; raises MetadataCorrupt, LimitExceeded."""
-    return decode_snapshot(decompress_snapshot(file.read_bytes(), extension, str(file)), str(file))
+@contextmanager
+def open_snapshot(path: Path, extension: str) -> Iterator[BinaryIO]:
+    """Open the snapshot PATH, whose name ends in EXTENSION: that tells how it is stored. Raises MetadataCorrupt, also while it is read.
+
+    As ``SnapStream``: "gz", "snappy", and any other is not compressed.
+    """
+    with path.open("rb") as file:
+        if extension.lower() == "snappy":
+            yield io.BytesIO(decode_snappy(file.read(), str(path)))
+        elif extension.lower() == "gz":
+            import gzip  # 3 ms, and few snapshots are compressed
+
+            try:
+                yield cast(BinaryIO, gzip.GzipFile(fileobj=file))
+            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+                raise MetadataCorrupt(f"{path}: not the whole of a gzip file: {error}", where=str(path)) from error
+        else:
+            yield file
+
+
+def read_snapshot(path: Path, extension: str) -> Snapshot:
+    """Return the snapshot in the file PATH; raises MetadataCorrupt, LimitExceeded."""
+    with open_snapshot(path, extension) as file:
+        return decode_snapshot(file, str(path))
 
 
 def _newest_snapshot(

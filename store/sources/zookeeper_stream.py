@@ -5,17 +5,12 @@ What the logs touch is kept and replayed (``store.sources.zookeeper.Replay``); e
 
 from __future__ import annotations
 
-import gzip
-import io
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
 
-from store.codec.zookeeper import ZooKeeperNode, decompress_snapshot
+from store.codec.zookeeper import SnapshotReader, ZooKeeperNode
 from store.codec.zookeeper_log import Transaction
-from store.codec.zookeeper_stream import StreamedNode, iter_snapshot_nodes
 from store.errors import SourceNotFound
 from store.sources.zookeeper import (
     Replay,
@@ -24,6 +19,7 @@ from store.sources.zookeeper import (
     iter_merged,
     iter_snapshot_files,
     iter_unread_logs,
+    open_snapshot,
 )
 
 _IDGEN = "/ledgers/idgen"
@@ -41,6 +37,7 @@ class ZooKeeperStream:
         self.next_ledger_id = 0
         self._server = server
         self._problems = problems
+        self._newest = 0
 
     def nodes(self) -> Iterator[tuple[str, bytes]]:
         """Yield path and value of each persistent node; raises SourceNotFound, MetadataCorrupt. What is missing is told in the problems."""
@@ -55,26 +52,28 @@ class ZooKeeperStream:
             for change in item.changes
         }
         kept: dict[str, ZooKeeperNode] = {}
-        newest = 0
-        for node in _snapshot_nodes(newest_file, extension) if newest_file else ():
-            newest = max(newest, node.newest_zxid)
-            self._see(node.path, node.children_made)
+        for node in self._snapshot_nodes(newest_file, extension) if newest_file else ():
             if node.path in touched:
-                times = node.created_ms, node.modified_ms
-                kept[node.path] = ZooKeeperNode(
-                    node.path, node.data, node.version, *times, node.ephemeral, node.modified_zxid
-                )
+                kept[node.path] = node
             elif not node.ephemeral:
                 yield node.path, node.data
-        yield from self._replay(Replay(base, kept, self._problems), base, newest)
+        yield from self._replay(Replay(base, kept, self._problems), base)
 
-    def _replay(self, replay: Replay, base: int, newest: int) -> Iterator[tuple[str, bytes]]:
+    def _snapshot_nodes(self, path: Path, extension: str) -> Iterator[ZooKeeperNode]:
+        with open_snapshot(path, extension) as file:
+            snapshot = SnapshotReader(file, str(path))
+            for node, children_made in snapshot.nodes():
+                self._see(node.path, children_made)
+                yield node
+        self._newest = snapshot.newest_zxid
+
+    def _replay(self, replay: Replay, base: int) -> Iterator[tuple[str, bytes]]:
         self._problems += iter_unread_logs(self._server.logs, base)
         for file, item in iter_merged([self._server], base + 1):
             replay.take(file, item)
             for change in item.changes if isinstance(item, Transaction) else ():
                 self._see(change.path, 0)
-        replay.finish(self._server.logs, newest)
+        replay.finish(self._server.logs, self._newest)
         yield from ((node.path, node.data) for node in replay.nodes.values() if not node.ephemeral)
 
     def _see(self, path: str, children_made: int) -> None:
@@ -83,17 +82,3 @@ class ZooKeeperStream:
             high, number = found.groups()
             given = children_made if number is None else int(number) + 1
             self.next_ledger_id = max(self.next_ledger_id, (int(high or 0) << 32) | given)
-
-
-def _snapshot_nodes(path: Path, extension: str) -> Iterator[StreamedNode]:
-    with _opened(path, extension) as file:
-        yield from iter_snapshot_nodes(file, str(path))
-
-
-@contextmanager
-def _opened(path: Path, extension: str) -> Iterator[BinaryIO]:
-    if extension.lower() == "snappy":
-        yield io.BytesIO(decompress_snapshot(path.read_bytes(), extension, str(path)))
-        return
-    with path.open("rb") as file:
-        yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if extension.lower() == "gz" else file

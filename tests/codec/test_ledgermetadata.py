@@ -22,9 +22,9 @@ from store.codec.ledgermetadata import (
     ledger_path,
 )
 from store.errors import MetadataCorrupt, Unsupported
-from store.sources.zookeeper import read_zookeeper_nodes
 from tests.codec.bookkeeper_vectors import FIXED, METADATA_V3, refusal
 from tests.worlds import world
+from tests.zookeeper_files import read_zookeeper_nodes
 
 MEMBERS = ("10.0.0.1:3181", "10.0.0.2:3181")
 CLOSED = LedgerMetadata(

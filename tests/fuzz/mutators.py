@@ -10,6 +10,7 @@ import random
 import struct
 import zlib
 from collections.abc import Callable, Sequence
+from io import BytesIO
 from typing import Any
 
 import google_crc32c
@@ -313,7 +314,7 @@ def seal_zookeeper_snapshot(data: bytes) -> bytes:
 
     for _ in range(3):
         try:
-            decode_snapshot(data, "")
+            decode_snapshot(BytesIO(data), "")
         except MetadataCorrupt as error:
             at, expected = error.context.get("offset"), error.context.get("expected")
             if not isinstance(at, int) or not isinstance(expected, str) or "seal" not in error.message:

@@ -76,7 +76,7 @@ from store.scan import files, filewindow
 from store.scan.messages import message_runs, message_schema
 from store.scan.places import EntryBatch
 from store.scan.typed_values import TypedValues
-from store.sources.zookeeper import read_zookeeper_nodes
+from store.sources.zookeeper import read_snapshot
 from tests.fuzz.mutators import (
     Mutate,
     Seal,
@@ -100,6 +100,7 @@ from tests.fuzz.mutators import (
     two,
     unsealed,
 )
+from tests.zookeeper_files import iter_transactions, read_zookeeper_nodes
 
 NOW_MS = 1_795_260_000_000
 _NOTHING_KNOWN = files.LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
@@ -226,7 +227,7 @@ def _compressed(data: bytes) -> object:
 
 def _zookeeper_log(data: bytes) -> None:
     def both() -> list[object]:
-        whole = list(zookeeper_log.iter_transactions(data, "x"))
+        whole = list(iter_transactions(data, "x"))
         assert list(zookeeper_log.read_transactions(BytesIO(data), "x")) == whole
         return whole
 
@@ -243,7 +244,9 @@ def _zookeeper_directory(data: bytes) -> None:
 
 
 def _packed_snapshot(data: bytes) -> None:
-    each(*(partial(zookeeper.decompress_snapshot, data, kind, "x") for kind in ("gz", "snappy")))
+    packed = _folder() / "snapshot.0"
+    packed.write_bytes(data)
+    each(*(partial(read_snapshot, packed, kind) for kind in ("gz", "snappy")))
 
 
 def _bookie(data: bytes) -> None:
@@ -496,5 +499,7 @@ TARGETS: dict[str, Target] = {
     ),
     "zookeeper-log": Target(_zookeeper_log, any_bytes, seal_zookeeper_log),
     "zookeeper-packed": Target(_packed_snapshot),
-    "zookeeper-snapshot": Target(lambda data: zookeeper.decode_snapshot(data, "x"), any_bytes, seal_zookeeper_snapshot),
+    "zookeeper-snapshot": Target(
+        lambda data: zookeeper.decode_snapshot(BytesIO(data), "x"), any_bytes, seal_zookeeper_snapshot
+    ),
 }

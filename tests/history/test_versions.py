@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.zookeeper import decode_snapshot
 from store.codec.zookeeper_log import Transaction
 from store.errors import MetadataCorrupt
 from store.history.versions import Flaw, Version, iter_versions
-from store.sources.zookeeper import Gap, iter_merged
+from store.sources.zookeeper import Gap, iter_merged, read_snapshot
 from tests.history.files import Said, linked, said_by_zookeeper, servers, unpack_zookeeper
 
 KINDS = {"1": "create", "19": "create", "2": "delete", "5": "set", "-11": "delete"}
@@ -92,8 +91,8 @@ def test_before_the_oldest_log_there_are_snapshots(unpacked: Path, tmp_path: Pat
     folder = linked(unpacked, tmp_path / "old", "log.1", "log.35e", "snapshot.0")
     found = list(iter_versions(servers(folder)))
     shown = [item for item in found if isinstance(item, Version) and item.kind == "snapshot"]
-    nodes = decode_snapshot((unpacked / "snapshot.481").read_bytes(), "snapshot").nodes
-    older = decode_snapshot((unpacked / "snapshot.35d").read_bytes(), "snapshot").nodes
+    nodes = read_snapshot(unpacked / "snapshot.481", "").nodes
+    older = read_snapshot(unpacked / "snapshot.35d", "").nodes
     assert {(item.path, item.zxid) for item in shown} == {
         (node.path, node.modified_zxid) for node in [*older.values(), *nodes.values()]
     }

@@ -22,12 +22,12 @@ from store.db.tree import iter_nodes
 from store.errors import Refused, SourceBusy, SourceNotFound
 from store.sources.ensemble import Client, LiveEnsemble, open_session, parse_address, read_client
 from store.sources.ensemble_writes import Transaction, Write, ledger_sequence, raise_ledger_sequence
-from store.sources.zookeeper import read_zookeeper_nodes
 from tests.live.broker import free_port
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import find_distribution
 from tests.live.zookeeper import ZooKeeper, nodes_of
 from tests.worlds import scratch_copy
+from tests.zookeeper_files import read_zookeeper_nodes
 
 pytestmark = pytest.mark.live
 GOLDEN = Path(__file__).parent.parent / "golden" / "zookeeper-version-2.tar.xz"

@@ -9,6 +9,7 @@ import random
 import struct
 import tarfile
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 
 import cramjam
@@ -19,14 +20,15 @@ from store.codec.entrylog import EntryLogHeader, encode_header
 from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
 from store.codec.managedledger import decode_managed_ledger
 from store.codec.zookeeper import ZooKeeperNode, decode_snapshot
-from store.codec.zookeeper_log import BadRecord, Transaction, iter_transactions
+from store.codec.zookeeper_log import BadRecord, Transaction
 from store.db.environment import open_store
 from store.errors import MetadataCorrupt, SourceNotFound, StoreError
 from store.model.structures import decode_structure, structure_of
 from store.names import topic_of_path
 from store.sources.nodes import find_metadata
-from store.sources.zookeeper import is_zookeeper, read_zookeeper_nodes
+from store.sources.zookeeper import is_zookeeper, read_snapshot
 from tests.conftest import Cli
+from tests.zookeeper_files import iter_transactions, read_zookeeper_nodes
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "zookeeper-version-2.tar.xz"
 WRITTEN_BYTES = 1 << 21  # every record lies before it; what follows are the zeros of preallocation
@@ -74,7 +76,7 @@ def test_every_snapshot_leads_to_the_same_tree(unpacked: Path, tmp_path: Path) -
 
 def test_the_snapshot_equals_the_logs_before_it(unpacked: Path) -> None:
     """snapshot.481 holds all transactions to zxid 0x481 and, as it was taken at a start, none after."""
-    snapshot = decode_snapshot((unpacked / "snapshot.481").read_bytes(), "snapshot").nodes
+    snapshot = read_snapshot(unpacked / "snapshot.481", "").nodes
     logged = [item for name in ("log.1", "log.35e") for item in iter_transactions((unpacked / name).read_bytes(), name)]
     assert all(isinstance(item, Transaction) for item in logged)
     last = {change.path: change for item in logged if isinstance(item, Transaction) for change in item.changes}
@@ -144,7 +146,7 @@ def test_a_damaged_snapshot_falls_back_to_the_one_before(unpacked: Path, tmp_pat
 @pytest.mark.parametrize("raw", [b"", b"ZKSN", b"ZKLG" + bytes(12), b"ZKSN" + bytes(12), b"\xff" * 64])
 def test_what_is_no_snapshot_is_refused(raw: bytes) -> None:
     with pytest.raises(StoreError) as caught:
-        list(decode_snapshot(raw, "snapshot.1"))
+        decode_snapshot(BytesIO(raw), "snapshot.1")
     assert isinstance(caught.value, MetadataCorrupt)
     assert "snapshot.1" in caught.value.message
 

@@ -10,9 +10,10 @@ import pytest
 
 from store.codec.ledgermetadata import ledger_id_of_path
 from store.errors import MetadataCorrupt
-from store.sources.zookeeper import ServerFiles, read_zookeeper_nodes
+from store.sources.zookeeper import ServerFiles
 from store.sources.zookeeper_stream import ZooKeeperStream
 from tests.worlds import GOLDEN, STATES, world
+from tests.zookeeper_files import read_zookeeper_nodes
 
 
 def streamed(directory: Path, problems: list[str]) -> tuple[list[tuple[str, bytes]], int]:

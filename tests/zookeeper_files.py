@@ -1,0 +1,22 @@
+"""ZooKeeper's files read as a whole, for comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from store.codec.jute import HEADER
+from store.codec.zookeeper import ZooKeeperNode
+from store.codec.zookeeper_log import BadRecord, Transaction, check_log_header, iter_records
+from store.sources.zookeeper import ServerFiles, read_tree
+
+
+def read_zookeeper_nodes(directory: Path, problems: list[str]) -> Iterator[ZooKeeperNode]:
+    """Yield the persistent nodes of DIRECTORY in path order."""
+    yield from read_tree((ServerFiles(directory, directory),), problems).persistent()
+
+
+def iter_transactions(data: bytes | bytearray, where: str) -> Iterator[Transaction | BadRecord]:
+    """Yield what is in the log DATA, which is in memory and taken apart without short cuts."""
+    check_log_header(data[: HEADER.size], where)
+    yield from iter_records(memoryview(data), HEADER.size, 0, where)
