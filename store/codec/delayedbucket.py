@@ -40,11 +40,6 @@ class DelayedIndex:
     entry_id: int
 
 
-def bucket_key(first_ledger_id: int, last_ledger_id: int) -> str:
-    """Return the cursor property that points to the bucket of these ledgers."""
-    return f"#pulsar.internal.delayed.bucket_{first_ledger_id}_{last_ledger_id}"
-
-
 def parse_bucket_key(name: str) -> tuple[int, int] | None:
     """Return first and last ledger id of a bucket's cursor property, None for any other property."""
     match = _KEY.fullmatch(name)

@@ -32,7 +32,7 @@ _HEADER = struct.Struct(
     "H"  #  payload length
     "B"  #  type
 )
-_BLOCK_BYTES = 1 << 15
+BLOCK_BYTES = 1 << 15
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _DAMAGED, _TORN, _ZEROS = -1, -2, -3
 _MASK_DELTA = 0xA282EAD8
@@ -67,7 +67,7 @@ def iter_log_records(file: BinaryIO) -> Iterator[bytes | Flaw]:
 def _iter_fragments(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """Yield (type, payload) of every fragment, a negative type for what is none; zeros up to the end of the file are its end."""
     start, data_end = 0, -1
-    while block := file.read(_BLOCK_BYTES):
+    while block := file.read(BLOCK_BYTES):
         for kind, payload in _iter_block(block):
             if kind == _ZEROS and data_end < 0:
                 data_end = _end_of_data(file)
@@ -90,7 +90,7 @@ def _iter_block(block: bytes) -> Iterator[tuple[int, bytes]]:
         else:
             yield _ZEROS, b""
             position = len(block)
-    if len(block) < _BLOCK_BYTES and any(block[position:]):
+    if len(block) < BLOCK_BYTES and any(block[position:]):
         yield _TORN, b""
 
 
@@ -102,7 +102,7 @@ def _end_of_fragment(block: bytes, position: int) -> int:
     end: int = position + _HEADER.size + length
     if not _FULL <= kind <= _LAST or end > len(block):
         return 0
-    return end if checksum == _masked_crc(block[position + 6 : end]) else 0
+    return end if checksum == masked_crc(block[position + 6 : end]) else 0
 
 
 def _next_fragment(block: bytes, position: int) -> tuple[int, bool]:
@@ -115,7 +115,7 @@ def _next_fragment(block: bytes, position: int) -> tuple[int, bool]:
     following = position + _HEADER.size + length
     if _end_of_fragment(block, following):
         return following, False
-    if len(block) == _BLOCK_BYTES or following <= len(block):
+    if len(block) == BLOCK_BYTES or following <= len(block):
         return len(block), False
     found = (place for place in range(position + 1, len(block)) if _end_of_fragment(block, place))
     following = next(found, len(block))
@@ -125,21 +125,22 @@ def _next_fragment(block: bytes, position: int) -> tuple[int, bool]:
 def _end_of_data(file: BinaryIO) -> int:
     """Return where the last block from here on that is not zero ends, 0 when there is none; FILE's position is kept."""
     position, end = file.tell(), 0
-    while block := file.read(_BLOCK_BYTES):
+    while block := file.read(BLOCK_BYTES):
         if any(block):
             end = file.tell()
     file.seek(position)
     return end
 
 
-def _masked_crc(data: bytes) -> int:
+def masked_crc(data: bytes) -> int:
+    """Return the CRC-32C of DATA as RocksDB stores it."""
     crc: int = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
 
 def is_plain_log(file: BinaryIO) -> bool:
     """Whether FILE, at its beginning, holds records as described here: false where whole ones of another type come first."""
-    head = file.read(_BLOCK_BYTES)
+    head = file.read(BLOCK_BYTES)
     file.seek(0)
     if len(head) < _HEADER.size:
         return True
@@ -150,22 +151,22 @@ def is_plain_log(file: BinaryIO) -> bool:
         _HEADER.size + length,
         _HEADER.size + 4 + length,
     )  # a recycled log's fragments name their log in 4 bytes more
-    return all(checksum != _masked_crc(head[6:end]) for end in ends)
+    return all(checksum != masked_crc(head[6:end]) for end in ends)
 
 
 def encode_log(records: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the bytes of a log of RECORDS."""
-    left = _BLOCK_BYTES
+    left = BLOCK_BYTES
     for record in records:
         position, is_first, is_last = 0, True, False
         while not is_last:
             if left < _HEADER.size:
                 yield bytes(left)
-                left = _BLOCK_BYTES
+                left = BLOCK_BYTES
             part = record[position : position + left - _HEADER.size]
             is_last = position + len(part) == len(record)
             kind = (_FULL if is_last else _FIRST) if is_first else (_LAST if is_last else _MIDDLE)
-            yield _HEADER.pack(_masked_crc(bytes([kind]) + part), len(part), kind) + part
+            yield _HEADER.pack(masked_crc(bytes([kind]) + part), len(part), kind) + part
             position, is_first = position + len(part), False
             left -= _HEADER.size + len(part)
 

@@ -163,11 +163,6 @@ def _producers(producers: int, clocks: tuple[Clock, ...]) -> tuple[Array, Array]
     return rows, np.frombuffer(b"".join(names), np.uint8)
 
 
-def producer_names(spec: TopicSpec) -> list[bytes]:
-    """Return the names of the topic's producers: their clock's and their number."""
-    return _producer_names(spec.producers, spec.clocks)
-
-
 def _producer_names(producers: int, clocks: tuple[Clock, ...]) -> list[bytes]:
     return [f"{clocks[n % len(clocks)].name}-{n}".encode() for n in range(max(producers, 1))]
 

@@ -73,20 +73,10 @@ class PoliciesInForce:
     backlog_quotas: Mapping[str, QuotaInForce]
 
 
-def read_in_force(txn: Txn, topic: TopicName, *, own: bool = False) -> PoliciesInForce:
-    """Return all policies in force for TOPIC, or what it sets itself (OWN) for this cluster; raises MetadataCorrupt."""
-    listed = [(source, policies) for source, policies in _iter_policies(txn, topic) if not own or source == TOPIC]
+def read_in_force(txn: Txn, topic: TopicName) -> PoliciesInForce:
+    """Return all policies in force for TOPIC; raises MetadataCorrupt."""
+    listed = [*_iter_policies(txn, topic)]
     return PoliciesInForce(_ttl_of(listed), _retention_of(listed), _delivery_of(listed), _quotas_of(listed))
-
-
-def with_defaults(found: PoliciesInForce) -> PoliciesInForce:
-    """Return FOUND with what a 4.0.8 that sets nothing does where nothing here sets a policy; it has no quotas."""
-    return PoliciesInForce(
-        found.message_ttl or MessageTtl(0, BROKER),
-        found.retention or RetentionInForce(BROKER_RETENTION, BROKER),
-        found.delayed_delivery or DeliveryInForce(BROKER_DELIVERY, BROKER),
-        found.backlog_quotas,
-    )
 
 
 def find_message_ttl(txn: Txn, topic: TopicName) -> MessageTtl | None:
@@ -135,10 +125,7 @@ def _quotas_of(scopes: _Scopes) -> dict[str, QuotaInForce]:
 def find_topic_policies(txn: Txn, topic: TopicName, *, is_global: bool = False) -> Policies | None:
     """Return what TOPIC itself sets, for this cluster or for all; None when it never did. Raises MetadataCorrupt."""
     wanted = GLOBAL_TOPIC if is_global else TOPIC
-    for source, policies in _iter_topic_policies(txn, topic):
-        if source == wanted:
-            return policies
-    return None
+    return next((policies for source, policies in _iter_topic_policies(txn, topic) if source == wanted), None)
 
 
 def iter_own_policies(txn: Txn, namespace: NamespaceName) -> Iterator[tuple[TopicName, Policies]]:

@@ -21,9 +21,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
 import numpy as np
 
+from store.codec.rockslog import BLOCK_BYTES, masked_crc
 from store.files import create_file
 from store.sources.rocksdb import create_database
 
@@ -31,15 +31,13 @@ _PUT = np.dtype(
     [("tag", "u1"), ("key", "u1"), ("ledger", ">i8"), ("entry", ">i8"), ("value", "u1"), ("location", ">i8")]
 )
 _PUTS = 606
-_BLOCK_BYTES = 1 << 15
 _RECORD = np.dtype(
     [("crc", "<u4"), ("length", "<u2"), ("type", "u1"), ("sequence", "<u8"), ("count", "<u4"), ("puts", _PUT, (_PUTS,))]
 )
-_BLOCK = np.dtype([("records", _RECORD, (2,)), ("padding", "u1", (_BLOCK_BYTES - 2 * _RECORD.itemsize,))])
+_BLOCK = np.dtype([("records", _RECORD, (2,)), ("padding", "u1", (BLOCK_BYTES - 2 * _RECORD.itemsize,))])
 _BLOCKS = 64
 _HEAD_BYTES = 7
 _FULL_RECORD = 1
-_MASK_DELTA = 0xA282EAD8
 
 Array = np.ndarray[Any, Any]
 
@@ -95,14 +93,12 @@ class Locations:
         raw = memoryview(self._blocks.view(np.uint8).data)
         end = 0
         for number in range(whole + bool(rest)):
-            start = number // 2 * _BLOCK_BYTES + number % 2 * _RECORD.itemsize
+            start = number // 2 * BLOCK_BYTES + number % 2 * _RECORD.itemsize
             end = start + _RECORD.itemsize
             if number == whole:
                 end -= (_PUTS - rest) * _PUT.itemsize
                 raw[start + 4 : start + 6] = (end - start - _HEAD_BYTES).to_bytes(2, "little")
-            crc = google_crc32c.value(bytes(raw[start + 6 : end]))
-            masked = ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
-            raw[start : start + 4] = masked.to_bytes(4, "little")
+            raw[start : start + 4] = masked_crc(bytes(raw[start + 6 : end])).to_bytes(4, "little")
         is_last = bool(rest) or whole < 2 * _BLOCKS
         self._file.write(raw[: end if is_last else len(raw)])
 

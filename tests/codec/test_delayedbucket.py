@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from store.codec.delayedbucket import (
     DelayedIndex,
     SegmentMetadata,
-    bucket_key,
     decode_entry_ids,
     decode_snapshot_metadata,
     decode_snapshot_segment,
@@ -40,7 +39,6 @@ def test_segment() -> None:
 
 
 def test_keys() -> None:
-    assert bucket_key(99, 105) == "#pulsar.internal.delayed.bucket_99_105"
     assert parse_bucket_key("#pulsar.internal.delayed.bucket_99_105") == (99, 105)
     for other in ("bucket_1_2", "#pulsar.internal.delayed.bucket_1", "#pulsar.internal.delayed.bucket_1_2_3", ""):
         assert parse_bucket_key(other) is None
