@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo       the main job on a small real data set, step by step"
-	@echo "make test       the whole test suite, a process a core (one test: .venv/bin/python -m pytest tests/FILE -k NAME)"
+	@echo "make test       the whole test suite, on all cores (one test: .venv/bin/python -m pytest tests/FILE -k NAME)"
 	@echo "make check      lint, format, types, architecture, generated docs and protos"
 	@echo "make docs       write the generated pages of docs/ again"
 	@echo "make site       the documentation as a site, into site/; make man: as manual pages, into man/"
@@ -47,7 +47,7 @@ $(VENV)/.base: pyproject.toml constraints.txt
 	@touch $@
 
 test: setup
-	$(BIN)/python -m pytest -m "not live and not deep" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not live and not deep" -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 
 check: setup
 	$(BIN)/python -m ruff check .
@@ -72,7 +72,7 @@ demo: $(if $(wildcard $(READY)),$(READY),$(VENV)/.base)
 test-live: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/live/requirements.txt
 	$(BIN)/python -m tests.live.distribution
-	$(BIN)/python -m pytest -m live -n auto --maxprocesses 2 --dist loadfile --no-loadscope-reorder tests/live
+	$(BIN)/python -m pytest -m live -n auto --maxprocesses 2 --dist loadgroup --no-loadscope-reorder tests/live
 
 test-deep: setup
 	$(BIN)/python -m pytest -m deep
