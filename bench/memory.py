@@ -1,16 +1,21 @@
 """Peak memory of every process of the bulk commands, on entries of 5 MB with one of 100 MB among them.
 
-A process's peak is what the kernel notes of it (VmHWM), read while it runs; Java's processes are left out.
+A process's peak is what the kernel notes of it (VmHWM), read while it runs; Java's processes are left out. A part of it are pages
+of files, such as those of libraries, which the system shares and drops as it likes: what is anonymous (RssAnon) is looked at 100
+times a second.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.data import WORK, Bench
 from bench.measuring import ADMIN, Row
@@ -18,6 +23,7 @@ from bench.measuring import ADMIN, Row
 ENTRY_BYTES, LARGE_BYTES, ENTRIES = 5_000_000, 100_000_000, 120
 TOPIC = "public/default/large"
 GOAL_BYTES = 512 << 20
+JAVA = ("JVM of the driver", "JVM of an executor")
 LEAST_BYTES = 32 << 20  # processes below are not listed
 _POLL_SECONDS = 0.01
 
@@ -44,9 +50,10 @@ def measure(bench: Bench) -> Iterator[Row]:
     commands |= {f"{what} --spark": [*commands[what], "--spark"] for what in on_spark}
     for what, words in commands.items():
         shutil.rmtree(target, ignore_errors=True)
-        seconds, peaks = watch([ADMIN, "-q", "--store", store, *words])
-        highest = [(peak, name) for peak, name in sorted(peaks, reverse=True) if peak >= LEAST_BYTES]
-        note = f"peak {highest[0][0] >> 20} MiB: {', '.join(f'{name} {peak >> 20}' for peak, name in highest)}"
+        seconds, seen = watch([ADMIN, "-q", "--store", store, *words])
+        highest = [one for one in sorted(seen, reverse=True) if one.peak_bytes >= LEAST_BYTES and one.name not in JAVA]
+        each = (f"{one.name} {one.peak_bytes >> 20} ({one.anonymous_bytes >> 20})" for one in highest)
+        note = f"peak {highest[0].peak_bytes >> 20} MiB (anonymous): {', '.join(each)}"
         yield Row(
             f"memory: {what}, entries of 5 MB and one of 100 MB", seconds, 0.0, note=note, runs=1,
             goal=f"≤ {GOAL_BYTES >> 20} MiB a process",
@@ -69,50 +76,57 @@ def large_store(entries: int) -> Path:
     return store
 
 
-def watch(command: Sequence[object]) -> tuple[float, list[tuple[int, str]]]:
-    """Run COMMAND to its end; return its seconds, and of it and every process below it the peak bytes and what it is."""
+class Seen(NamedTuple):
+    """What a process took, and what it is: the command itself, one of its own, Spark's Python or one of its JVMs."""
+
+    peak_bytes: int
+    anonymous_bytes: int
+    processor_seconds: float
+    name: str
+
+
+def watch(command: Sequence[object]) -> tuple[float, list[Seen]]:
+    """Run COMMAND to its end; return its seconds, and what it and every process below it took."""
     begin = time.perf_counter()
     words = [str(word) for word in command]
-    peaks: dict[int, tuple[int, str]] = {}
+    found: dict[int, Seen] = {}
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         while process.poll() is None:
             for pid in _family(process.pid):
-                peaks[pid] = max(peaks.get(pid, (0, "")), (_peak_bytes(pid), _name(pid, process.pid)))
+                with suppress(OSError):  # it ended
+                    before, now = found.get(pid, Seen(0, 0, 0.0, "")), _seen(pid, process.pid)
+                    found[pid] = Seen(*map(max, before[:3], now[:3]), now.name)
             time.sleep(_POLL_SECONDS)
         assert process.stderr is not None
         said = process.stderr.read().decode(errors="replace")
     assert process.returncode == 0, f"{command}: {process.returncode} {said[-2000:]}"
-    return time.perf_counter() - begin, list(peaks.values())
+    return time.perf_counter() - begin, list(found.values())
+
+
+def _seen(pid: int, first: int) -> Seen:
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    peak, anonymous = (int(status.get(name, "0").split()[0]) << 10 for name in ("VmHWM", "RssAnon"))
+    ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return Seen(peak, anonymous, sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), _name(pid, first))
 
 
 def _name(pid: int, first: int) -> str:
-    """Return what the process is: the command itself, one of its own, or a Python process of Spark's."""
     if pid == first:
         return "command"
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:  # it ended
-        return ""
+    words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    # Not by the process's own name: what Java forks has a thread's, and Java's memory until it becomes Python.
+    if Path(f"/proc/{pid}/exe").readlink().name == "java":
+        return JAVA[b"CoarseGrainedExecutorBackend" in words]
     return "Spark's worker" if b"pyspark" in words else "process"
 
 
 def _family(pid: int) -> Iterator[int]:
-    """Yield PID and every process below it but Java's."""
+    """Yield PID and every process below it."""
+    yield pid
     try:
-        # Not by its name: what Java forks has a thread's, and Java's memory until it becomes Python.
-        if Path(f"/proc/{pid}/exe").readlink().name != "java":
-            yield pid
         tasks = [task / "children" for task in Path(f"/proc/{pid}/task").iterdir()]
         children = [int(child) for task in tasks for child in task.read_text().split()]
     except OSError:  # it ended
         return
     for child in children:
         yield from _family(child)
-
-
-def _peak_bytes(pid: int) -> int:
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:  # it ended
-        return 0
-    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:")), 0)

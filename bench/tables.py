@@ -13,11 +13,12 @@ from pathlib import Path
 
 from bench.data import TOPIC, WORK, Bench, logs_of, middle_time, size_of
 from bench.measuring import ADMIN, Row, Run, median, run
-from bench.memory import watch
+from bench.memory import JAVA, watch
 
 TARGET = WORK / "tables"
 _SIZES = ("1M", "4M", "16M")
 _LEDGERS = ("250K", "1M", "4M")
+_PARTS = ("command", *JAVA, "Spark's worker")
 _EXECUTORS = ("local-cluster[1,1,1536]", "local-cluster[2,1,1536]")
 
 
@@ -59,15 +60,14 @@ def measure(bench: Bench) -> Iterator[Row]:
     entries = bench.count(bench.logs[0])
     store, megabytes = bench.imported(entries), size_of(logs_of(bench.generated(entries))) / 1e6
     for master in _EXECUTORS:
-        done = median([_fresh(export(store, "--spark-master", master)) for _ in range(bench.runs)])
-        note = f"{megabytes / done.seconds:,.0f} MB/s"
-        yield Row(
-            f"tables, {master}: {entries:,} entries of 1 KB",
-            done.seconds,
-            done.processor_seconds,
-            note=note,
-            runs=bench.runs,
-        )
+        for number in range(bench.runs):
+            shutil.rmtree(TARGET, ignore_errors=True)
+            seconds, seen = watch(export(store, "--spark-master", master))
+            each = {name: sum(one.processor_seconds for one in seen if one.name == name) for name in _PARTS}
+            note = f"{megabytes / seconds:,.0f} MB/s; processor time: "
+            note += ", ".join(f"{name} {amount:.1f} s" for name, amount in each.items())
+            what = f"tables, {master}, run {number + 1}: {entries:,} entries of 1 KB"
+            yield Row(what, seconds, sum(each.values()), note=note, runs=1)
 
 
 def measure_driver(bench: Bench) -> Iterator[Row]:
@@ -80,10 +80,11 @@ def measure_driver(bench: Bench) -> Iterator[Row]:
             run([ADMIN, "-q", "--store", store, "store", "import", "standalone", data])
         for words in (("--jobs", "2"), ("--spark-master", "local[2]")):
             shutil.rmtree(TARGET, ignore_errors=True)
-            seconds, peaks = watch(export(store, *words))
-            driver = next(peak for peak, name in peaks if name == "command")
-            other = max((peak for peak, name in peaks if name != "command"), default=0)
-            note = f"driver {driver >> 20} MiB, of the others at most {other >> 20} MiB"
+            seconds, seen = watch(export(store, *words))
+            driver = next(one for one in seen if one.name == "command")
+            others = [one for one in seen if one.name in ("process", "Spark's worker")]
+            note = f"driver {driver.peak_bytes >> 20} MiB, the others at most {max(others).peak_bytes >> 20} MiB, anonymous "
+            note += f"{driver.anonymous_bytes >> 20} and {max(one.anonymous_bytes for one in others) >> 20} MiB"
             yield Row(
                 f"tables, {' '.join(words)}: {entries:,} entries of 100 B", seconds, 0.0, goal="flat", note=note, runs=1
             )
@@ -98,11 +99,9 @@ def measure_ledgers(bench: Bench) -> Iterator[Row]:
             run([sys.executable, "-m", "bench.many_ledgers", store, "--ledgers", str(ledgers)])
         for table in ("ledgers", "nodes", "rows"):
             shutil.rmtree(TARGET, ignore_errors=True)
-            seconds, peaks = watch(export(store, "--cluster", "many", "--only", table))
+            seconds, seen = watch(export(store, "--cluster", "many", "--only", table))
             written = sum(file.stat().st_size for file in TARGET.rglob("*.parquet"))
-            note = (
-                f"{ledgers / seconds:,.0f} ledgers/s, peak {peaks[0][0] >> 20} MiB, {written / ledgers:,.1f} B a ledger"
-            )
+            note = f"{ledgers / seconds:,.0f} ledgers/s, peak {seen[0].peak_bytes >> 20} MiB, {written / ledgers:,.1f} B a ledger"
             yield Row(f"table {table}: {ledgers:,} ledgers", seconds, 0.0, goal="linear", note=note, runs=1)
 
 

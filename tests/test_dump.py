@@ -207,7 +207,7 @@ def test_a_large_value_is_hardly_ever_copied(level: str, form: str, tmp_path: Pa
     options = ["--payload"] if level == "messages" else ["--level", "entries"]
     common = [ADMIN, "-q", "--store", store, "topics", "dump", "t/n/x", *options, "--format", form, "--directory"]
     watch([*common, tmp_path / "small", "--to", "10:0"])  # compiles what is not
-    peaks = sorted((bytes_, name) for bytes_, name in watch([*common, tmp_path / "d"])[1])
+    peaks = sorted((seen.peak_bytes, seen.name) for seen in watch([*common, tmp_path / "d"])[1])
     by_name = {name: bytes_ >> 20 for bytes_, name in peaks}
     assert by_name["command"] < 240 + 120 + 60
     assert by_name.get("process", 0) < 100 + 3 * 120 + 60

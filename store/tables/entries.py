@@ -27,7 +27,7 @@ from store.tables.known import new_rows
 from store.tables.manifest import Part
 from store.tables.message_files import MessageFiles
 from store.tables.schemas import TABLES
-from store.tables.staging import NO_SEQUENCE, RECORD_FIELDS, STAGED
+from store.tables.staging import NO_SEQUENCE, RECORD_FIELDS
 from store.tables.writing import GROUP_ROWS, write_part, write_parts
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
@@ -193,14 +193,12 @@ class Chosen:
 def _sorted_passes(folder: Folder, segments: Sequence[Segment], most_rows: int) -> Iterator[Chosen]:
     """Yield the entries of SEGMENTS in order, of about MOST_ROWS records at a time."""
     total = sum(segment.rows for segment in segments)
-    if total <= most_rows:
-        yield _choose(segments, [_read(folder, segment) for segment in segments])
-        return
-    edges = _edges(folder, segments, -(-total // most_rows))
+    edges = [] if total <= most_rows else _edges(folder, segments, -(-total // most_rows))
     for low, high in zip([None, *edges], [*edges, None], strict=True):
-        tables = [_between(_read(folder, segment), low, high) for segment in segments]
-        if any(len(table) for table in tables):
-            yield _choose(segments, tables)
+        tables = (_between(_read(folder, segment), low, high) for segment in segments)
+        staged = _gathered(tables, total)
+        if len(staged.rows):
+            yield _choose(segments, staged)
 
 
 def _edges(folder: Folder, segments: Sequence[Segment], parts: int) -> list[tuple[int, int]]:
@@ -230,26 +228,46 @@ def _read(folder: Folder, segment: Segment) -> pa.Table:
     return pa.ipc.open_stream(data).read_all()
 
 
-def _choose(segments: Sequence[Segment], tables: Sequence[pa.Table]) -> Chosen:
+class _Gathered(NamedTuple):
+    """Records of several segments, and how many are of each."""
+
+    rows: Array  # kernel.RECORD
+    sequences: Array  # i64
+    producers: pa.Array
+    counts: list[int]
+
+
+def _gathered(tables: Iterator[pa.Table], most: int) -> _Gathered:
+    """Return the records of TABLES, at MOST so many: of each the numbers are copied, then it is let go."""
+    rows = np.zeros(most, kernel.RECORD)  # no memory before it is written to
+    counts: list[int] = []
+    sequences, producers = [np.zeros(0, np.int64)], [pa.array([], pa.string())]
+    start = 0
+    for table in tables:
+        end = start + len(table)
+        for name in RECORD_FIELDS:
+            rows[name][start:end] = table.column(name).to_numpy()
+        sequences.append(table.column("sequence_id").to_numpy())
+        producers += table.column("producer").chunks
+        counts.append(len(table))
+        start = end
+    return _Gathered(rows[:start], np.concatenate(sequences), pa.concat_arrays(producers), counts)
+
+
+def _choose(segments: Sequence[Segment], staged: _Gathered) -> Chosen:
     files = list(dict.fromkeys(segment.origin for segment in segments))
     numbers = {origin: number for number, origin in enumerate(files)}
-    origins = np.repeat([numbers[segment.origin] for segment in segments], [len(table) for table in tables])
-    table = pa.concat_tables([STAGED.empty_table(), *tables]).combine_chunks()
-    rows = np.zeros(len(table), kernel.RECORD)
-    for name in RECORD_FIELDS:
-        rows[name] = table.column(name).to_numpy()
+    origins = np.repeat([numbers[segment.origin] for segment in segments], staged.counts)
+    rows = staged.rows
     order = np.lexsort((_rank(rows, origins, files), rows["entry_id"], rows["ledger_id"]))
     ledgers, entries = rows["ledger_id"][order], rows["entry_id"][order]
     is_first = np.append(True, (ledgers[1:] != ledgers[:-1]) | (entries[1:] != entries[:-1]))[: len(order)]
     winners = order[is_first]
-    return Chosen(
-        rows[winners],
-        table.column("sequence_id").to_numpy()[winners],
-        table.column("producer").combine_chunks().take(pa.array(winners)),
-        _copies(rows["flags"][order], origins[order], is_first, files),
-        origins[winners],
-        files,
-    )
+    copies = _copies(rows["flags"][order], origins[order], is_first, files)
+    if len(winners) == len(rows) and bool(np.all(winners[1:] > winners[:-1])):  # as it is: no copy
+        return Chosen(rows, staged.sequences, staged.producers, copies, origins, files)
+    producers = staged.producers.take(pa.array(winners))
+    return Chosen(rows[winners], staged.sequences[winners], producers, copies, origins[winners], files)
 
 
 def _rank(rows: Array, origins: Array, files: Sequence[Origin]) -> Array:

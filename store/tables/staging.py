@@ -21,7 +21,7 @@ from store.errors import DiskFull, NotFound, SourceChanged, SourceNotFound
 from store.kernels import records as kernel
 from store.kernels.producers import producer_spans, sequence_ids
 from store.scan.arrow import column, spans_array
-from store.scan.files import FileScan, LedgerDigests, Slice
+from store.scan.files import BATCH_RECORDS, FileScan, LedgerDigests, Slice
 from store.tables.folder import Folder
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 UNSEEN = (
     "nothing was written; run it where all files can be read, or name paths that every executor sees (a shared mount)"
 )
-STAGED_ROWS = 1 << 19  # sorted at once: a staging file has no more
+STAGED_ROWS = BATCH_RECORDS  # sorted at once: a staging file has about so many
 NO_SEQUENCE = np.int64(-(1 << 63))
 RECORD_FIELDS = tuple(name for name in kernel.RECORD.names or () if name != "length")
 _NUMBERS = {name: pa.from_numpy_dtype(kernel.RECORD[name]) for name in RECORD_FIELDS}
@@ -99,7 +99,7 @@ class StageEntries:
                 rows += len(records)
                 if rows >= self.staged_rows:
                     yield _answer(**self._write(waiting))
-                    waiting, rows = [], 0
+                    rows = 0
             if rows:
                 yield _answer(**self._write(waiting))
         except DiskFull as error:
@@ -111,10 +111,13 @@ class StageEntries:
         yield _answer(first_offset=scan.first_offset, next_offset=scan.next_offset, problems=len(scan.problems))
 
     def _write(self, waiting: list[pa.RecordBatch]) -> dict[str, Any]:  # Any: columns of SEGMENTS
+        """Write what is WAITING, and nothing is."""
         table = pa.Table.from_batches(waiting, STAGED).combine_chunks()
+        waiting.clear()
         ledgers, entries = (table.column(name).to_numpy() for name in ("ledger_id", "entry_id"))
         order = np.lexsort((entries, ledgers))
-        table = table.take(pa.array(order))
+        if not np.all(order[1:] > order[:-1]):
+            table = table.take(pa.array(order))
         ranges, edges = self.edges.cut(ledgers[order], entries[order])
         name = f"{self.directory}/{uuid.uuid4().hex}.arrows"
         offsets = [0]
