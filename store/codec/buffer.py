@@ -34,7 +34,7 @@ class Bytes(Protocol):
 class Reader:
     """Reads VIEW from its start; raises ERROR, naming WHERE and the offset, when bytes are missing."""
 
-    __slots__ = ("_error", "_view", "where", "pos")
+    __slots__ = ("_error", "_view", "pos", "where")
 
     def __init__(self, view: bytes | memoryview, where: str, error: type[StoreError]) -> None:
         self._view = memoryview(view)

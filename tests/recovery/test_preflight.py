@@ -12,9 +12,9 @@ import rocksdict
 from store.codec.ledgermetadata import ledger_id_of_path
 from store.errors import Unsupported
 from store.recovery.known import read_known
-from store.sources.zookeeper import read_zookeeper_nodes
 from tests.conftest import Cli
 from tests.worlds import scratch_copy, world
+from tests.zookeeper_files import read_zookeeper_nodes
 
 BOOKIES = tuple(f"bookkeeper{number}" for number in range(3))
 
