@@ -17,7 +17,6 @@ from store.changes.intent import Intent
 from store.changes.nacks import DUE_COMMAND
 from store.changes.plan import Plan, check_current
 from store.errors import InvalidValue, StalePlan, StoreBusy, UndoConflict
-from store.model.reader import open_reader
 
 
 @command(
@@ -43,7 +42,7 @@ def apply(app: App, file: Path) -> None:
         _ask_again(app, plan, row)
         return
     check_current(app.store, plan)
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         plan = derive_plan(reader, plan, app.now_ms)
     app.change(plan)
 

@@ -22,14 +22,14 @@ _SETS: Any = {"changes": True, "writes_first": True, "helps": _HELPS}  # Any: ke
 @mirrored("bookies list-bookies", examples=["pulsar-admin bookies list-bookies"], errors=[StoreNotFound])
 def list_all(app: App) -> None:
     """List the bookies that have a cookie, whether they run or not."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer({"bookies": [{"bookieId": bookie} for bookie in list_bookies(txn)]})
 
 
 @mirrored("bookies racks-placement", examples=["pulsar-admin bookies racks-placement"], errors=[MetadataCorrupt])
 def racks(app: App) -> None:
     """Show the racks of all bookies by group."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer(
             {group: {name: BOOKIE.show(one) for name, one in found.items()} for group, found in read_racks(txn).items()}
         )
@@ -44,7 +44,7 @@ def racks(app: App) -> None:
 )
 def get(app: App, bookie: str) -> None:
     """Show the rack of a bookie."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer(BOOKIE.show(read_rack(txn, bookie)))
 
 
@@ -56,7 +56,7 @@ def get(app: App, bookie: str) -> None:
 )
 def set_rack(app: App, bookie: str, rack: str, group: str, hostname: str | None) -> None:
     """Put a bookie into a rack."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_set_rack(txn, bookie, group, {"rack": rack, "hostname": hostname}, app.now_ms)
     app.change(plan)
 
@@ -70,6 +70,6 @@ def set_rack(app: App, bookie: str, rack: str, group: str, hostname: str | None)
 )
 def delete(app: App, bookie: str) -> None:
     """Take a bookie out of its rack."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_delete_rack(txn, bookie, app.now_ms)
     app.change(plan)

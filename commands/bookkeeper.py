@@ -17,7 +17,6 @@ from store.errors import (
     Unsupported,
 )
 from store.files import write_new_file
-from store.model.reader import open_reader
 from store.names import LONG_MAX, FileKind
 from store.reports import shell
 
@@ -48,7 +47,7 @@ def _ledger_id(value: int | None) -> int:
 )
 def listledgers(app: App, meta: bool, bookieid: str | None) -> None:
     """List the ledgers of the metadata."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         _print(app, shell.ledger_lines(txn, bookieid, meta))
 
 
@@ -70,7 +69,7 @@ def ledgermetadata(
     """Show the metadata of a ledger, or write it to a file."""
     if restorefromfile is not None or update:
         raise Unsupported("ledgers are not put back into the metadata here", hint="the node is in: store cat PATH")
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         if dumptofile is not None:
             write_new_file(Path(dumptofile), shell.metadata_bytes(txn, _ledger_id(ledgerid)))
         else:
@@ -88,7 +87,7 @@ def ledger(app: App, ledger_id: str, meta: bool) -> None:
     """Show where the entries of a ledger lie."""
     if not ledger_id.isascii() or not ledger_id.isdigit() or int(ledger_id) > LONG_MAX:
         raise InvalidValue(f"invalid ledger id {ledger_id!r}", hint="give its number")
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         _print(app, shell.index_lines(txn, int(ledger_id)))
 
 
@@ -117,7 +116,7 @@ def readledger(
     """Show the entries of a ledger, each read and its digest verified."""
     last = -1 if lastentryid is None else lastentryid
     first = max(firstentryid or 0, 0)
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         shell.metadata_bytes(reader.txn, _ledger_id(ledgerid))
         _print(app, shell.read_lines(reader, _ledger_id(ledgerid), first, last, msg))
 
@@ -152,7 +151,7 @@ def readlog(
     selection = shell.Selection(*given)
     if 0 <= selection.end < selection.start:
         raise InvalidValue("-startpos lies behind -endpos", hint="exchange them")
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         file = shell.find_file(txn, log, FileKind.ENTRY_LOG, 10)
         _print(app, shell.log_lines(app.store, file, selection, msg))
 
@@ -168,7 +167,7 @@ def readlogmetadata(app: App, log: str) -> None:
 
     LOG is its number in hexadecimal, as upstream reads it here alone, or its name.
     """
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         file = shell.find_file(txn, log, FileKind.ENTRY_LOG, 16)
         _print(app, shell.log_metadata_lines(app.store, file))
 
@@ -188,7 +187,7 @@ def readjournal(app: App, journal: str, msg: bool, **_ignored: object) -> None:
 
     JOURNAL is its number, or its name, such as 18f.txn, or the end of its path.
     """
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         file = shell.find_file(txn, journal, FileKind.JOURNAL, 10)
         _print(app, shell.journal_lines(app.store, file, msg))
 
@@ -204,7 +203,7 @@ def activeledgers(app: App, log_id: int | None, timeout: int | None) -> None:
     """List the ledgers of an entry log that the metadata still has."""
     if log_id is None:
         raise InvalidValue("-logId is missing", hint="give the number of an entry log")
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         file = shell.find_file(txn, str(log_id), FileKind.ENTRY_LOG, 10)
         _print(app, shell.active_lines(txn, app.store, file))
 
@@ -249,7 +248,7 @@ def listbookies(app: App, hostnames: bool, readwrite: bool, readonly: bool, all:
     """List bookies."""
     if readwrite + readonly + all != 1:
         raise InvalidValue("One and only one of -readwrite, -readonly and -all must be specified", hint="give -a")
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         _print(app, shell.bookie_lines(txn, readwrite, readonly, all))
 
 
@@ -261,7 +260,7 @@ def listbookies(app: App, hostnames: bool, readwrite: bool, readonly: bool, all:
 )
 def cookie_get(app: App, bookie_id: str) -> None:
     """Show the cookie of a bookie."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         _print(app, shell.cookie_lines(txn, bookie_id))
 
 
@@ -287,7 +286,7 @@ def listunderreplicated(
     **_ignored: object,
 ) -> None:
     """List the ledgers that are marked as under-replicated."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         wanted = (missingreplica, excludingmissingreplica)
         _print(app, shell.under_replicated_lines(txn, *wanted, printmissingreplica, onlydisplayledgercount))
 
@@ -300,7 +299,7 @@ def listunderreplicated(
 )
 def whatisinstanceid(app: App) -> None:
     """Show the instance id of the cluster."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         _print(app, shell.instance_lines(txn))
 
 
@@ -312,7 +311,7 @@ def whatisinstanceid(app: App) -> None:
 )
 def clusterinfo(app: App) -> None:
     """Count the bookies of the cluster."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         info = shell.read_cluster_info(txn)
     if app.settings.output is None:
         _print(app, ("Starting fill cluster info.", "--------- Cluster Info ---------"))

@@ -38,7 +38,7 @@ def list_settings(app: App) -> None:
 )
 def get_all(app: App) -> None:
     """Show the dynamic settings that were changed."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer_map(read_configuration(txn))
 
 
@@ -49,7 +49,7 @@ def get_all(app: App) -> None:
 )
 def update(app: App, config: str, value: str) -> None:
     """Set a dynamic setting of all brokers."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_set(txn, config, value, app.now_ms)
     app.change(plan)
 
@@ -61,6 +61,6 @@ def update(app: App, config: str, value: str) -> None:
 )
 def delete(app: App, config: str) -> None:
     """Forget a dynamic setting: what each broker's file says counts again."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_delete(txn, config, app.now_ms)
     app.change(plan)

@@ -20,7 +20,6 @@ from store.changes.clusters import (
 from store.changes.deleting import plan_delete_all
 from store.codec.java import java_split, java_text
 from store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, Refused, ResourceNotFound, StoreNotFound
-from store.model.reader import open_reader
 from store.model.resources import (
     CLUSTER,
     DOMAIN,
@@ -96,7 +95,7 @@ def _names(text: str | None) -> list[str]:
 )
 def list_all(app: App, current: bool) -> None:
     """List the clusters."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         names, own = list_clusters(txn), current_cluster(txn)
     app.answer([f"{name}(*)" if current and name == own else name for name in names])
 
@@ -104,7 +103,7 @@ def list_all(app: App, current: bool) -> None:
 @mirrored("clusters get", examples=["pulsar-admin clusters get standalone"], **_READS)
 def get(app: App, cluster: str) -> None:
     """Show the URLs and settings of a cluster."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer(CLUSTER.show(read_cluster(txn, cluster)))
 
 
@@ -118,7 +117,7 @@ def get(app: App, cluster: str) -> None:
 )
 def create(app: App, cluster: str, cluster_config_file: str | None, **options: object) -> None:
     """Make a cluster known."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_create(txn, cluster, _given(options, cluster_config_file), app.now_ms)
     app.change(plan)
 
@@ -133,7 +132,7 @@ def create(app: App, cluster: str, cluster_config_file: str | None, **options: o
 )
 def update(app: App, cluster: str, cluster_config_file: str | None, **options: object) -> None:
     """Replace what is known of a cluster: what is not given is forgotten, its peers too."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_update(txn, cluster, _given(options, cluster_config_file), app.now_ms)
     app.change(plan)
 
@@ -148,7 +147,7 @@ def update(app: App, cluster: str, cluster_config_file: str | None, **options: o
 )
 def delete(app: App, cluster: str, all: bool) -> None:
     """Delete what is known of a cluster; tenants and namespaces may still name it."""
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         plan = plan_delete_all(reader, cluster, app.now_ms) if all else plan_delete(reader.txn, cluster, app.now_ms)
     app.change(plan)
 
@@ -161,7 +160,7 @@ def delete(app: App, cluster: str, all: bool) -> None:
 )
 def get_peers(app: App, cluster: str) -> None:
     """Show the peers of a cluster, null where it has none."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer_json(as_set(read_cluster(txn, cluster).get("peerClusterNames")))
 
 
@@ -175,7 +174,7 @@ def get_peers(app: App, cluster: str) -> None:
 )
 def update_peers(app: App, cluster: str, peer_clusters: str) -> None:
     """Set the peers of a cluster."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_peers(txn, cluster, _names(peer_clusters), app.now_ms)
     app.change(plan)
 
@@ -188,7 +187,7 @@ def update_peers(app: App, cluster: str, peer_clusters: str) -> None:
 )
 def get_migration(app: App, cluster: str) -> None:
     """Show whether and where to a cluster is migrated."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer(MIGRATION.show(read_migration(txn, cluster)))
 
 
@@ -203,7 +202,7 @@ def get_migration(app: App, cluster: str) -> None:
 def update_migration(app: App, cluster: str, migrated: bool, **options: str | None) -> None:
     """Say whether and where to a cluster is migrated."""
     url = {_KEYS[name]: value for name, value in options.items()}
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_migration(txn, cluster, migrated, url, app.now_ms)
     app.change(plan)
 
@@ -219,7 +218,7 @@ def update_migration(app: App, cluster: str, migrated: bool, **options: str | No
 )
 def list_domains(app: App, cluster: str) -> None:
     """List the failure domains of a cluster with their brokers."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         domains = {name: DOMAIN.show(found) for name, found in read_domains(txn, cluster).items()}
     app.answer_map(domains, lambda found: f"FailureDomainImpl(brokers={java_text(found.get('brokers'))})")
 
@@ -233,7 +232,7 @@ def list_domains(app: App, cluster: str) -> None:
 )
 def get_domain(app: App, cluster: str, domain_name: str) -> None:
     """Show the brokers of a failure domain."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer(DOMAIN.show(read_domain(txn, cluster, domain_name)))
 
 
@@ -247,7 +246,7 @@ _EXAMPLE = "pulsar-admin clusters {} standalone --domain-name rack-1 --broker-li
 
 
 def _set_domain(app: App, command: str, cluster: str, domain: str, brokers: str | None) -> None:
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_domain(txn, command, cluster, domain, _names(brokers), app.now_ms)
     app.change(plan)
 
@@ -272,6 +271,6 @@ def update_domain(app: App, cluster: str, domain_name: str, broker_list: str | N
 )
 def delete_domain(app: App, cluster: str, domain_name: str) -> None:
     """Delete a failure domain of a cluster."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_delete_domain(txn, cluster, domain_name, app.now_ms)
     app.change(plan)

@@ -115,10 +115,9 @@ def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  
     from pulsar_admin.page.collecting import collect_page
     from pulsar_admin.page.writing import write_page
     from store.doctor.causes import CAUSES
-    from store.model.reader import open_reader
 
     titles = {code: cause.title for code, cause in CAUSES.items()}
-    with open_reader(app.store) as reader, app.progress(None, "topics", "page") as progress:
+    with app.session.reader() as reader, app.progress(None, "topics", "page") as progress:
         page = collect_page(app.store, reader, found, app.now_ms, advance=progress.advance)
     size_bytes = write_page(file, replace(page, titles=titles))
     app.tell(f"{file}: {size_text(size_bytes)}; open it in a browser")
@@ -131,7 +130,7 @@ def _diagnoses(app: App, options: Any) -> Iterator[Any]:  # Any: DoctorOptions, 
 
     if app.settings.tables is None:
         check_pages(app.settings.store)  # before LMDB reads them: it dies of damage
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         total = catalogued_bytes(txn) if options.deep else 0
     with app.bulk(total) as engine, app.progress(total or None, "bytes", "doctor") as progress:
         for found in diagnose(app.store, now_ms=app.now_ms, options=options, advance=progress.advance, engine=engine):

@@ -26,7 +26,7 @@ _SETS: Any = {"changes": True, "writes_first": True, "helps": _HELPS}
 @mirrored("ns-isolation-policy list", elsewhere=["pulsar-admin ns-isolation-policy list standalone"], **_READS)
 def list_all(app: App, cluster: str) -> None:
     """List the isolation policies of a cluster."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         policies = {name: POLICY.show(policy) for name, policy in read_isolation(txn, cluster).items()}
     app.answer_map(policies, isolation_text)
 
@@ -34,7 +34,7 @@ def list_all(app: App, cluster: str) -> None:
 @mirrored("ns-isolation-policy get", elsewhere=["pulsar-admin ns-isolation-policy get standalone payments"], **_READS)
 def get(app: App, cluster: str, name: str) -> None:
     """Show an isolation policy."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer(POLICY.show(read_isolation_policy(txn, cluster, name)))
 
 
@@ -46,7 +46,7 @@ def get(app: App, cluster: str, name: str) -> None:
 )
 def broker(app: App, cluster: str, broker: str) -> None:
     """Show what isolation policies say of a broker."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer(broker_isolation(txn, cluster, broker))
 
 
@@ -70,7 +70,7 @@ def set_policy(
 ) -> None:
     """Let only some brokers serve some namespaces."""
     policy = isolation_of(brokers, auto_failover_policy_type, auto_failover_policy_params, unload_scope)
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_set(txn, cluster, name, policy, app.now_ms)
     app.change(plan)
 
@@ -83,6 +83,6 @@ def set_policy(
 )
 def delete(app: App, cluster: str, name: str) -> None:
     """Delete an isolation policy."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_delete(txn, cluster, name, app.now_ms)
     app.change(plan)

@@ -17,7 +17,7 @@ from store.db.owners import Owner
 from store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreNotFound
 from store.model.ledger_owners import custom_text, read_owners
 from store.model.ledgers import find_times
-from store.model.reader import EntryReader, open_reader
+from store.model.reader import EntryReader
 from store.wording import counted, plural
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def list_ledgers(app: App, word: str | None) -> None:
     """
     from store.reports.ledgers import iter_ledger_rows
 
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.emit_rows(iter_ledger_rows(txn, word or "", app.fail), _LIST_COLUMNS)
 
 
@@ -91,7 +91,7 @@ def info(app: App, ledgers: tuple[int, ...]) -> None:
     0, 1, 2 … of those bookies; null where a store does not know it. `openEnd`, of a ledger that nobody closed: where a recovery would
     close it.
     """
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         documents = list(app.each(ledgers, lambda ledger_id: _ledger_document(reader, ledger_id)))
     app.problems(sum(document["lost"] is not None for document in documents))
     if len(ledgers) == 1:
@@ -209,7 +209,7 @@ def entries(app: App, ledger: int, first: int, last: int | None, limit: int | No
     """
     from store.reports.verify import iter_entry_rows
 
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         rows = iter_entry_rows(reader, ledger, first, last)
         app.emit_rows(_counted(app, islice(rows, limit)), _ENTRY_COLUMNS)
 
@@ -246,7 +246,7 @@ def orphans(app: App) -> None:
     """
     from store.reports.ledgers import iter_orphans
 
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.emit_rows(iter_orphans(txn), _ORPHAN_COLUMNS)
 
 
@@ -276,7 +276,7 @@ def missing(app: App, ledgers: tuple[int, ...]) -> None:
     from store.reports.ledgers import iter_missing
     from store.transfer.survey import find_gone
 
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         for path, count in find_gone(txn, ledgers).items():
             app.warn(
                 f"{path} is gone: {counted(count, 'entry')} of it {plural(count, 'is', 'are')} not counted as missing;"
@@ -350,7 +350,7 @@ def underreplicated(app: App) -> None:
     from store.model.coverage import read_disks
     from store.reports.replicas import find_underreplicated
 
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         unknown = read_disks(txn).unknown
         if unknown is not None:
             app.warn(": ".join(unknown))
@@ -397,7 +397,7 @@ def verify(app: App, ledgers: tuple[int, ...]) -> None:
     """Read every entry of the ledgers named, or of all, and check digests, ids and lengths."""
     from store.reports.ledgers import iter_all_ledger_ids
 
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         chosen = ledgers or tuple(iter_all_ledger_ids(reader.txn))
         with app.scan(reader, sum(_indexed_bytes(reader, ledger) for ledger in chosen), "verify"):
             app.emit_rows(_verdicts(app, reader, chosen), _VERDICT_COLUMNS)

@@ -47,7 +47,7 @@ _QUOTA: Any = {"helps": _HELPS, "errors": [NamespaceNotFound, InvalidValue, Meta
 )
 def list_all(app: App) -> None:
     """List the resource groups."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer(list_groups(txn))
 
 
@@ -59,12 +59,12 @@ def list_all(app: App) -> None:
 )
 def get(app: App, name: str) -> None:
     """Show the rates of a resource group."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer(GROUP.show(read_group(txn, name)))
 
 
 def _put(app: App, command: str, name: str, rates: dict[str, int | None]) -> None:
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_group(txn, command, name, {_RATES[key]: value for key, value in rates.items()}, app.now_ms)
     app.change(plan)
 
@@ -90,7 +90,7 @@ def update(app: App, name: str, **rates: int | None) -> None:
 )
 def delete(app: App, name: str) -> None:
     """Delete a resource group that no namespace is in."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_delete_group(txn, name, app.now_ms)
     app.change(plan)
 
@@ -109,7 +109,7 @@ def _bundle(txn: Txn, namespace: str | None, bundle: str | None) -> Bundle | Non
 @mirrored("resource-quotas get", examples=["pulsar-admin resource-quotas get"], **_QUOTA)
 def get_quota(app: App, namespace: str | None, bundle: str | None) -> None:
     """Show the quota in force for a bundle, or the default one."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer(QUOTA.show(read_quota(txn, _bundle(txn, namespace, bundle))))
 
 
@@ -124,7 +124,7 @@ def set_quota(app: App, namespace: str | None, bundle: str | None, dynamic: bool
     """Set the quota of a bundle, or the default one."""
     keys = ("msgRateIn", "msgRateOut", "bandwidthIn", "bandwidthOut", "memory")
     quota = {key: float(amount) for key, amount in zip(keys, amounts.values(), strict=True)}
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_quota(txn, _bundle(txn, namespace, bundle), {**quota, "dynamic": dynamic}, app.now_ms)
     app.change(plan)
 
@@ -141,6 +141,6 @@ def set_quota(app: App, namespace: str | None, bundle: str | None, dynamic: bool
 )
 def reset_quota(app: App, namespace: str, bundle: str) -> None:
     """Forget the quota of a bundle: the default one counts again."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_reset_quota(txn, read_bundle(txn, parse_namespace(namespace), bundle), app.now_ms)
     app.change(plan)

@@ -15,7 +15,6 @@ from store.db.environment import Txn
 from store.db.tree import read_node
 from store.errors import InvalidValue, LedgerNotFound, StalePlan, StoreError, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import read_cursor
-from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import TopicName, parse_position
 
@@ -59,7 +58,7 @@ def _given(value: str | None, option: str) -> str:
 def print_managed_ledger(app: App, managed_ledger_path: str, **_ignored: object) -> None:
     """Show the stored ManagedLedgerInfo of a topic."""
     name = parse_managed_ledger(managed_ledger_path)
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer(_topic_text(txn, name))
 
 
@@ -70,7 +69,7 @@ def print_cursor(app: App, managed_ledger_path: str, cursor_name: str | None, **
     Where it names a cursor ledger, that has the position: see topics stats-internal.
     """
     name, cursor = parse_managed_ledger(managed_ledger_path), _given(cursor_name, "--cursorName")
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         read_cursor(reader.txn, reader, read_topic(reader.txn, name), cursor)
         app.answer(_cursor_text(reader.txn, name, cursor))
 
@@ -89,7 +88,7 @@ def delete_managed_ledger_ids(app: App, managed_ledger_path: str, ledger_ids: st
     name, given = parse_managed_ledger(managed_ledger_path), _given(ledger_ids, "--ledgerIds").split(",")
     if not all(text.strip().isascii() and text.strip().isdigit() for text in given):
         raise InvalidValue(f"invalid ledger ids {ledger_ids!r}", hint="write ids with commas between: 3,7")
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_forget_ledgers(txn, name, {int(text) for text in given}, app.now_ms)
     app.change(plan)
     _print_updated(app, f"{name.path} with value\n", lambda txn: _topic_text(txn, name))
@@ -110,7 +109,7 @@ def update_mark_delete_cursor(
     """
     name, cursor = parse_managed_ledger(managed_ledger_path), _given(cursor_name, "--cursorName")
     position = parse_position(_given(cursor_mark_delete, "--cursorMarkDelete"))
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         plan = plan_mark_delete(reader, name, cursor, position, app.now_ms)
     app.change(plan)
     _print_updated(app, f"{name.cursor_path(cursor)} with value \n", lambda txn: _cursor_text(txn, name, cursor))
@@ -119,7 +118,7 @@ def update_mark_delete_cursor(
 def _print_updated(app: App, head: str, text_of: Callable[[Txn], str]) -> None:
     """Write what upstream's script prints behind a change; with ``-o`` the report stands there."""
     if app.settings.output is None:
-        with app.store.read() as txn:
+        with app.session.read() as txn:
             app.answer(f"Updated {head}{text_of(txn)}")
 
 

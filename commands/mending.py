@@ -14,7 +14,7 @@ from store.changes.mending import plan_forget
 from store.changes.orphans import parse_ledger_ids, plan_delete_orphans
 from store.changes.plan import Plan
 from store.errors import InvalidValue, LedgerNotFound, Refused, SourceNotFound, StalePlan
-from store.model.reader import EntryReader, open_reader
+from store.model.reader import EntryReader
 
 _LEDGER_ID = whole()
 zookeeper_option = click.option(
@@ -46,7 +46,7 @@ def forget(app: App, ledgers: tuple[int, ...], force: bool) -> None:
     Topics no longer list them, and cursors in them stand in front of the next ledger. A compacted view, a cursor ledger or a
     bucket of delayed messages is left to be made again, and a schema has the versions that are left.
     """
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         plan = plan_forget(reader, ledgers, app.now_ms, force=force)
     app.change(plan)
 
@@ -86,7 +86,7 @@ def restore(
     """
     if (deleted and extend) or not (deleted or extend or ledgers):
         raise click.UsageError("Name LEDGERS, or --deleted for all that a broker deleted, or --extend.")
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         if deleted:
             plan = _plan_deleted(reader, ledgers, directories, app.now_ms, with_gaps=with_gaps)
         elif extend:
@@ -133,6 +133,6 @@ def delete(app: App, ledgers: tuple[int, ...], file: Path | None, force: bool) -
     metadata cannot be read. Of a file's JSON lines `ledgerId` counts.
     """
     given = () if file is None else parse_ledger_ids(read_lines(file), shown_path(file))
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_delete_orphans(txn, (*ledgers, *given), force=force)
     app.change(plan)

@@ -29,7 +29,7 @@ from store.names import NamespaceName
 @pass_app
 def list_namespaces(app: App, tenant: str | None) -> None:
     """List the namespaces of a tenant, or without one all namespaces."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         found = iter_all_namespaces(txn) if tenant is None else iter_namespaces(txn, tenant)
         names = list(map(str, found))
         if tenant is not None and not names and find_node(txn, tenant_path(tenant)) is None:
@@ -55,7 +55,7 @@ def list_namespaces(app: App, tenant: str | None) -> None:
 @pass_app
 def topics(app: App, namespace: NamespaceName, mode: str, include_system_topic: bool) -> None:
     """List the topics of a namespace."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         check_namespace(txn, namespace)
         names = iter_topics(txn, namespace) if mode != "non_persistent" else iter(())
         app.emit_lines((str(name) for name in names if include_system_topic or not name.is_system), "TOPIC")
@@ -72,5 +72,5 @@ def topics(app: App, namespace: NamespaceName, mode: str, include_system_topic: 
 @pass_app
 def policies(app: App, namespace: NamespaceName) -> None:
     """Show the policies of a namespace as they are stored."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.emit(shown_policies(txn, namespace))

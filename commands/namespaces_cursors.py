@@ -14,7 +14,7 @@ from store.changes.cursors import CursorMove, cleared, plan_moves
 from store.changes.subscriptions import plan_unsubscribe
 from store.errors import InvalidValue, NamespaceNotFound, Refused, StalePlan, SubscriptionNotFound
 from store.model.cursors import Cursor, iter_namespace_cursors
-from store.model.reader import EntryReader, open_reader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import NamespaceName, TopicName
 
@@ -79,7 +79,7 @@ def clear_backlog(app: App, namespace: NamespaceName, subscription: str | None, 
 
     The cursors of compaction and deduplication and the system topics stay.
     """
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         cursors = _cursors(app, reader, namespace, bundle, subscription)
         moves = [CursorMove(topic, cursor, cleared(topic, cursor.state)) for topic, cursor in cursors]
         plan = plan_moves(reader, "namespaces clear-backlog", moves, app.now_ms)
@@ -103,7 +103,7 @@ def unsubscribe(app: App, namespace: NamespaceName, subscription: str, bundle: B
 
     Undo brings all of them back as they were.
     """
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         cursors = list(_cursors(app, reader, namespace, bundle, subscription))
         plan = plan_unsubscribe(reader, "namespaces unsubscribe", cursors, app.now_ms)
     app.change(plan)

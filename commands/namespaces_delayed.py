@@ -65,7 +65,7 @@ def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int
         if tick_ms > DEFAULT_RULES.tick_ms:
             app.warn(f"the tick is {format_duration_ms(tick_ms)}: a partition has at most {SLOTS_MAX:,} of them")
     rules = IndexRules(granularity_ms, tick_ms)
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_enable(txn, namespace, rules, app.now_ms, split=split)
         wide = split and any(True for _ in iter_wide(txn, namespace, rules))
     if wide:
@@ -87,6 +87,6 @@ def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int
 @pass_app
 def disable(app: App, namespace: NamespaceName) -> None:
     """Disable delayed messages for all topics of a namespace: a broker delivers everything at once."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_disable(txn, namespace, app.now_ms)
     app.change(plan)

@@ -38,7 +38,6 @@ from store.errors import (
     ResourceNotFound,
 )
 from store.model.bundles import bundle_topics, find_local_policies, read_bundle, read_bundles, read_policies
-from store.model.reader import open_reader
 from store.model.resources import check_cluster, read_cluster
 from store.model.topics import iter_namespaces
 from store.names import NamespaceName
@@ -83,7 +82,7 @@ _PERMISSION: Any = {
 
 
 def _change(app: App, plan: Callable[[Txn], Plan]) -> None:
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         made = plan(txn)
     app.change(made)
 
@@ -117,7 +116,7 @@ def list_cluster(app: App, params: str) -> None:
     tenant, slash, cluster = params.partition("/")
     if not slash or "/" in cluster:
         raise InvalidValue("Parameter format is incorrect", hint="write TENANT/CLUSTER", value=params)
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         read_cluster(txn, cluster)
         app.answer([str(name) for name in iter_namespaces(txn, tenant) if name.cluster == cluster])
 
@@ -135,7 +134,7 @@ def delete(app: App, namespace: NamespaceName, force: bool) -> None:
 
     Undo brings all of it back until it is exported.
     """
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         plan = plan_delete_namespace(reader, namespace, app.now_ms, force=force)
     app.change(plan)
 
@@ -143,7 +142,7 @@ def delete(app: App, namespace: NamespaceName, force: bool) -> None:
 @mirrored("namespaces bundles", examples=["pulsar-admin namespaces bundles acme/iot"], **_READS)
 def show_bundles(app: App, namespace: NamespaceName) -> None:
     """Show the bounds of a namespace's bundles."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer(read_bundles(txn, namespace))
 
 
@@ -166,7 +165,7 @@ def split_bundle(
 ) -> None:
     """Split a bundle of a namespace."""
     algorithm = split_algorithm_name or "range_equally_divide"
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         chosen = choose_bundle(txn, namespace, bundle, bundle_type)
         plan = plan_split(txn, namespace, chosen, algorithm, _numbers(split_boundaries), app.now_ms)
     app.change(plan)
@@ -190,7 +189,7 @@ def topic_positions(app: App, namespace: NamespaceName, bundle: str | None, topi
     """Show the hashes of the persistent topics in a bundle."""
     if bundle is None:
         raise InvalidValue("Must pass one of the params: --bundle ")
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         chosen = read_bundle(txn, namespace, bundle)
         topics = bundle_topics(txn, chosen)
     bases = {name if "://" in name else f"persistent://{name}" for name in topic_list}
@@ -210,7 +209,7 @@ def _properties(app: App, command: str, namespace: NamespaceName, change: Callab
 
 
 def _read_properties(app: App, namespace: NamespaceName) -> JsonObject:
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         return read_policies(txn, namespace).get("properties") or {}
 
 
@@ -284,7 +283,7 @@ def clear_properties(app: App, namespace: NamespaceName) -> None:
 @mirrored("namespaces permissions", examples=[], elsewhere=["pulsar-admin namespaces permissions acme/iot"], **_READS)
 def permissions(app: App, namespace: NamespaceName) -> None:
     """Show what roles may do in a namespace."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer_map(read_permissions(read_policies(txn, namespace)), java_text)
 
 
@@ -317,7 +316,7 @@ def revoke(app: App, namespace: NamespaceName, role: str) -> None:
 )
 def subscription_permissions(app: App, namespace: NamespaceName) -> None:
     """Show the roles of each subscription that not all may use."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer_map(read_subscription_permissions(read_policies(txn, namespace)), java_text)
 
 
@@ -353,7 +352,7 @@ def revoke_subscription(app: App, namespace: NamespaceName, subscription: str, r
 )
 def allowed_clusters(app: App, namespace: NamespaceName) -> None:
     """List the clusters that a namespace may replicate to; none: those of its tenant."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer(hash_order(read_policies(txn, namespace).get("allowed_clusters") or ()))
 
 
@@ -382,7 +381,7 @@ def _put_local(app: App, command: str, namespace: NamespaceName, key: str, value
 )
 def anti_affinity(app: App, namespace: NamespaceName) -> None:
     """Show the anti-affinity group of a namespace, an empty line where it has none."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer(find_local_policies(txn, namespace).get("namespaceAntiAffinityGroup") or "")
 
 
@@ -416,7 +415,7 @@ def anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: 
     """List the namespaces of a tenant in an anti-affinity group."""
     if tenant is None:
         raise InvalidValue("Tenant should not be null")
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         check_cluster(txn, cluster)
         found = [
             str(name)
@@ -434,7 +433,7 @@ def anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: 
 )
 def bookie_affinity(app: App, namespace: NamespaceName) -> None:
     """Show the groups of bookies that keep a namespace's data, null where all do."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         read_policies(txn, namespace, _NOT_FOUND)
         app.answer(find_local_policies(txn, namespace).get("bookieAffinityGroup"))
 
@@ -443,7 +442,7 @@ _NOT_FOUND = "Namespace not found"
 
 
 def _put_bookie_affinity(app: App, command: str, namespace: NamespaceName, value: JsonObject | None) -> None:
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         read_policies(txn, namespace, _NOT_FOUND)
     _put_local(app, command, namespace, "bookieAffinityGroup", value)
 

@@ -66,7 +66,7 @@ def __getattr__(path: str) -> Command:
 
 def _getting(path: str, verb: str, policy: Policy) -> Command:
     def get_of_namespace(app: App, namespace: NamespaceName, explain: bool, **options: Any) -> None:
-        with app.store.read() as txn:
+        with app.session.read() as txn:
             check_namespace(txn, namespace)
             value = namespace_value(txn, namespace, policy)
         if explain:
@@ -77,7 +77,7 @@ def _getting(path: str, verb: str, policy: Policy) -> Command:
             _answer(app, path, policy, policy.unset if value is None else value)
 
     def get_of_topics(app: App, selection: TopicSelection, explain: bool, **options: Any) -> None:
-        with app.store.read() as txn:
+        with app.session.read() as txn:
             names = list(_topics(txn, selection))
             if explain or selection.single is None:
                 rows = [_explained(txn, name, policy, options) for name in names]
@@ -126,7 +126,7 @@ def _topics(txn: Txn, selection: TopicSelection) -> Iterator[TopicName]:
 def _changing(path: str, verb: str, policy: Policy) -> Command:
     def change_namespace(app: App, namespace: NamespaceName, **options: Any) -> None:
         job = policy_job(path, policy.name, options | _given(verb), removes=verb in ("remove", "clear"))
-        with app.store.read() as txn:
+        with app.session.read() as txn:
             plan = plan_job(txn, namespace, job, app.now_ms)
         app.change(plan)
 
@@ -134,7 +134,7 @@ def _changing(path: str, verb: str, policy: Policy) -> Command:
         from store.changes.topic_policies import plan_changes
 
         job = policy_job(path, policy.name, options | _given(verb), removes=verb == "remove")
-        with app.store.read() as txn:
+        with app.session.read() as txn:
             plan = plan_changes(txn, list(_topics(txn, selection)), job, app.now_ms, app.settings.interceptors)
         app.change(plan)
 
@@ -160,7 +160,7 @@ def delete_all(app: App, selection: TopicSelection) -> None:
     """Delete all policies of topics, those for all clusters, too."""
     from store.changes.topic_policies import plan_delete
 
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         names = selection.topics or _topics(txn, selection)
         plan = plan_delete(txn, "topicPolicies delete", list(names), app.now_ms, app.settings.interceptors)
     app.change(plan)

@@ -14,7 +14,6 @@ from store.codec.javamap import in_hash_map_order
 from store.codec.schema import IndexEntry, SchemaEntry
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, NothingMatches, Refused, StalePlan, reason_of
 from store.files import read_file
-from store.model.reader import open_reader
 from store.model.schemas import find_locator, live_versions
 from store.names import TopicName
 
@@ -39,7 +38,7 @@ _OBJECTS = ("AVRO", "JSON", "PROTOBUF", "PROTOBUF_NATIVE")
 )
 def get(app: App, topic: TopicName, all_version: bool, version: int | None) -> None:
     """Show the schema of a topic."""
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         found = live_versions(reader, topic)
     if version is not None and version < 0:
         raise InvalidValue(f"Option --version must be greater than 0, but found {version}", value=str(version))
@@ -92,7 +91,7 @@ def _info(topic: TopicName, entry: SchemaEntry) -> dict[str, Any]:  # Any: JSON
 )
 def metadata(app: App, topic: TopicName) -> None:
     """Show where the versions of a topic's schema lie."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         locator = find_locator(txn, topic)
     if locator is None:
         app.answer(None)
@@ -128,7 +127,7 @@ def upload(app: App, topic: TopicName, filename: str) -> None:
 
     What is registered already stays as it is.
     """
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         plan = plan_upload(reader, topic, _read(filename), app.now_ms)
     app.change(plan)
 
@@ -143,7 +142,7 @@ def upload(app: App, topic: TopicName, filename: str) -> None:
 )
 def compatibility(app: App, topic: TopicName, filename: str) -> None:
     """Tell whether a schema may follow the versions of a topic's schema."""
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         check_compatible(reader, topic, _read(filename))
 
 
@@ -158,6 +157,6 @@ def compatibility(app: App, topic: TopicName, filename: str) -> None:
 )
 def delete(app: App, topic: TopicName, force: bool) -> None:
     """Delete the schema of a topic."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_delete_schema(txn, topic, force=force, now_ms=app.now_ms)
     app.change(plan)

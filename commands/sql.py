@@ -20,7 +20,7 @@ from pulsar_admin.pictures import picture_option
 from store.db.files import iter_logs
 from store.errors import BadSql, EntryCorrupt, LimitExceeded, MissingComponent, Refused, StoreNotFound
 from store.extras import require
-from store.model.reader import EntryReader, open_reader
+from store.model.reader import EntryReader
 
 if TYPE_CHECKING:
     from pulsar_admin.columns import Column
@@ -112,7 +112,7 @@ def _tables_of(app: App) -> Iterator[tuple[StoreTables | ExportedTables, EntryRe
     from store.tables.catalog import StoreTables
     from store.tables.cluster import find_cluster_name
 
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         yield StoreTables(reader, find_cluster_name(reader.txn)), reader
 
 
@@ -127,7 +127,6 @@ class Asked:
 
     def answer(self, text: str, options: Shown) -> None:
         """Run the statements of TEXT and write their rows."""
-        from commands.topics.answers import report
 
         for statement in self.database.split(text):
             self.tables.problems.clear()
@@ -136,7 +135,7 @@ class Asked:
             show_rest()  # progress would be drawn into it
             for line in self.tables.told():
                 self.app.note(line)
-            report(self.app, self.tables.problems)
+            self.app.report(self.tables.problems)
 
     def _scanning(self) -> AbstractContextManager[None]:
         if self.reader is None:

@@ -7,7 +7,6 @@ from pulsar_admin.upstream import mirrored
 from store.changes.deleting import plan_delete_tenant
 from store.changes.tenants import plan_create, plan_update
 from store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StoreNotFound
-from store.model.reader import open_reader
 from store.model.resources import TENANT, list_tenants, read_tenant
 
 _HELPS = {
@@ -20,7 +19,7 @@ _HELPS = {
 @mirrored("tenants list", examples=["pulsar-admin tenants list"], output="Names, one a line.", errors=[StoreNotFound])
 def list_all(app: App) -> None:
     """List the tenants."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer(list_tenants(txn))
 
 
@@ -32,7 +31,7 @@ def list_all(app: App) -> None:
 )
 def get(app: App, tenant: str) -> None:
     """Show the roles and clusters of a tenant."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer(TENANT.show(read_tenant(txn, tenant)))
 
 
@@ -46,7 +45,7 @@ def get(app: App, tenant: str) -> None:
 )
 def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters: tuple[str, ...]) -> None:
     """Make a tenant; without clusters it may use all that there are."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_create(txn, tenant, admin_roles, allowed_clusters, app.now_ms)
     app.change(plan)
 
@@ -61,7 +60,7 @@ def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
 )
 def update(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters: tuple[str, ...]) -> None:
     """Change the roles or the clusters of a tenant; what is not given stays."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_update(txn, tenant, admin_roles, allowed_clusters, app.now_ms)
     app.change(plan)
 
@@ -77,6 +76,6 @@ def update(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
 )
 def delete(app: App, tenant: str, force: bool) -> None:
     """Delete a tenant that has no namespaces; with --force also its namespaces and their topics."""
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         plan = plan_delete_tenant(reader, tenant, app.now_ms, force=force)
     app.change(plan)

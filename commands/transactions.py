@@ -11,7 +11,7 @@ from store.changes.topics import plan_coordinators
 from store.codec.javamap import in_hash_map_order
 from store.codec.transactions import TxnId
 from store.errors import EntryCorrupt, InvalidValue, NotFound, Refused, StalePlan, SubscriptionNotFound, TopicNotFound
-from store.model.reader import EntryReader, open_reader
+from store.model.reader import EntryReader
 from store.model.topics import read_topic
 from store.model.transactions import (
     coordinator_ids,
@@ -42,7 +42,7 @@ _SNAPSHOT = "__transaction_buffer_snapshot"
 )
 def coordinators_list(app: App) -> None:
     """List the transaction coordinators."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer_map(reports.coordinators(txn))
 
 
@@ -55,7 +55,7 @@ def coordinators_list(app: App) -> None:
 )
 def coordinator_stats(app: App, coordinator_id: int | None) -> None:
     """Show what a transaction coordinator's log says."""
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         numbers = coordinator_ids(reader.txn) if coordinator_id is None else [coordinator_id]
         found = {str(number): reports.coordinator_stats(read_coordinator(reader, number)) for number in numbers}
     if coordinator_id is not None:
@@ -75,7 +75,7 @@ def coordinator_stats(app: App, coordinator_id: int | None) -> None:
 )
 def coordinator_internal_stats(app: App, coordinator_id: int, metadata: bool) -> None:
     """Show the managed ledger of a transaction coordinator's log."""
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         read_coordinator(reader, coordinator_id)
         app.answer({"transactionLogStats": _internal(reader, log_topic(coordinator_id), metadata)})
 
@@ -90,7 +90,7 @@ def coordinator_internal_stats(app: App, coordinator_id: int, metadata: bool) ->
 )
 def transaction_metadata(app: App, most_sig_bits: int, least_sig_bits: int) -> None:
     """Show an open transaction."""
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         found = read_transaction(reader, TxnId(most_sig_bits, least_sig_bits))
         app.answer(reports.transaction_metadata(reader, found))
 
@@ -108,7 +108,7 @@ def slow_transactions(app: App, coordinator_id: int | None, time: int) -> None:
 
     As with a broker their timeout counts, not how long they are open.
     """
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         numbers = coordinator_ids(reader.txn) if coordinator_id is None else [coordinator_id]
         found = in_hash_map_order(reports.slow_transactions(reader, numbers, time))
     app.answer_map(found if app.settings.output else {key: _java_metadata(value) for key, value in found.items()})
@@ -123,7 +123,7 @@ def slow_transactions(app: App, coordinator_id: int | None, time: int) -> None:
 )
 def buffer_stats(app: App, topic: str, low_water_mark: bool, segment_stats: bool) -> None:
     """Show what the entries of a topic say of transactions."""
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         app.answer(reports.buffer_stats(reader, parse_topic(topic)))
 
 
@@ -136,7 +136,7 @@ def buffer_stats(app: App, topic: str, low_water_mark: bool, segment_stats: bool
 )
 def in_buffer_stats(app: App, topic: str, most_sig_bits: int, least_sig_bits: int) -> None:
     """Show what the entries of a topic say of one transaction."""
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         buffer = read_buffer(reader, parse_topic(topic))
     app.answer(reports.in_buffer(buffer, TxnId(most_sig_bits, least_sig_bits)))
 
@@ -151,7 +151,7 @@ def in_buffer_stats(app: App, topic: str, most_sig_bits: int, least_sig_bits: in
 def pending_ack_stats(app: App, topic: str, sub_name: str, low_water_mark: bool) -> None:
     """Show what transactions hold acknowledgements on a subscription."""
     name = parse_topic(topic)
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         reports.check_subscription(reader.txn, name, sub_name)
         app.answer(reports.pending_ack_stats(reader, name, sub_name))
 
@@ -167,7 +167,7 @@ def pending_ack_stats(app: App, topic: str, sub_name: str, low_water_mark: bool)
 def in_pending_ack_stats(app: App, topic: str, sub_name: str, most_sig_bits: int, least_sig_bits: int) -> None:
     """Show what a subscription knows of one transaction."""
     name, txn_id = parse_topic(topic), TxnId(most_sig_bits, least_sig_bits)
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         reports.check_subscription(reader.txn, name, sub_name)
         app.answer(reports.in_pending_ack(reader, name, sub_name, txn_id))
 
@@ -183,7 +183,7 @@ def in_pending_ack_stats(app: App, topic: str, sub_name: str, most_sig_bits: int
 def pending_ack_internal_stats(app: App, topic: str, subscription_name: str, metadata: bool) -> None:
     """Show the managed ledger of the pending acknowledgements of a subscription."""
     name = parse_topic(topic)
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         reports.check_subscription(reader.txn, name, subscription_name)
         log = pending_ack_topic(name, subscription_name)
         app.answer({"pendingAckLogStats": _internal(reader, log, metadata)})
@@ -199,7 +199,7 @@ def pending_ack_internal_stats(app: App, topic: str, subscription_name: str, met
 def snapshot_internal_stats(app: App, topic: str, metadata: bool) -> None:
     """Show the managed ledger of the snapshots of a topic's transactions."""
     name = parse_topic(topic)
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         read_topic(reader.txn, name)
         stats = _internal(reader, TopicName(name.namespace, _SNAPSHOT), metadata)
     stats["managedLedgerName"] = _SNAPSHOT
@@ -217,7 +217,7 @@ def snapshot_internal_stats(app: App, topic: str, metadata: bool) -> None:
 )
 def scale(app: App, replicas: int) -> None:
     """Have more transaction coordinators."""
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         plan = plan_coordinators(reader, replicas, app.now_ms)
     app.change(plan)
 

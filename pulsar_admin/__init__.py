@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from pulsar_admin.api.compaction import Compaction
     from pulsar_admin.api.cursor import Cursor, CursorPlace
     from pulsar_admin.api.delayed import Delayed
-    from pulsar_admin.api.finding import FoundEntry
     from pulsar_admin.api.history import MetadataChange, history
     from pulsar_admin.api.imports import create_store, import_cluster, import_standalone, preview_import
     from pulsar_admin.api.ledger import Ledger
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.store import Store, open_store
     from pulsar_admin.api.topic import Topic
     from store.changes.report import BrokerMove, ChangePart, Deletable, FutureDated, LedgerPart
+    from store.dump.finding import FoundEntry
     from store.errors import (
         AlreadyExists,
         ChangeNotFound,
@@ -64,7 +64,7 @@ _HOMES = {
     "log_records": "pulsar_admin.api.logs",
     "verify_logs": "pulsar_admin.api.logs",
     "Topic": "pulsar_admin.api.topic",
-    "FoundEntry": "pulsar_admin.api.finding",
+    "FoundEntry": "store.dump.finding",
     "Messages": "pulsar_admin.api.messages",
     "Cursor": "pulsar_admin.api.cursor",
     "CursorPlace": "pulsar_admin.api.cursor",

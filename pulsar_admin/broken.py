@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from store.errors import StoreError
-from store.frozen import frozen
 from store.model.broken_beside import find_broken_beside
 from store.model.topics import Topic, read_topic
 from store.model.whole import may_be_broken
@@ -29,30 +28,22 @@ def warn_of_broken(app: App, txn: Txn, names: Iterable[TopicName]) -> None:
 
 def warn_of_broken_ledgers(app: App, txn: Txn, topic: Topic) -> None:
     """Warn of the broken ledgers of TOPIC and of what is not seen of it; any makes the exit code 1."""
-    said = tell_broken(txn, topic)
-    for text in said.texts:
+    count, texts = _broken(txn, topic)
+    for text in texts:
         app.warn(text)
-    app.problems(said.count)
+    app.problems(count)
 
 
 def broken_texts(txn: Txn, names: Iterable[TopicName]) -> list[str]:
     """Return what there is to say of the topics NAMES, which can be read."""
-    return [text for name in names for text in tell_broken(txn, read_topic(txn, name)).texts]
+    return [text for name in names for text in _broken(txn, read_topic(txn, name))[1]]
 
 
-@frozen
-class Said:
-    """What is said of a topic, and of how many ledgers and topics beside it."""
-
-    count: int = 0
-    texts: tuple[str, ...] = ()
-
-
-def tell_broken(txn: Txn, topic: Topic) -> Said:
-    """Return what there is to say of the broken ledgers of TOPIC and of what is not seen of it."""
+def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:
+    """Return how many ledgers of TOPIC, and topics beside it, are broken or not seen, and what there is to say of them."""
     beside = find_broken_beside(txn, topic)
     if not beside and not may_be_broken(txn, topic):
-        return Said()
+        return 0, []
     # Imported here: hardly any topic is broken.
     from store.model.absent_bookies import find_absent_bookies
     from store.model.broken import NOT_SEEN, find_broken
@@ -74,4 +65,4 @@ def tell_broken(txn: Txn, topic: Topic) -> Said:
         )
     if absent and any(broken.bookies for broken in found):
         texts.append(absent.hint())
-    return Said(len(found) + len(beside), tuple(f"{topic.name}: {text}" for text in texts))
+    return len(found) + len(beside), [f"{topic.name}: {text}" for text in texts]

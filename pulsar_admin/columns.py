@@ -42,12 +42,12 @@ def severity_tone(value: object) -> str:
 
 _FIRST_TIME_MS = 10**11
 """A smaller number under a time's key is not epoch milliseconds: 0 for never, an age, a length."""
-_TIME_KEY = re.compile(
-    "(time(stamps?)?|created|modified|imported|built|due|deadline|active|at|publish|start|from|to|backlogs?)$", re.I
+_TIME_KEY = (
+    "(?i)(time(stamps?)?|created|modified|imported|built|due|deadline|active|at|publish|start|from|to|backlogs?)$"
 )
-_SECONDS_KEY = re.compile("(TTL|Seconds)$")
-_DURATION_KEY = re.compile("(Millis|tickTime|width|tolerance|delay|Backwards)$")
-_ID_KEY = re.compile("(ids?|version|change|undoes|undoneby|index|offset|partition|ledger|transaction|entry)$", re.I)
+_SECONDS_KEY = "(TTL|Seconds)$"
+_DURATION_KEY = "(Millis|tickTime|width|tolerance|delay|Backwards)$"
+_ID_KEY = "(?i)(ids?|version|change|undoes|undoneby|index|offset|partition|ledger|transaction|entry)$"
 
 
 @frozen
@@ -218,10 +218,10 @@ def kind_of(key: str, value: object) -> str:
     """Return the kind of a number of which no more is known than its JSON key."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return "text"
-    if value >= _FIRST_TIME_MS and _TIME_KEY.search(key):
+    if value >= _FIRST_TIME_MS and re.search(_TIME_KEY, key):
         return "time"
     patterns = (("seconds", _SECONDS_KEY), ("duration", _DURATION_KEY), ("id", _ID_KEY))
-    return next((kind for kind, pattern in patterns if pattern.search(key)), "number")
+    return next((kind for kind, pattern in patterns if re.search(pattern, key)), "number")
 
 
 def is_message_id(value: object) -> bool:
@@ -241,7 +241,7 @@ def derived_columns(record: object) -> tuple[Column, ...]:
 
 def derived_column(key: str, first: object, getter: Callable[[Any], object]) -> Column:  # Any: the record's own type
     """Return the column of the JSON value that GETTER finds under KEY, where a record has FIRST there."""
-    if not first and not isinstance(first, (str, bool)) and _TIME_KEY.search(key):
+    if not first and not isinstance(first, (str, bool)) and re.search(_TIME_KEY, key):
         first = _FIRST_TIME_MS  # not set in this record, and maybe in the next
     kind = kind_of(key, first)
     if kind != "time":

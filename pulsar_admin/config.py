@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
+    from pulsar_admin.api.session import Clock
     from pulsar_admin.query import Query
 
 PREFIX = "PULSAR_ADMIN_"
@@ -59,7 +60,7 @@ class Settings:
     output: str | None
     now_ms: int
     tz: tzinfo | None
-    clock: str
+    clock: Clock
     spark: bool
     spark_master: str | None
     spark_remote: str | None

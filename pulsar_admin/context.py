@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -12,11 +13,15 @@ import click
 from pulsar_admin.config import Settings
 from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of
 from pulsar_admin.results import Results
-from store.errors import NotFound, Refused, StoreError
+from store.errors import NotFound, Refused, SourceChanged, StoreError
+from store.wording import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pulsar_admin.api.store import Store as ApiStore
+    from pulsar_admin.api.topic import Topic
+    from pulsar_admin.command_session import CommandSession
     from pulsar_admin.confirm import Plan
     from pulsar_admin.engine import Choice
     from pulsar_admin.output import Column
@@ -28,8 +33,10 @@ if TYPE_CHECKING:
     from store.engine.operation import Engine, FailedSlice
     from store.engine.spark import SparkEngine
     from store.model.reader import EntryReader
+    from store.names import TopicName
 
 INDEX_ANSWERS = "the index answers this: nothing was scanned"
+_PROBLEMS_SHOWN = 5
 FEW_MESSAGES = "so few messages are read in this process"
 """Why Spark was asked for and not started."""
 
@@ -52,6 +59,9 @@ class App(Results):
         self._out_of_memory = False
         self._choice: Choice | None = None
         self._from_now: str | None = None
+        self._session: CommandSession | None = None
+        self.partial: list[StoreError] = []
+        """What answers lack; said when the command is over."""
         self.intent: Intent | None = None
         """The plan file that is being applied by asking for the same again."""
 
@@ -79,6 +89,28 @@ class App(Results):
         if self._store is None:
             self._store = self._opened(unindexed=True)
         return self._store
+
+    @property
+    def session(self) -> CommandSession:
+        """What the objects of the Python interface work on here."""
+        if self._session is None:
+            from pulsar_admin.command_session import CommandSession
+
+            self._session = CommandSession(self)
+        return self._session
+
+    @property
+    def api(self) -> ApiStore:
+        """The store as the Python interface has it."""
+        from pulsar_admin.api.store import Store
+
+        return Store(self.session)
+
+    def topic(self, name: TopicName) -> Topic:
+        """Return the topic NAME as the Python interface has it; whether it is there is seen when it is used."""
+        from pulsar_admin.api.topic import Topic
+
+        return Topic(self.session, name)
 
     @property
     def store_path(self) -> Path:
@@ -390,6 +422,22 @@ class App(Results):
                 error.context["near"] = near
                 error.hint = f"did you mean {' or '.join(map(shell_word, near))}? {error.hint}".strip()
 
+    def report(self, problems: Sequence[StoreError]) -> None:
+        """Say what could not be read and make the exit code 1; the first few in full, all of them counted.
+
+        What is wrong with a file as a whole is said once, whatever lies in it.
+        """
+        alike: dict[object, list[StoreError]] = {}
+        for error in problems:
+            of_file = isinstance(error, SourceChanged) and error.context.get("path")
+            alike.setdefault(of_file or error.message, []).append(error)
+        for first, *more in islice(alike.values(), _PROBLEMS_SHOWN):
+            times = f" ({counted(1 + len(more), 'problem')}; {first.hint})" if more else ""
+            self.warn(f"{first.message}{times}")
+        if len(alike) > _PROBLEMS_SHOWN:
+            self.warn(f"{counted(len(problems), 'problem')} in all; the first {_PROBLEMS_SHOWN} are shown")
+        self.problems(len(problems))
+
     def problems(self, count: int) -> None:
         """Count problems found in the data: any at all make the exit code 1."""
         self._problems += count
@@ -415,7 +463,7 @@ class App(Results):
         if self._failed and not self._items:
             codes = {exit_code_of(error) for error in self._failed}
             return codes.pop() if len(codes) == 1 else PROBLEMS
-        if self._problems or self._failed:
+        if self._problems or self._failed or self.partial:
             return PROBLEMS
         if self._misses:
             return NOT_FOUND if self._misses >= self._items else PROBLEMS

@@ -82,6 +82,20 @@ def to_json(value: object) -> Any:  # Any: a JSON value
     return str(value)
 
 
+def partition_json(value: object, partition_index: int) -> Any:  # Any: a JSON value
+    """Return ``to_json`` of VALUE, the positions in it as those of the partition PARTITION_INDEX."""
+    return _in_partition(to_json(value), partition_index)
+
+
+def _in_partition(value: Any, partition_index: int) -> Any:  # Any: a JSON value
+    if isinstance(value, list):
+        return [_in_partition(item, partition_index) for item in value]
+    if isinstance(value, dict):
+        found = {key: _in_partition(item, partition_index) for key, item in value.items()}
+        return found | {"partitionIndex": partition_index} if "partitionIndex" in found else found
+    return value
+
+
 def dump_json(value: object, *, pretty: bool) -> str:
     """Return VALUE (anything ``to_json`` takes) as JSON text; pretty is pulsar-admin's two blanks and `` : ``."""
     plain = to_json(value)

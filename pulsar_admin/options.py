@@ -155,6 +155,12 @@ class Help(NamedTuple):
     writes_first: bool = False
 
 
+def _without_equals(word: str) -> str:
+    """Return ``-p7`` for ``-p=7``, which picocli takes."""
+    is_short = len(word) > 3 and word[0] == "-" and word[2] == "=" and word[1].isascii() and word[1].isalpha()
+    return word[:2] + word[3:] if is_short else word
+
+
 _IN_STORE = frozenset(
     ["topic", "topics", "namespace", "tenant", "subscription", "sub", "ledger", "ledgers", "ledger_id", "ledgerid"]
 )
@@ -190,7 +196,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
-        args[:end] = [re.sub(r"\A(-[A-Za-z])=(?!\Z)", r"\1", word) for word in args[:end]]  # -p=7, as picocli has it
+        args[:end] = map(_without_equals, args[:end])
         ctx.meta[_WORDS] = tuple(args)
         return super().parse_args(ctx, args)
 
@@ -234,6 +240,7 @@ class Command(click.Command):
         try:
             result = super().invoke(ctx)
             if (app := app_of(ctx.find_root())) is not None:
+                app.report(app.partial)
                 app.check_asked()
             return result
         except StoreError as error:

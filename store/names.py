@@ -93,9 +93,12 @@ def _in_hash_order_at_once(names: list[str], size: int) -> list[str]:
 
 def shell_word(name: object) -> str:
     """Return NAME as one word of a shell command that a message suggests: names come from data, and commands are pasted."""
-    import shlex  # 1 ms, and few runs suggest a command
+    text = str(name)
+    if text and text.isascii() and all(letter.isalnum() or letter in "_@%+=:,./-" for letter in text):
+        return text
+    import shlex  # 1 ms, and hardly any name needs it
 
-    return shlex.quote(str(name))
+    return shlex.quote(text)
 
 
 def is_encoded(component: str) -> bool:

@@ -18,6 +18,8 @@ from store.wording import shown_zone
 MAX_TIME_MS = 253402300799999
 """9999-12-31T23:59:59.999Z, the last instant that RFC 3339 can write."""
 
+_YEAR_1_MS = -62135596800000
+
 _UNIT_MS = {
     "ms": 1,
     "s": 1000,
@@ -35,7 +37,9 @@ _TIME_HINT = (
 _SIZE_SHIFT = {"k": 10, "m": 20, "g": 30, "t": 40}
 
 _PART = re.compile(r"(\d{1,40})(ms|[a-z])", re.ASCII)  # bounded: else digits without a unit take quadratic time
-_ISO_DURATION = re.compile(r"p(?:(\d+)w)?(?:(\d+)d)?(?:t(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?)?", re.ASCII)
+# Rare spellings, compiled when they are met.
+_ISO_DURATION = r"p(?:(\d+)w)?(?:(\d+)d)?(?:t(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?)?"
+_DAY_TIME = r"(today|yesterday|tomorrow)(?:\s+(\d\d?):(\d\d)(?::(\d\d))?)?"
 _RELATIVE = re.compile(r"(?:now)?\s*([+-])\s*(\S+)|(\S+)\s+ago")
 _EPOCH = re.compile(r"@(-?\d{1,19})", re.ASCII)
 _DATE_TIME = re.compile(
@@ -43,7 +47,6 @@ _DATE_TIME = re.compile(
     r"(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)? ?([Zz]|[+-]\d\d(?::?\d\d)?)?)?",
     re.ASCII,
 )
-_DAY_TIME = re.compile(r"(today|yesterday|tomorrow)(?:\s+(\d\d?):(\d\d)(?::(\d\d))?)?", re.ASCII)
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)?", re.ASCII)
 
 
@@ -93,7 +96,7 @@ def _bad_unit(unit: str, text: str) -> InvalidValue:
 
 
 def _iso_duration_ms(body: str, text: str) -> int:
-    match = _ISO_DURATION.fullmatch(body)
+    match = re.fullmatch(_ISO_DURATION, body, re.ASCII)
     if not match or not any(match.groups()) or body.endswith("t"):
         raise InvalidValue(f"invalid ISO 8601 duration {text!r}", hint=_DURATION_HINT, value=text)
     units = ("w", "d", "h", "m", "s")
@@ -177,7 +180,7 @@ def parse_time(text: str, *, now_ms: int, tz: tzinfo | None = None) -> int:
     match = _DATE_TIME.fullmatch(word)
     if match:
         return _date_time(match, text, tz)
-    match = _DAY_TIME.fullmatch(word.lower())
+    match = re.fullmatch(_DAY_TIME, word.lower(), re.ASCII)
     if match:
         return _day_time(match, text, now_ms, tz)
     if re.fullmatch("-*[0-9]+", word):
@@ -338,3 +341,10 @@ def format_duration_ms(duration_ms: int) -> str:
         count, rest = divmod(rest, _UNIT_MS[unit])
         text += f"{count}{unit}" if count else ""
     return text
+
+
+def moment(time_ms: int | None) -> datetime | None:
+    """Return a time as a datetime in UTC; None for none, and for one that a broken clock wrote and no calendar holds."""
+    if time_ms is None or not _YEAR_1_MS <= time_ms <= MAX_TIME_MS:
+        return None
+    return _EPOCH_START + timedelta(milliseconds=time_ms)

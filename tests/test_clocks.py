@@ -159,13 +159,13 @@ def test_made_topics_equal_brute_force(tmp_path: Path, seed: int, monkeypatch: A
                     for index, amount in enumerate((1, messages, size)):
                         expected[time_ms // bucket_ms * bucket_ms][index] += amount
             counted = read_timeline(reader, topic, TimelineOptions(bucket_ms, clock))  # type: ignore[arg-type]
-            columns = zip(counted.times, counted.entries, counted.messages, counted.bytes, strict=True)
-            assert [[time_ms, *rest] for time_ms, *rest in columns] == [[k, *v] for k, v in sorted(expected.items())]
-            assert (counted.without_time, counted.missing, counted.outside) == (untimed, 0, 0)
+            assert [[*bucket] for bucket in counted.buckets] == [[k, *v] for k, v in sorted(expected.items())]
+            assert counted.entries == len(rows) - untimed
+            assert (counted.entries_without_time, counted.missing_entries, counted.entries_outside) == (untimed, 0, 0)
             if len(rows) > 1:
                 start, end = START_MS + 1_001, START_MS + 13_333
                 part = read_timeline(reader, topic, TimelineOptions(bucket_ms, clock, start, end))  # type: ignore[arg-type]
-                assert sum(part.entries) + part.outside + part.without_time == len(rows)
+                assert part.entries + part.entries_outside + part.entries_without_time == len(rows)
 
 
 def test_a_timeline_of_whole_blocks_reads_no_entry(tmp_path: Path, monkeypatch: Any) -> None:
@@ -182,7 +182,7 @@ def test_a_timeline_of_whole_blocks_reads_no_entry(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(EntryScan, "batches", counting)
     with open_store(path) as store, open_reader(store) as reader:
         found = read_timeline(reader, read_topic(reader.txn, parse_topic("t/n/x")), TimelineOptions(86_400_000))
-        assert found.entries == [3000]
+        assert [bucket.entries for bucket in found.buckets] == [found.entries] == [3000]
         assert read == []
         read_timeline(reader, read_topic(reader.txn, parse_topic("t/n/x")), TimelineOptions(1500))
         blocks = [(low, min(low + 1024, 3000)) for low in (0, 1024, 2048)]
@@ -204,7 +204,7 @@ def test_lost_and_damaged_entries_are_counted(tmp_path: Path) -> None:
         found = read_skew(reader, topic, SkewOptions())
         assert (found.entries, found.missing, found.unreadable) == (89, 10, 1)
         counted = read_timeline(reader, topic, TimelineOptions(7))
-        assert (sum(counted.entries), counted.missing, counted.unreadable) == (89, 10, 1)
+        assert (counted.entries, counted.missing_entries, counted.unreadable_entries) == (89, 10, 1)
 
 
 def test_buckets_are_chosen_for_the_usual_range(tmp_path: Path) -> None:

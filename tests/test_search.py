@@ -85,7 +85,7 @@ def test_exact_where_the_live_broker_was_wrong(topic_name: str, wrong: int, aske
             found = find_first_at_or_after(reader, topic, time_ms, "auto")
             assert (found.position and [found.position.ledger_id, found.position.entry_id]) == expected
             assert found.entries_read <= 1024
-            proof = explain(reader, topic, time_ms, "auto", found)
+            proof = explain(reader, topic, time_ms, "auto", found.position)
             if expected is None:
                 broker_wrong = topic.is_entry(Position(*answer))
             else:

@@ -125,7 +125,7 @@ def compact_topics(app: App, selection: TopicSelection, job: CompactionJob) -> N
     from store.changes.compacting import Compactor
     from store.changes.intent import WritingPlan
 
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         names, txn_id = selected(app, txn, selection), txn.id
         size_bytes = 0 if job.everything else bytes_of(txn, names)
 

@@ -11,11 +11,7 @@ from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from pulsar_admin.visible import clean_text
-from store.compaction.status import read_status
-from store.compaction.view import open_view
 from store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFound
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import read_topic
 from store.names import TopicName
 from store.wording import counted
 
@@ -50,11 +46,10 @@ def verify(app: App, selection: TopicSelection) -> None:
     Every key's latest value is there and the same bytes, nothing replaced or deleted is, entries are in order, batch indexes
     ascend and are in range. What was trimmed from the topic cannot be compared; encrypted batches are compared as bytes only.
     """
-    with app.store.read() as txn:
-        names = selected(app, txn, selection)
-        size_bytes = bytes_of(txn, names)
-    with app.bulk(size_bytes) as engine, open_reader(app.store, engine) as reader:
-        rows = list(app.each(names, lambda name: _verify(app, reader, name)))
+    with app.session.reader() as reader:
+        names = selected(app, reader.txn, selection)
+        with app.bulk(bytes_of(reader.txn, names)) as reader.engine:
+            rows = list(app.each(names, lambda name: _verify(app, name)))
     app.problems(sum(row["problems"] for row in rows))
     if len(names) == 1 and rows:
         app.emit(rows[0], _COLUMNS, plain=_render)
@@ -62,19 +57,12 @@ def verify(app: App, selection: TopicSelection) -> None:
         app.emit_rows(rows, _COLUMNS)
 
 
-def _verify(app: App, reader: EntryReader, name: TopicName) -> dict[str, Any]:  # Any: JSON
-    from store.compaction.keys import keys_for
-    from store.compaction.verify import verify_view
-
-    topic = read_topic(reader.txn, name)
-    view = open_view(reader, topic)
-    status = read_status(reader, topic, leaked=())
-    findings = [{"kind": "status", "position": None, "message": text} for text in status.problems]
-    if view is None:
+def _verify(app: App, name: TopicName) -> dict[str, Any]:  # Any: JSON
+    view = app.topic(name).compaction()
+    found = view.verify()
+    findings = [{"kind": "status", "position": None, "message": text} for text in view.status(leaked=False).problems]
+    if found is None:
         return {"topic": str(name), "compacted": False, "problems": len(findings), "findings": findings}
-    with app.progress(2 * topic.rank(view.horizon), "entries", f"{name}: verify") as bar:
-        limit_keys = keys_for(app.settings.memory_bytes)
-        found = verify_view(reader, topic, view, limit_keys=limit_keys, advance=bar.advance)
     return _document(name, found, findings)
 
 

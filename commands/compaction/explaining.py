@@ -6,20 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.topics.answers import report, selected
+from commands.topics.answers import selected
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json, to_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from store.compaction.forms import RULE_4_0, RULE_4_2
-from store.compaction.view import open_view
-from store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, StoreError, TopicNotFound
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import read_topic
+from store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
 from store.names import TopicName, shell_word
 from store.wording import counted
 
 if TYPE_CHECKING:
+    from pulsar_admin.api.compaction import Rule
     from store.compaction.occurrences import KeyHistory, Occurrence
 
 _COLUMNS = (
@@ -53,35 +51,25 @@ _COLUMNS = (
     help="What is a null value outside batches; `compaction run` has the same.",
 )
 @pass_app
-def explain(app: App, selection: TopicSelection, key: str, rule: str) -> None:
+def explain(app: App, selection: TopicSelection, key: str, rule: Rule) -> None:
     """Show every message of a key, which of them compaction keeps, and why.
 
     Reasons are those of the rules of compaction: a later value, a null value, the horizon, an aborted transaction.
     """
-    problems: list[StoreError] = []
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         names = selected(app, reader.txn, selection)
-        found = list(app.each(names, lambda name: (name, _explained(app, reader, name, key, rule))))
+        found = list(app.each(names, lambda name: (name, app.topic(name).compaction().explain(key, rule=rule))))
     rows = [row for name, history in found for row in _rows(name, history)]
     if rows:
         app.emit_rows(rows, _COLUMNS[len(names) == 1 :])
     for name, history in found:
-        _tell(app, name, history, problems)
-    report(app, problems)
+        _tell(app, name, history)
     if found and not rows and app.exit_code == 0:  # else it may be in what could not be read
         raise NothingMatches(f"no message has the key {key!r}", hint=_hint(names[0]))
 
 
 def _hint(name: TopicName) -> str:
     return f"look for keys that begin alike: pulsar-admin topics search {shell_word(name)} --key-prefix PREFIX"
-
-
-def _explained(app: App, reader: EntryReader, name: TopicName, key: str, rule: str) -> KeyHistory:
-    from store.compaction.occurrences import explain_key
-
-    topic = read_topic(reader.txn, name)
-    with app.progress(topic.number_of_entries, "entries", f"{name}: explain") as bar:
-        return explain_key(reader, topic, open_view(reader, topic), key, rule=rule, advance=bar.advance)
 
 
 def _rows(name: TopicName, history: KeyHistory) -> list[dict[str, Any]]:  # Any: JSON
@@ -95,7 +83,7 @@ def _members(name: TopicName, one: Occurrence) -> dict[str, Any]:  # Any: JSON
     return {**plain, "position": position_json(one.position, name.partition_index), "compacted": compacted}
 
 
-def _tell(app: App, name: TopicName, history: KeyHistory, problems: list[StoreError]) -> None:
+def _tell(app: App, name: TopicName, history: KeyHistory) -> None:
     """Say on stderr what the rows do not: how far compaction came, and what may hide more of the key."""
     if history.horizon is None:
         app.note(f"{name} was never compacted")
@@ -108,6 +96,5 @@ def _tell(app: App, name: TopicName, history: KeyHistory, problems: list[StoreEr
     if history.undecodable:
         app.tell(f"{counted(history.undecodable, 'entry')} cannot be decoded, and stay whole")
     app.problems(sum(one.is_wrong for one in history.occurrences) + history.lost)
-    problems += history.damaged
     if history.lost:
         app.warn(f"{name}: {counted(history.lost, 'entry', 'entries')} cannot be read and may hold the key")

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.topics.answers import selected
+from commands.topics.answers import answer_each
 from pulsar_admin.columns import Column, time_text
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
-from store.compaction.last_id import LastId, find_last_id
-from store.errors import EntryCorrupt, MetadataCorrupt, StoreError, TopicNotFound
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import read_topic
-from store.names import TopicName
+from store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFound
+
+if TYPE_CHECKING:
+    from pulsar_admin.api.topic import Topic
+    from store.compaction.last_id import LastId
 
 _LAST_ID_COLUMNS = (
     Column("TOPIC", "topic"),
@@ -51,26 +51,18 @@ def last_id(app: App, selection: TopicSelection, verify: bool, explained: bool) 
     checksum are not, because both cover the payload; --verify reads that too. Batches that older brokers compacted are
     decompressed and their compacted_out flags read; an encrypted one answers with its last index.
     """
-    with open_reader(app.store) as reader:
-        names = selected(app, reader.txn, selection)
-        problems: list[StoreError] = []
-        rows = list(app.each(names, lambda name: _last_id(reader, name, (verify, explained), problems)))
-    for problem in problems:
-        app.warn(problem.message)
-    app.problems(len(problems))
-    if len(names) == 1 and rows:
-        app.emit(rows[0], plain=_render_last_id if explained else None)
-    else:
-        app.emit_rows(rows, _LAST_ID_COLUMNS)
+    answer_each(
+        app,
+        selection,
+        lambda topic: _document(topic, topic.compaction().last_id(verify=verify), explained),
+        _LAST_ID_COLUMNS,
+        plain=_render_last_id if explained else None,
+    )
 
 
-def _last_id(
-    reader: EntryReader, name: TopicName, options: tuple[bool, bool], problems: list[StoreError]
-) -> dict[str, Any]:  # Any: JSON
-    verify, explained = options
-    found = find_last_id(reader, read_topic(reader.txn, name), verify=verify, problems=problems)
+def _document(topic: Topic, found: LastId, explained: bool) -> dict[str, Any]:  # Any: JSON
     document = {
-        "topic": str(name),
+        "topic": topic.name,
         "ledgerId": found.position.ledger_id,
         "entryId": found.position.entry_id,
         "batchIndex": found.position.batch_index,
@@ -101,7 +93,7 @@ def _explanation(found: LastId) -> dict[str, Any]:  # Any: JSON
     }
 
 
-def _render_last_id(document: Any) -> str:  # Any: the JSON of ``_last_id``
+def _render_last_id(document: Any) -> str:  # Any: the JSON of ``_document``
     place = _text((document["ledgerId"], document["entryId"], document["batchIndex"]))
     when = f", published {time_text(document['publishTime'])}" if document["publishTime"] else ""
     lines = [f"{document['topic']}: {place}{when} ({document['rule']})"]

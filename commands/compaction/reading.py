@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.topics.answers import report, selected
+from commands.topics.answers import answer_each, selected
 from commands.topics.printout import columns_for
 from commands.topics.values import Decoders, redact_option, value_option
 from pulsar_admin.columns import Column, alarm
@@ -18,18 +18,22 @@ from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.jsonify import dump_json, position_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
-from store.compaction.reading import FoundInView, bisect_view, find_in_view, iter_view, view_extent
-from store.compaction.status import CompactionStatus, read_status
+from store.compaction.reading import FoundInView, iter_view, view_extent
 from store.compaction.view import CompactedView, find_compacted_view, open_view
 from store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, StoreError, TopicNotFound
 from store.model.message_row import MessageRow, message_row
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import Topic, read_topic
-from store.names import Position, TopicName, shell_word
+from store.model.reader import EntryReader
+from store.model.topics import Topic as TopicModel
+from store.model.topics import read_topic
+from store.names import Position, TopicName, parse_topic, shell_word
 from store.search.window import is_few
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from pulsar_admin.api.compaction import ViewRule
+    from pulsar_admin.api.topic import Topic
+    from store.compaction.status import CompactionStatus
 
 # -- status -----------------------------------------------------------------------------------------------------------
 
@@ -59,16 +63,13 @@ _STATUS_COLUMNS = (
 @pass_app
 def status(app: App, selection: TopicSelection) -> None:
     """Show how far topics are compacted, and what is wrong with that."""
-    with open_reader(app.store) as reader:
-        names = selected(app, reader.txn, selection)
-        rows: list[CompactionStatus] = list(
-            app.each(names, lambda name: read_status(reader, read_topic(reader.txn, name)))
-        )
-    app.problems(sum(len(row.problems) for row in rows))
-    if len(names) == 1 and rows:
-        app.emit(rows[0], _STATUS_COLUMNS)
-    else:
-        app.emit_rows(rows, _STATUS_COLUMNS)
+    answer_each(app, selection, lambda topic: _status(app, topic), _STATUS_COLUMNS, one=_STATUS_COLUMNS)
+
+
+def _status(app: App, topic: Topic) -> CompactionStatus:
+    found = topic.compaction().status()
+    app.problems(len(found.problems))
+    return found
 
 
 # -- read -------------------------------------------------------------------------------------------------------------
@@ -118,15 +119,15 @@ def read(app: App, selection: TopicSelection, options: ReadOptions) -> None:
     clients do; C++ and Python clients deliver them as empty messages without a key.
     """
     problems: list[StoreError] = []
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         names = selected(app, reader.txn, selection)
         size_bytes = 0 if options.limit is not None else _size_of(reader, names)
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
             _emit(app, reader, names, Asked(options, problems))
-    report(app, problems)
+    app.report(problems)
 
 
-def _size_of(reader: EntryReader, names: tuple[TopicName, ...]) -> int:
+def _size_of(reader: EntryReader, names: Iterable[TopicName]) -> int:
     total = 0
     for name in names:
         with suppress(StoreError):  # reading the topic reports it
@@ -136,7 +137,7 @@ def _size_of(reader: EntryReader, names: tuple[TopicName, ...]) -> int:
 
 
 def _emit(app: App, reader: EntryReader, names: tuple[TopicName, ...], asked: Asked) -> None:
-    def opened(name: TopicName) -> tuple[Topic, CompactedView | None]:
+    def opened(name: TopicName) -> tuple[TopicModel, CompactedView | None]:
         topic = read_topic(reader.txn, name)
         return topic, open_view(reader, topic, asked.problems)
 
@@ -150,11 +151,11 @@ def _emit(app: App, reader: EntryReader, names: tuple[TopicName, ...], asked: As
         app.emit_rows(rows, columns_for(app.settings.output, several=len(names) > 1, value=asked.options.value))
 
 
-def _is_small(reader: EntryReader, topic: Topic, view: CompactedView | None, options: ReadOptions) -> bool:
+def _is_small(reader: EntryReader, topic: TopicModel, view: CompactedView | None, options: ReadOptions) -> bool:
     return is_few(view_extent(reader.txn, topic, view), None if options.keys else options.limit)
 
 
-def _iter_json(reader: EntryReader, topic: Topic, view: CompactedView | None, asked: Asked) -> Iterator[str]:
+def _iter_json(reader: EntryReader, topic: TopicModel, view: CompactedView | None, asked: Asked) -> Iterator[str]:
     """Yield the messages as JSON, in pieces of text."""
     options = asked.options
     if options.redact or _is_small(reader, topic, view, options):
@@ -166,7 +167,9 @@ def _iter_json(reader: EntryReader, topic: Topic, view: CompactedView | None, as
         yield from json_text(str(topic.name), batch)
 
 
-def _iter_rows(reader: EntryReader, topic: Topic, view: CompactedView | None, asked: Asked) -> Iterator[MessageRow]:
+def _iter_rows(
+    reader: EntryReader, topic: TopicModel, view: CompactedView | None, asked: Asked
+) -> Iterator[MessageRow]:
     options = asked.options
     if _is_small(reader, topic, view, options):
         yield from _iter_few(reader, topic, view, asked)
@@ -178,7 +181,7 @@ def _iter_rows(reader: EntryReader, topic: Topic, view: CompactedView | None, as
 
 
 def _iter_columns(
-    reader: EntryReader, topic: Topic, view: CompactedView | None, asked: Asked
+    reader: EntryReader, topic: TopicModel, view: CompactedView | None, asked: Asked
 ) -> Iterator[pa.RecordBatch]:
     from store.dump.job import DumpOptions
     from store.dump.reading import iter_view_columns
@@ -188,7 +191,7 @@ def _iter_columns(
     return iter_view_columns(reader, topic, wanted, options.keys, options.limit, problems)
 
 
-def _iter_few(reader: EntryReader, topic: Topic, view: CompactedView | None, asked: Asked) -> Iterator[MessageRow]:
+def _iter_few(reader: EntryReader, topic: TopicModel, view: CompactedView | None, asked: Asked) -> Iterator[MessageRow]:
     options, problems, name = asked.options, asked.problems, topic.name
     messages = iter_view(reader, topic, view, problems)
     chosen = (message for message in messages if not options.keys or message.key in options.keys)
@@ -232,49 +235,32 @@ _FOUND_COLUMNS = (
     help="first-at-or-after: exact. broker: bisection, which takes clocks not to run backwards.",
 )
 @pass_app
-def find_by_time(app: App, selection: TopicSelection, time_ms: int, rule: str) -> None:
+def find_by_time(app: App, selection: TopicSelection, time_ms: int, rule: ViewRule) -> None:
     """Find the first entry of a compacted ledger published at or after a point in time.
 
     PIP-429's findEntryByPublishTime: its answer is the entry's position in the topic. Only what compaction kept is searched,
     always by publish time.
     """
-    problems: list[StoreError] = []
-    with open_reader(app.store) as reader:
-        names = selected(app, reader.txn, selection)
-        with app.scan(reader, _size_of(reader, names), "find-by-time", unused=FEW_MESSAGES):
-            rows = list(app.each(names, lambda name: _find(app, reader, name, Question(time_ms, rule, problems))))
-    report(app, problems)
-    if len(names) == 1 and rows:
-        app.emit(rows[0])
-    else:
-        app.emit_rows(rows, _FOUND_COLUMNS)
+    answer_each(
+        app,
+        selection,
+        lambda topic: _find(app, topic, time_ms, rule),
+        _FOUND_COLUMNS,
+        scan=lambda reader, names: app.scan(reader, _size_of(reader, names), "find-by-time", unused=FEW_MESSAGES),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """The first message at or after a time, by which rule; what could not be read is added to ``problems``."""
-
-    time_ms: int
-    rule: str
-    problems: list[StoreError]
-
-
-def _find(app: App, reader: EntryReader, name: TopicName, question: Question) -> dict[str, Any]:  # Any: JSON
-    time_ms, rule, problems = question.time_ms, question.rule, question.problems
-    topic = read_topic(reader.txn, name)
-    view = open_view(reader, topic, problems)
-    search = find_in_view if rule == EXACT else bisect_view
-    if rule == EXACT and not is_few(view_extent(reader.txn, topic, view), None):
-        from store.compaction.published import find_published as search
-    found = FoundInView(None, None, 0) if view is None else search(reader, view, time_ms)
-    why = None
-    if found.position is None:
+def _find(app: App, topic: Topic, time_ms: int, rule: ViewRule) -> dict[str, Any]:  # Any: JSON
+    name = parse_topic(topic.name)
+    found = topic.compaction().find(time_ms, rule=rule)
+    why = _NEVER_COMPACTED if found is None else _NOTHING_LATER if found.position is None else None
+    if why is not None:
         app.nothing_matches()
-        why = _NOTHING_LATER if view is not None else _NEVER_COMPACTED
         then = f"pulsar-admin topics find-by-time {shell_word(name)} --time {time_ms}"
         app.warn(f"{name}: {why}; to search the topic itself: {then}")
+    found = found or FoundInView(None, None, 0)
     return {
-        "topic": str(name),
+        "topic": topic.name,
         "time": time_ms,
         "clock": "publish",
         "rule": rule,

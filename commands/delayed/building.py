@@ -83,7 +83,7 @@ def build(app: App, selection: TopicSelection, options: BuildOptions) -> None:
 def _build_all(app: App, selection: TopicSelection, options: BuildOptions) -> Iterator[Json]:
     from store.delayed.build import Wanted, iter_turns
 
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         chosen = [Wanted.of(*one) for one in iter_delaying(reader, selection, options.subscription)]
     app.note(UNKNOWN_TYPE)
     with ExitStack() as stack:

@@ -11,7 +11,7 @@ from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection, command, pass_app
 from store.errors import DiskFull, IndexCorrupt, MetadataCorrupt, TopicNotFound
 from store.model.cursors import Cursor
-from store.model.reader import EntryReader, open_reader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import TopicName
 from store.wording import counted, plural
@@ -69,7 +69,7 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Non
     from store.delayed.runs import open_runs
 
     rows = []
-    with app.bulk() as engine, open_reader(app.store, engine) as reader:
+    with app.session.scan() as reader:
         for one in iter_delaying(reader, selection, subscription, unsubscribed=True):
             with open_runs() as file:
                 row = _status(app, reader, *one, file)
@@ -114,7 +114,7 @@ def verify(app: App, selection: TopicSelection, subscription: str | None) -> Non
     """
     from store.delayed.verify import verify_cursor
 
-    with app.bulk() as engine, open_reader(app.store, engine) as reader:
+    with app.session.scan() as reader:
         chosen = list(iter_delaying(reader, selection, subscription))
         rows: list[Json] = [to_json(verify_cursor(reader, *one)) for one in chosen]
         rows += _leaked(reader, frozenset(topic.name for topic, _ in chosen))

@@ -16,7 +16,7 @@ from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, g
 from pulsar_admin.pictures import picture_option
 from pulsar_admin.visible import clean_document
 from store.errors import AlreadyExists, DiskFull, IndexCorrupt, InvalidValue, MissingComponent, TopicNotFound
-from store.model.reader import EntryReader, open_reader
+from store.model.reader import EntryReader
 from store.names import LONG_MAX, LONG_MIN, Position
 from store.timespec import format_duration_ms
 
@@ -74,7 +74,7 @@ def due(app: App, selection: TopicSelection, subscription: str | None, until_ms:
     """
     from store.delayed.runs import open_runs
 
-    with app.bulk() as engine, open_reader(app.store, engine) as reader, open_runs() as file:
+    with app.session.scan() as reader, open_runs() as file:
         chosen = iter_waiting(app, reader, selection, subscription, file)
         app.emit_rows((row for waiting in chosen for row in _due(reader, waiting, until_ms)), DUE_COLUMNS)
 
@@ -132,7 +132,7 @@ def histogram(app: App, selection: TopicSelection, options: HistogramOptions) ->
     """Plot how many delayed messages fall due when."""
     from store.delayed.runs import open_runs
 
-    with app.bulk() as engine, open_reader(app.store, engine) as reader, open_runs() as file:
+    with app.session.scan() as reader, open_runs() as file:
         chosen = iter_waiting(app, reader, selection, options.subscription, file)
         documents = [_document(waiting, app.now_ms) for waiting in chosen]
     if options.png is not None and documents:

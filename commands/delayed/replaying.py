@@ -17,7 +17,6 @@ from pulsar_admin.numbers import NUMBER
 from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, gather, pass_app
 from pulsar_admin.progress import Progress
 from store.errors import DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
-from store.model.reader import open_reader
 from store.names import Position
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def _rows(app: App, selection: TopicSelection, options: ReplayOptions) -> Iterat
     from store.delayed.replay import iter_replay
     from store.delayed.runs import open_runs
 
-    with app.bulk() as engine, open_reader(app.store, engine) as reader, open_runs() as file:
+    with app.session.scan() as reader, open_runs() as file:
         waitings = list(iter_waiting(app, reader, selection, options.subscription, file))
         total = sum(waiting.count_before(options.until_ms + 1) for waiting in waitings)
         slots = iter_replay(waitings, options.from_ms, options.until_ms)

@@ -98,7 +98,7 @@ def due(app: App, options: DueRequest) -> None:
     elif app.settings.plan is not None:
         raise click.UsageError("--plan: only with --pop", click.get_current_context())
     else:
-        with app.store.read() as txn:
+        with app.session.read() as txn:
             _emit_due(app, _due_groups(app, txn, options))
 
 
@@ -106,14 +106,14 @@ def _show_popped(app: App, change: int) -> None:
     from store.changes.nacks import popped_groups
     from store.changes.plan import read_change
 
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         _emit_due(app, popped_groups(read_change(txn, change)), change)
 
 
 def _pop(app: App, options: DueRequest) -> None:
     from store.changes.nacks import plan_pop
 
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         groups = list(_due_groups(app, txn, options))
         plan = plan_pop(txn, groups, app.now_ms)
     app.confirm(plan)
@@ -175,7 +175,7 @@ def stats(app: App, topics: tuple[TopicName, ...], subscription: str | None) -> 
     """Count the negative acks kept for each subscription."""
     from store.nacks.kept import read_stats
 
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         rows = [read_stats(txn, row, app.now_ms) for row in _trackers(txn, topics, subscription)]
     rows.sort(key=lambda row: (row.topic, row.subscription))
     app.emit_rows(rows, STATS_COLUMNS)

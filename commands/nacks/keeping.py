@@ -26,7 +26,7 @@ from store.errors import (
     TopicNotFound,
 )
 from store.model.cursors import iter_cursor_names, read_cursor
-from store.model.reader import EntryReader, open_reader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, expand_topic, read_topic
 from store.nacks.buckets import due_time
 from store.nacks.holes import NackedEntries, hole_intervals
@@ -88,7 +88,7 @@ def add(app: App, topic: TopicName, subscription: str, options: AddRequest) -> N
     """
     lines = _check_sources(options)
 
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         entries = _gather_entries(app, reader, topic, subscription, options, lines)
         nacks = [Nacks(name, subscription, groups, options.bits) for name, groups in entries.items()]
         plan = plan_add(reader.txn, "nacks add", nacks)

@@ -20,7 +20,6 @@ from pulsar_admin.pictures import picture_option
 from pulsar_admin.plot import Chart, line_chart
 from store.errors import AlreadyExists, InvalidValue, MissingComponent, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import read_cursor
-from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.nacks.buckets import DEFAULT_PRECISION_BITS
 from store.names import TopicName
@@ -155,7 +154,7 @@ def _read_topic(app: App, options: PlanRequest) -> TopicNacks:
     from store.nacks.measured import read_topic_nacks
 
     assert options.topic is not None
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         topic = read_topic(reader.txn, options.topic)
         name = options.subscription
         cursor = None if name is None else read_cursor(reader.txn, reader, topic, name)

@@ -34,7 +34,7 @@ def annotate(app: App, selection: TopicSelection, form: Form) -> None:
 
     From the index, for every ledger of which all entries are here. A later search then knows them without the entries.
     """
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         names = select_topics(txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
         plan = plan_annotate(txn, names, form, app.now_ms)
     app.change(plan)

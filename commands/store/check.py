@@ -47,7 +47,7 @@ def _findings(app: App, deep: bool) -> Iterator[Any]:  # Any: Finding, or the ro
 
     check_pages(app.store_path)  # before LMDB reads them: it dies of damage
     counts = {Severity.PROBLEM: 0, Severity.NOTE: 0}
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         total = catalogued_bytes(txn) if deep else 0
         rows = {name: txn.count(name) for name in ("tree", "logs", "entries", "times", "changes")}
     with app.bulk(total) as engine, app.progress(total, "bytes", "check") as progress:

@@ -39,7 +39,7 @@ def log(app: App, changes: tuple[int, ...], steps: bool, redact: bool) -> None:
     """List the changes made to this store, or the CHANGEs named."""
     if redact and steps:
         raise click.UsageError("--redact: --steps are exact bytes")
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         undone = {change.undoes: change.change for change in iter_changes(txn) if change.undoes is not None}
         found = app.each(changes, lambda number: read_change(txn, number)) if changes else iter_changes(txn)
         rows = (_row(change, undone, steps) for change in found)
@@ -97,6 +97,6 @@ def undo(app: App, change: int) -> None:
 
     Refused when a later change touched the same rows, naming it: undo that first.
     """
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_undo(txn, change)
     app.change(plan)

@@ -20,7 +20,7 @@ from store.db.tree import Node, find_node, iter_children, read_node
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreError, StoreNotFound
 from store.model.cursors import range_text, read_cursor
 from store.model.ledger_owners import LedgerOwners, custom_text, read_owners
-from store.model.reader import EntryReader, open_reader
+from store.model.reader import EntryReader
 from store.model.structures import cursor_of_path, decode_structure, structure_of
 from store.model.topics import read_topic
 from store.reports.summary import StoreSummary, read_summary
@@ -45,7 +45,7 @@ def info(app: App) -> None:
     A file's state is `same`, `grown`, `missing`, `changed` (another file, or shorter) or `unreadable`. A cursor's truth is in
     its metadata, in its cursor ledger, or (metadata-fallback) only in an old snapshot because its ledger is lost.
     """
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         app.emit(read_summary(app.store, reader), plain=_render_info)
 
 
@@ -119,7 +119,7 @@ _NODE_COLUMNS = (
 @pass_app
 def ls(app: App, path: str, long: bool) -> None:
     """List the metadata nodes below PATH, as in Pulsar's metadata store."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         names = list(iter_children(txn, path))
         if not names and path.strip("/"):
             read_node(txn, path)
@@ -173,7 +173,7 @@ def cat(app: App, path: str, form: str | None, redact: bool) -> None:
     """Show the value of one metadata node."""
     if redact and form is not None:
         raise click.UsageError("--redact: --raw and --hex are exact bytes")
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         node = read_node(reader.txn, path)
         if form == "raw":
             _write_raw(app, node.value)
@@ -282,7 +282,7 @@ _OWNER_COLUMNS = (
 @pass_app
 def owner(app: App, ledgers: tuple[int, ...]) -> None:
     """Tell which topic, cursor, schema, compaction or delayed index each LEDGER belongs to."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.emit_rows(app.each(ledgers, lambda ledger_id: read_owners(txn, ledger_id)), _OWNER_COLUMNS)
 
 

@@ -165,7 +165,7 @@ def _parts(
     if given and not (places or no_metadata):
         raise click.UsageError("name the metadata of these bookies with --zookeeper, --metadata or --no-metadata")
     if not places and not given:
-        with app.store.read() as txn:
+        with app.session.read() as txn:
             return read_store_parts(app.store, txn, empty=no_metadata)
     return read_parts(metadata_at(places[0], client) if places else None, given)
 

@@ -134,7 +134,7 @@ def _index(app: App, *, writes: bool, verify: bool) -> RebuildResult:
     from store.db.environment import open_store
     from store.index.rebuild import compare_index, rebuild_index
 
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         total = catalogued_bytes(txn)
     app.close()
     with (

@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from commands.topics.answers import report
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from store.errors import (
@@ -93,7 +92,7 @@ def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, *
             write = export_iceberg if iceberg else export_tables
             done = write(reader, request, app.now_ms, problems.append, engine, progress.advance)
     app.emit(done)
-    report(app, problems)
+    app.report(problems)
 
 
 def _check(tables: Sequence[str], given: Mapping[str, Any], *, iceberg: bool) -> None:  # Any: options

@@ -70,7 +70,7 @@ def usage(app: App, by: str, why: bool) -> None:
 
 
 def _emit_usage(app: App, by: str) -> None:
-    with app.bulk(), app.store.read() as txn:
+    with app.bulk(), app.session.read() as txn:
         found = read_usage(app.store, txn)
     if by == "topic":
         rows: tuple[OwnerUsage, ...] = found.owners

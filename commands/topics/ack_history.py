@@ -20,7 +20,7 @@ from pulsar_admin.options import TopicSelection, command, gather, pass_app, subs
 from store.db.storeinfo import read_store_info
 from store.errors import MissingComponent, SourceNotFound, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import range_text
-from store.model.reader import EntryReader, open_reader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.recovery.acks import AckState, Bound
 from store.recovery.cursor_versions import CursorHistory, find_cursor_history
@@ -73,7 +73,7 @@ def subscription_history(app: App, selection: TopicSelection, subscription: str,
     They are the entries of its cursor ledgers, and what the metadata says. No entry has a time of its own: it is not before
     the last entry acknowledged was published and not after the metadata went on. `reset-cursor --as-of` brings one back.
     """
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         topics = list(read_topics(reader, selection))
         past = read_past(app, topics, subscription, options.directories)
         rows = _iter_rows(reader, topics, subscription, past)

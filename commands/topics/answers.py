@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from itertools import islice
-from typing import TypeVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, TypeVar
 
-from pulsar_admin.broken import warn_of_broken
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection
 from store.db.environment import Txn
-from store.errors import SourceChanged, StoreError
-from store.frozen import frozen
-from store.model.reader import EntryReader, open_reader
+from store.errors import StoreError
 from store.model.topics import expand_topic, read_topic, select_topics
 from store.names import TopicName
-from store.wording import counted
 
-PROBLEMS_SHOWN = 5
+if TYPE_CHECKING:
+    from pulsar_admin.api.topic import Topic
+    from pulsar_admin.output import Plain
+    from store.model.reader import EntryReader
+
 TOPIC_COLUMN = Column("TOPIC", "topic")
 
 Result = TypeVar("Result")
-Work = Callable[[EntryReader, TopicName], object]
+Work = Callable[["Topic"], object]
+Scan = Callable[["EntryReader", Sequence[TopicName]], AbstractContextManager[None]]
 
 
-@frozen
 class Chosen:
     """The topics meant on the command line. SEVERAL: asked for more than one, so that each gets a row, however many are there."""
 
-    names: tuple[TopicName, ...]
-    several: bool
+    def __init__(self, names: tuple[TopicName, ...], several: bool) -> None:
+        self.names = names
+        self.several = several
 
     def each(self, app: App, work: Callable[[TopicName], Result]) -> Iterator[tuple[TopicName, Result]]:
         """Yield (topic, WORK of it); of several topics one that fails is reported and the rest go on."""
@@ -42,7 +42,7 @@ class Chosen:
 def selected(app: App, txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
     """Return the topics meant by SELECTION, all or nothing; warns of broken ledgers. Raises TopicNotFound."""
     names = select_topics(txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
-    warn_of_broken(app, txn, names)
+    app.session.warn_of_broken(txn, names)
     return names
 
 
@@ -55,7 +55,7 @@ def choose(app: App, txn: Txn, selection: TopicSelection) -> Chosen:
     if not selection.topics:
         return Chosen(selected(app, txn, selection), True)
     names = tuple(name for names in _found(app, selection, lambda name: expand_topic(txn, name)) for name in names)
-    warn_of_broken(app, txn, names)
+    app.session.warn_of_broken(txn, names)
     return Chosen(names, selection.single is None or len(names) > 1)
 
 
@@ -71,7 +71,7 @@ def choose_partitioned(app: App, txn: Txn, selection: TopicSelection) -> Chosen:
     else:
         names = select_partitioned(txn, selection.pattern)
     for name in names:
-        warn_of_broken(app, txn, existing_partitions(txn, name))
+        app.session.warn_of_broken(txn, existing_partitions(txn, name))
     return Chosen(names, selection.single is None)
 
 
@@ -103,10 +103,50 @@ def answer(
     app: App, selection: TopicSelection, work: Work, columns: Sequence[Column] = (), *, redact: bool = False
 ) -> None:
     """Emit WORK's answer for the topic meant, in upstream's shape; for several topics rows with the topic in front."""
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
-        found = list(chosen.each(app, lambda name: work(reader, name)))
+        found = list(chosen.each(app, lambda name: work(app.topic(name))))
     emit_answers(app, found, columns, several=chosen.several, redact=redact)
+
+
+def answer_partitioned(
+    app: App, selection: TopicSelection, work: Work, columns: Sequence[Column] = (), *, redact: bool = False
+) -> None:
+    """Emit WORK's answer for the partitioned topic meant, as ``answer``."""
+    with app.session.read() as txn:
+        chosen = choose_partitioned(app, txn, selection)
+        found = list(chosen.each(app, lambda name: work(app.topic(name))))
+    emit_answers(app, found, columns, several=chosen.several, redact=redact)
+
+
+def answer_each(
+    app: App,
+    selection: TopicSelection,
+    work: Work,
+    columns: Sequence[Column],
+    *,
+    one: Sequence[Column] = (),
+    plain: Plain | None = None,
+    scan: Scan | None = None,
+) -> None:
+    """Emit WORK's answer for each topic meant, all in one snapshot: an object (as a table: of the columns ONE) with the text PLAIN
+    where there is one topic, else rows of COLUMNS. SCAN opens what WORK scans with.
+    """
+    with app.session.reader() as reader:
+        names = selected(app, reader.txn, selection)
+        with nullcontext() if scan is None else scan(reader, names):
+            rows = list(app.each(names, lambda name: work(app.topic(name))))
+    if len(names) == 1 and rows:
+        app.emit(rows[0], one, plain)
+    else:
+        app.emit_rows(rows, columns)
+
+
+@contextmanager
+def bulk_on(app: App, reader: EntryReader) -> Iterator[None]:
+    """Let what READER scans run on the engine that settings choose, should it come to a scan."""
+    with app.bulk() as reader.engine:
+        yield
 
 
 def emit_answers(
@@ -136,20 +176,3 @@ def emit_answers(
 def _members(value: object) -> dict[str, object]:
     plain = to_json(value)
     return plain if isinstance(plain, dict) else {"value": plain}
-
-
-def report(app: App, problems: Sequence[StoreError]) -> None:
-    """Say what could not be read and make the exit code 1; the first few in full, all of them counted.
-
-    What is wrong with a file as a whole is said once, whatever lies in it.
-    """
-    alike: dict[object, list[StoreError]] = {}
-    for error in problems:
-        of_file = isinstance(error, SourceChanged) and error.context.get("path")
-        alike.setdefault(of_file or error.message, []).append(error)
-    for first, *more in islice(alike.values(), PROBLEMS_SHOWN):
-        times = f" ({counted(1 + len(more), 'problem')}; {first.hint})" if more else ""
-        app.warn(f"{first.message}{times}")
-    if len(alike) > PROBLEMS_SHOWN:
-        app.warn(f"{counted(len(problems), 'problem')} in all; the first {PROBLEMS_SHOWN} are shown")
-    app.problems(len(problems))

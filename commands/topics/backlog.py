@@ -9,12 +9,7 @@ from pulsar_admin.columns import Column, caution
 from pulsar_admin.context import App
 from pulsar_admin.options import POSITION, TopicSelection, command, pass_app, subscription_option, topics_argument
 from store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
-from store.model.cursors import backlog_size_bytes, read_cursor
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import read_topic
-from store.names import EARLIEST, Position, TopicName
-from store.reports.backlog import BacklogAnalysis, analyze_backlog, lost_entries, scanned_intervals
-from store.wording import counted, plural
+from store.names import Position
 
 _SIZE_COLUMNS = (TOPIC_COLUMN, Column("BACKLOG BYTES", "backlogSize", "bytes", tone=caution, sums=True))
 
@@ -36,18 +31,13 @@ _SIZE_COLUMNS = (TOPIC_COLUMN, Column("BACKLOG BYTES", "backlogSize", "bytes", t
 @pass_app
 def get_backlog_size(app: App, selection: TopicSelection, position: Position) -> None:
     """Show how many bytes lie behind a position."""
-    with open_reader(app.store) as reader:
-        chosen = choose(app, reader.txn, selection)
-        sizes = list(chosen.each(app, lambda name: _size(reader, name, position)))
+    with app.session.read() as txn:
+        chosen = choose(app, txn, selection)
+        sizes = list(chosen.each(app, lambda name: app.topic(name).backlog_size(position)))
     if chosen.several:
         app.emit_rows(({"topic": str(name), "backlogSize": size} for name, size in sizes), _SIZE_COLUMNS)
     else:
         app.emit(sizes[0][1])
-
-
-def _size(reader: EntryReader, name: TopicName, position: Position) -> int:
-    topic = read_topic(reader.txn, name)
-    return topic.total_size_bytes if position == EARLIEST else backlog_size_bytes(topic, position)
 
 
 _ANALYSIS_COLUMNS = (
@@ -78,22 +68,5 @@ def analyze(app: App, selection: TopicSelection, subscription: str, position: Po
     Individually deleted entries are left out; acknowledgements inside a batch are not subtracted, as the broker does. An entry
     whose bytes are lost counts as one message and makes the exit code 1.
     """
-
-    def work(reader: EntryReader, name: TopicName) -> BacklogAnalysis:
-        return _analyze(app, reader, name, subscription, position)
-
     with app.bulk():
-        answer(app, selection, work, _ANALYSIS_COLUMNS)
-
-
-def _analyze(
-    app: App, reader: EntryReader, name: TopicName, subscription: str, start: Position | None
-) -> BacklogAnalysis:
-    topic = read_topic(reader.txn, name)
-    state = read_cursor(reader.txn, reader, topic, subscription).state
-    lost = lost_entries(reader.txn, topic, scanned_intervals(topic, state, start))
-    if lost:
-        missing = counted(lost, "entry", "entries") + f" of the backlog of {subscription}"
-        app.warn(f"{name}: {missing} {plural(lost, 'is', 'are')} in no imported file")
-        app.problems(lost)
-    return analyze_backlog(reader.txn, topic, state, start)
+        answer(app, selection, lambda topic: topic.cursor(subscription).analyze(position), _ANALYSIS_COLUMNS)

@@ -6,8 +6,8 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import DURATION_OR_MINUS
-from store.model.reader import EntryReader
-from store.model.topics import Topic
+from store.model.topics import read_topic
+from store.names import TopicName
 from store.search.broker_setup import BROKER_VERSIONS, MAX_CLOCK_SKEW_MS
 from store.search.by_time import count_without_broker_time
 from store.wording import counted
@@ -29,13 +29,14 @@ MAX_CLOCK_SKEW = click.option(
 )
 
 
-def warn_of_broker_clock(app: App, reader: EntryReader, topic: Topic) -> None:
-    """Say so when --clock is the broker's and entries of TOPIC carry no broker time."""
+def warn_of_broker_clock(app: App, name: TopicName) -> None:
+    """Say so when --clock is the broker's and entries of the topic NAME carry no broker time."""
     if app.settings.clock != "broker":
         return
-    without, entries = count_without_broker_time(reader, topic)
+    with app.session.reader() as reader:
+        without, entries = count_without_broker_time(reader, read_topic(reader.txn, name))
     if without:
         app.warn(
-            f"{topic.name}: {without:,} of {counted(entries, 'entry')} {'carries' if without == 1 else 'carry'} no broker time: "
+            f"{name}: {without:,} of {counted(entries, 'entry')} {'carries' if without == 1 else 'carry'} no broker time: "
             "--clock broker passes over them, --clock auto takes their publish time"
         )

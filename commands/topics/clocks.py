@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -15,21 +16,16 @@ from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import DURATION, TIME, TopicSelection, command, gather, pass_app, topics_argument
 from pulsar_admin.pictures import picture_option
-from pulsar_admin.visible import clean_document
-from store.db.clocks import Clock, check_clock
+from pulsar_admin.visible import clean_text
+from store.db.clocks import check_clock
 from store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent, TopicNotFound
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import read_topic
 from store.names import TopicName
 from store.timespec import format_duration_ms
 from store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.plot import Chart
-    from store.reports.skew import SkewOptions, TopicSkew
-    from store.reports.timeline import Timeline
-
-Json = dict[str, Any]  # Any: JSON values
+    from store.reports.timeline import Timeline, TimelineOptions
 
 SKEW_COLUMNS = (
     Column("TOPIC", "topic"),
@@ -75,38 +71,16 @@ def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> None:
     entries that must go for the clock to run forward. An inversion is an entry whose time is before that of the entry in
     front of it, on publish times unless --clock broker.
     """
-    options = _skew_options(app, tolerance_ms)
-    with open_reader(app.store) as reader:
+    clock: Literal["broker", "publish"] = "broker" if check_clock(app.settings.clock) == "broker" else "publish"
+    tolerance = timedelta(milliseconds=tolerance_ms)
+    with app.session.reader() as reader:
         topics = selected(app, reader.txn, selection)
         with app.scan(reader, size_of(reader, topics), "skew"):
-            found = list(app.each(topics, lambda name: _read_skew(app, reader, name, options)))
+            found = list(app.each(topics, lambda name: app.topic(name).skew(tolerance=tolerance, clock=clock)))
     if app.settings.output in ("json", "jsonl"):
         app.emit(found[0] if len(topics) == 1 else found)
     else:
         app.emit_rows(({"topic": one.topic, **to_json(row)} for one in found for row in one.producers), SKEW_COLUMNS)
-
-
-def _skew_options(app: App, tolerance_ms: int) -> SkewOptions:
-    from store.reports.skew import SkewOptions
-
-    clock = check_clock(app.settings.clock)
-    return SkewOptions("publish" if clock == "auto" else clock, tolerance_ms, app.now_ms)
-
-
-def _read_skew(app: App, reader: EntryReader, name: TopicName, options: SkewOptions) -> TopicSkew:
-    from store.reports.skew import read_skew
-
-    found = read_skew(reader, read_topic(reader.txn, name), options)
-    _warn(app, name, found.missing, found.unreadable)
-    return found
-
-
-def _warn(app: App, name: TopicName, missing: int, unreadable: int) -> None:
-    if missing:
-        app.warn(f"{name}: {counted(missing, 'entry is', 'entries are')} in no imported file")
-    if unreadable:
-        app.warn(f"{name}: {counted(unreadable, 'entry is', 'entries are')} damaged and left out")
-        app.problems(unreadable)
 
 
 # -- timeline ---------------------------------------------------------------------------------------------------------
@@ -148,97 +122,70 @@ def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> None:
     --clock says which time counts: auto (broker time where the entry has one, else publish time), publish or broker. Buckets
     begin at multiples of their width since 1970 UTC. Several topics, and the partitions of one, are drawn as one.
     """
-    clock = check_clock(app.settings.clock)
-    with open_reader(app.store) as reader:
+    from pulsar_admin.api.timelines import timeline_of
+
+    with app.session.reader() as reader:
         topics = selected(app, reader.txn, selection)
-        here = EntryReader(reader.files, reader.txn)  # a sample is not bulk work
-        here.failed = []  # the scan lists it again
-        usual = _usual(here, topics, clock, options)
+        usual = _usual(app, topics, options)
+        wanted = _wanted(app, usual, options)
         with app.scan(reader, size_of(reader, topics), "timeline"):
-            documents = list(app.each(topics, lambda name: _timeline(app, reader, name, clock, usual, options)))
-    _emit_timelines(app, documents, usual, options)
+            found = list(app.each(topics, lambda name: timeline_of(app.session, name, wanted)))
+    _emit_timelines(app, found, usual, options)
 
 
-def _usual(
-    reader: EntryReader, topics: Sequence[TopicName], clock: Clock, options: PlotOptions
-) -> tuple[int, int] | None:
+def _usual(app: App, topics: Sequence[TopicName], options: PlotOptions) -> tuple[int, int] | None:
     """Return the range to plot: what was asked for, else where nearly all entries of the topics lie."""
-    from store.reports.timeline import usual_range
+    from pulsar_admin.api.timelines import usual_times
 
-    found = (usual_range(reader, read_topic(reader.txn, name), clock) for name in topics)
-    ranges = [times for times in found if times is not None]
-    if not ranges:
+    found = usual_times(app.session, topics, app.settings.clock)
+    if found is None:
         return None
-    first, last = min(low for low, _ in ranges), max(high for _, high in ranges)
-    first = first if options.start_ms is None else options.start_ms
-    last = last if options.end_ms is None else options.end_ms - 1
+    first = found[0] if options.start_ms is None else options.start_ms
+    last = found[1] if options.end_ms is None else options.end_ms - 1
     return (first, last) if first <= last else None
 
 
-def _timeline(
-    app: App, reader: EntryReader, name: TopicName, clock: Clock, usual: tuple[int, int] | None, options: PlotOptions
-) -> Json:
-    from store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline
+def _wanted(app: App, usual: tuple[int, int] | None, options: PlotOptions) -> TimelineOptions:
+    from store.reports.timeline import TimelineOptions, choose_bucket_ms
 
     bucket_ms = options.bucket_ms or choose_bucket_ms(*(usual or (0, 0)))
-    found = read_timeline(
-        reader, read_topic(reader.txn, name), TimelineOptions(bucket_ms, clock, options.start_ms, options.end_ms)
-    )
-    _warn(app, name, found.missing, found.unreadable)
-    return {
-        "topic": str(name),
-        "clock": clock,
-        "bucket": bucket_ms,
-        "entries": sum(found.entries),
-        "messages": sum(found.messages),
-        "bytes": sum(found.bytes),
-        "entriesOutside": found.outside,
-        "entriesWithoutTime": found.without_time,
-        "missingEntries": found.missing,
-        "unreadableEntries": found.unreadable,
-        "buckets": list(_buckets(found)),
-    }
+    return TimelineOptions(bucket_ms, check_clock(app.settings.clock), options.start_ms, options.end_ms)
 
 
-def _buckets(found: Timeline) -> Iterator[Json]:
-    for row in zip(found.times, found.entries, found.messages, found.bytes, strict=True):
-        yield dict(zip(("time", "entries", "messages", "bytes"), row, strict=True))
-
-
-def _emit_timelines(app: App, documents: list[Json], usual: tuple[int, int] | None, options: PlotOptions) -> None:
-    charts = _charts(documents, usual)
+def _emit_timelines(app: App, found: Sequence[Timeline], usual: tuple[int, int] | None, options: PlotOptions) -> None:
+    charts = _charts(found, usual)
     for path in (options.png, options.svg):
         if path is not None and charts:
             from pulsar_admin.plot import save_chart
 
-            save_chart(path, charts, f"{_names(documents)} ({zone_name()}, {documents[0]['clock']} clock)")
+            save_chart(path, charts, f"{_names(found)} ({zone_name()}, {found[0].clock} clock)")
     form = app.settings.output
     if form == "json":
-        app.emit(documents[0] if len(documents) == 1 else documents)
+        app.emit(found[0] if len(found) == 1 else found)
     elif form in (None, "plain"):
-        app.emit(_plot(charts, clean_document(documents)))
+        app.emit(_plot(charts, found))
     else:
-        rows = ({"topic": document["topic"], **row} for document in documents for row in document["buckets"])
+        rows = ({"topic": str(one.topic), **to_json(bucket)} for one in found for bucket in one.buckets)
         app.emit_rows(rows, TIMELINE_COLUMNS)
 
 
 _COLUMNS_MAX = 240  # of a plot; more buckets are drawn together
 
 
-def _charts(documents: list[Json], usual: tuple[int, int] | None) -> list[Chart]:
+def _charts(found: Sequence[Timeline], usual: tuple[int, int] | None) -> list[Chart]:
     """Return one chart of entries, one of messages where they differ, and one of bytes, over the usual range."""
     from pulsar_admin.plot import Chart
 
-    if usual is None or not documents:
+    if usual is None or not found:
         return []
-    width = documents[0]["bucket"]
+    width = found[0].bucket_ms
     first, last = (time_ms // width * width for time_ms in usual)
     width *= -(-((last - first) // width + 1) // _COLUMNS_MAX)
     count = (last - first) // width + 1
-    sums = {name: [0] * count for name in ("entries", "messages", "bytes")}
-    for row in (row for document in documents for row in document["buckets"] if first <= row["time"] <= last):
+    sums = {name: [0] * count for _, name in _AMOUNTS}
+    for bucket in (bucket for one in found for bucket in one.buckets if first <= bucket.time_ms <= last):
         for name, column in sums.items():
-            column[(row["time"] - first) // width] += row[name]
+            column[(bucket.time_ms - first) // width] += getattr(bucket, name)
     labels = _labels([first + index * width for index in range(count)], width)
     if sums["messages"] == sums["entries"]:
         del sums["messages"]
@@ -256,33 +203,29 @@ def _labels(times: list[int], width_ms: int) -> list[str]:
     return [text[start:end].replace("T", " ") for text in texts]
 
 
-def _names(documents: list[Json]) -> str:
-    return str(documents[0]["topic"]) if len(documents) == 1 else counted(len(documents), "topic")
+def _names(found: Sequence[Timeline]) -> str:
+    return str(found[0].topic) if len(found) == 1 else counted(len(found), "topic")
 
 
 _AMOUNTS = (("entry", "entries"), ("message", "messages"), ("byte", "bytes"))
-_APART = (
-    ("entriesWithoutTime", ("entry has no time", "entries have no time")),
-    ("entriesOutside", ("entry is outside the times asked for", "entries are outside the times asked for")),
-)
 
 
-def _plot(charts: list[Chart], documents: list[Json]) -> str:
+def _plot(charts: list[Chart], found: Sequence[Timeline]) -> str:
     from pulsar_admin.plot import bar_chart
 
-    total = {name: sum(document[name] for document in documents) for _, name in _AMOUNTS}
+    total = {name: sum(getattr(one, name) for one in found) for _, name in _AMOUNTS}
     amounts = (counted(total[many], one) for one, many in _AMOUNTS)
-    head = f"{_names(documents)}: {', '.join(amounts)}"
+    head = f"{clean_text(_names(found))}: {', '.join(amounts)}"
     drawn = [sum(chart.series["entries"]) for chart in charts if "entries" in chart.series]
-    notes = (
-        [counted(total["entries"] - int(sum(drawn)), "entry lies outside the plot", "entries lie outside the plot")]
-        if total["entries"] > sum(drawn)
-        else []
+    left_out = (
+        (total["entries"] - int(sum(drawn)), "entry lies outside the plot", "entries lie outside the plot"),
+        (sum(one.entries_without_time for one in found), "entry has no time", "entries have no time"),
+        (
+            sum(one.entries_outside for one in found),
+            "entry is outside the times asked for",
+            "entries are outside the times asked for",
+        ),
     )
-    notes += [
-        counted(sum(document[key] for document in documents), *texts)
-        for key, texts in _APART
-        if any(document[key] for document in documents)
-    ]
-    clock = f"Times are {zone_name()}, on the {documents[0]['clock']} clock."
+    notes = [counted(count, *words) for count, *words in left_out if count > 0]
+    clock = f"Times are {zone_name()}, on the {found[0].clock} clock."
     return "\n".join([head, *(bar_chart(chart, height=11) for chart in charts), *notes, clock])

@@ -21,7 +21,6 @@ from store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from store.model.reader import open_reader
 from store.names import EARLIEST, LATEST, Position
 
 _MOVED = "The change: position before and after, what is skipped, what a broker may then delete, and its undo command."
@@ -47,7 +46,7 @@ def skip(app: App, selection: TopicSelection, subscription: str, count: int, for
     Entries acknowledged already do not count, a batch counts as one, and behind the last entry it stops. Several topics are
     one change, each skips as many.
     """
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         moves = []
         for topic, cursor in iter_cursors(reader, selection, subscription):
             check_movable(cursor, force=force)
@@ -73,7 +72,7 @@ def clear_backlog(app: App, selection: TopicSelection, subscription: str, force:
 
     Several topics or partitions are one change. The subscription's properties stay.
     """
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         moves = []
         for topic, cursor in iter_cursors(reader, selection, subscription):
             check_movable(cursor, force=force)
@@ -123,7 +122,7 @@ def create_subscription(
 
     On a partitioned topic it is made on all partitions, on several topics on all of them or none.
     """
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         topics = list(read_topics(reader, selection))
         if start not in (EARLIEST, LATEST) and len(topics) > 1:
             raise InvalidValue(f"position {start} is in one of {len(topics)} topics", hint="use earliest or latest")
@@ -151,7 +150,7 @@ def unsubscribe(app: App, selection: TopicSelection, subscription: str, force: b
     On a partitioned topic it goes from all partitions, on several topics from all of them or none. Undo brings it back as it
     was.
     """
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         cursors = list(iter_cursors(reader, selection, subscription))
         plan = plan_unsubscribe(reader, "topics unsubscribe", cursors, app.now_ms, force=force)
     app.change(plan)

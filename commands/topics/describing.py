@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.topics.answers import TOPIC_COLUMN, choose, report, size_of
+from commands.topics.answers import TOPIC_COLUMN, choose, size_of
 from pulsar_admin.columns import Column, render_cell, size_text, telling
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import dump_json, to_json
@@ -16,7 +16,7 @@ from pulsar_admin.options import TopicSelection, command, pass_app, topics_argum
 from pulsar_admin.visible import clean_text
 from store.errors import MetadataCorrupt, StoreError, TopicNotFound
 from store.model.cursors import iter_cursor_names
-from store.model.reader import EntryReader, open_reader
+from store.model.reader import EntryReader
 from store.names import TopicName
 from store.timespec import format_age_ms
 from store.wording import counted
@@ -69,13 +69,13 @@ def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> N
     from store.reports.subscriptions import iter_subscription_facts
 
     problems: list[StoreError] = []
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, 0 if quick else _read_bytes(reader, chosen.names), "subscriptions"):
             facts = list(iter_subscription_facts(reader, chosen.names, _asked(app, quick), problems.append))
     columns = telling(subscription_columns(app.now_ms), facts)
     app.emit_rows(facts, (TOPIC_COLUMN, *columns) if chosen.several else columns)
-    report(app, problems)
+    app.report(problems)
 
 
 @command(
@@ -103,12 +103,12 @@ def describe(app: App, selection: TopicSelection, quick: bool) -> None:
 
     problems: list[StoreError] = []
     asked = _asked(app, quick)
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, 0 if quick else _read_bytes(reader, chosen.names), "describe"):
             found = [one for _, one in chosen.each(app, lambda name: describe_topic(reader, name, asked, problems))]
     emit_descriptions(app, found, several=chosen.several)
-    report(app, problems)
+    app.report(problems)
 
 
 def emit_descriptions(app: App, found: Sequence[TopicDescription], *, several: bool) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.topics.answers import report
 from commands.topics.moving import read_topics
 from commands.topics.values import open_with, private_key_option, redact_option
 from pulsar_admin.context import App
@@ -25,7 +24,6 @@ from pulsar_admin.options import (
     topics_argument,
 )
 from store.errors import AlreadyExists, Corrupt, DiskFull, InvalidValue, NotFound, Refused, TopicNotFound
-from store.model.reader import open_reader
 from store.names import EARLIEST, LATEST, Position, TopicName
 from store.scan.profiles import PROFILES, Profile
 from store.wording import counted
@@ -156,12 +154,12 @@ def _dump_lines(app: App, selection: TopicSelection, options: DumpRequest) -> No
 
     dumped = Dumped()
     wanted = _dump_options(app, options)
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         topics = list(read_topics(reader, selection))
         with app.scan(reader, preview_dump(reader, topics, wanted).bytes, "dump"):
             _write_lines(app, dump_text(reader, topics, wanted, dumped))
-    report(app, dumped.problems)
+    app.report(dumped.problems)
 
 
 def _write_lines(app: App, pieces: Iterator[str]) -> None:
@@ -182,19 +180,19 @@ def _dump_files(app: App, selection: TopicSelection, options: DumpRequest) -> No
     wanted = _dump_options(app, options)
     form: Any = options.form  # Any: click checked that it is one of the two
     assert options.directory is not None
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         topics = list(read_topics(reader, selection))
         with app.scan(reader, preview_dump(reader, topics, wanted).bytes, "dump"):
             done, problems = dump_directory(reader, topics, options.directory, form, wanted, lambda entries: None)
-    report(app, problems)
+    app.report(problems)
     app.emit(done, plain=_render)
 
 
 def _preview(app: App, selection: TopicSelection, options: DumpRequest) -> None:
     from store.dump.job import preview_dump
 
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         topics = list(read_topics(reader, selection))
         extent = preview_dump(reader, topics, _dump_options(app, options))
     app.emit(
@@ -308,7 +306,7 @@ def _plan_load(app: App, dump: Path, options: LoadRequest) -> WritingPlan:
         with app.progress(None, "entries", "load") as progress:
             return (apply_load(store, _source(dump), wanted, progress.advance),)
 
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         return WritingPlan(
             COMMAND,
             txn.id,

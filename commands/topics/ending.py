@@ -23,7 +23,7 @@ from store.changes.topic_policies import forget_policies
 from store.db.environment import Txn
 from store.errors import InvalidValue, Refused, StalePlan, TopicNotFound
 from store.model.partitions import check_partitioned, existing_partitions
-from store.model.reader import EntryReader, open_reader
+from store.model.reader import EntryReader
 from store.model.topics import expand_topic, iter_topics, read_topic
 from store.names import TopicName, parse_topic
 
@@ -54,7 +54,7 @@ class Deleting:
 )
 def terminate(app: App, topic: TopicName) -> None:
     """End a topic: nothing can be added to it any more."""
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         end = terminal_position(read_topic(reader.txn, topic))
         plan = plan_terminate(reader, "topics terminate", [topic], app.now_ms)
     app.change(plan)
@@ -71,7 +71,7 @@ def terminate(app: App, topic: TopicName) -> None:
 )
 def partitioned_terminate(app: App, topic: TopicName) -> None:
     """End all partitions of a topic: nothing can be added to them any more."""
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         names = existing_partitions(reader.txn, check_partitioned(reader.txn, topic))
         ends = {name: terminal_position(read_topic(reader.txn, name)) for name in names}
         plan = plan_terminate(reader, "topics partitioned-terminate", names, app.now_ms)
@@ -89,7 +89,7 @@ def partitioned_terminate(app: App, topic: TopicName) -> None:
 )
 def trim(app: App, topic: TopicName) -> None:
     """Delete the ledgers of a topic that every subscription has consumed and retention lets go; never the last one."""
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         plan = plan_trim(reader, expand_topic(reader.txn, topic), app.now_ms)
     app.change(plan)
 
@@ -104,7 +104,7 @@ def trim(app: App, topic: TopicName) -> None:
 )
 def truncate(app: App, topic: TopicName) -> None:
     """Move every subscription of a topic to its end and delete its ledgers, whatever retention says; the last one stays."""
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         plan = plan_truncate(reader, expand_topic(reader.txn, topic), app.now_ms)
     app.change(plan)
 
@@ -130,7 +130,7 @@ def delete(app: App, topic: str, force: bool, delete_schema: bool, r: bool, from
     """
     if r and from_file:
         raise InvalidValue("Could not apply regex when read topics from file.")
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         names = read_lines(Path(topic)) if from_file else _matching(reader.txn, topic) if r else [topic]
         found = list(app.each(names, lambda name: check_deletable(reader.txn, parse_topic(name), force=force)))
         bases = [name for name in found if name.partition_index < 0]
@@ -151,7 +151,7 @@ def delete_partitioned(app: App, topic: TopicName, force: bool, delete_schema: b
 
     Undo brings all of it back until it is exported.
     """
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         names = partitions_to_delete(reader.txn, topic)
         _delete(app, reader, Deleting("topics delete-partitioned-topic", names, [topic], force))
 

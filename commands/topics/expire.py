@@ -37,7 +37,7 @@ from store.errors import (
     TopicNotFound,
 )
 from store.model.cursors import Cursor, iter_cursor_names
-from store.model.reader import EntryReader, open_reader
+from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 from store.search.broker_setup import BrokerSetup, BrokerVersion
@@ -161,7 +161,7 @@ def expire(app: App, selection: TopicSelection, subscription: str, options: Expi
     topics or partitions are one change: all or nothing. An age or time that drops nothing is refused.
     """
     options.check()
-    with app.bulk() as engine, open_reader(app.store, engine) as reader:
+    with app.session.scan() as reader:
         cursors = list(iter_cursors(reader, selection, subscription))
         if options.forecast_ms is None and options.position is None:
             check_entries(selection, (topic for topic, _ in cursors))
@@ -199,7 +199,7 @@ def expire_all_subscriptions(app: App, selection: TopicSelection, options: Expir
     The cursors of compaction, deduplication and replication stay. All subscriptions of all topics are one change.
     """
     options.check()
-    with app.bulk() as engine, open_reader(app.store, engine) as reader:
+    with app.session.scan() as reader:
         topics = list(read_topics(reader, selection))
         if options.forecast_ms is None:
             check_entries(selection, topics)
@@ -224,7 +224,7 @@ def _answer(
 ) -> Plan | list[ForecastInterval]:
     if options.position is None:
         for topic in dict.fromkeys(topic for topic, _ in cursors):
-            warn_of_broker_clock(app, reader, topic)
+            warn_of_broker_clock(app, topic.name)
     request = ExpiryRequest(
         app.now_ms,
         options.limit_ms,

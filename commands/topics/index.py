@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.topics.answers import selected
+from commands.topics.answers import answer_each, bulk_on
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
-from pulsar_admin.jsonify import position_json
+from pulsar_admin.jsonify import partition_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from store.errors import InvalidValue, NothingMatches, TopicNotFound
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import read_topic
-from store.names import TopicName
+from store.names import parse_topic
+
+if TYPE_CHECKING:
+    from pulsar_admin.api.topic import Topic
 
 Json = dict[str, Any]  # Any: JSON values
 
@@ -48,38 +49,20 @@ def find_by_index(app: App, selection: TopicSelection, index: int) -> None:
     Brokers with AppendIndexMetadataInterceptor number the messages of a topic in their broker entry metadata (PIP-70). A batch in
     a transaction has one index for all of its messages.
     """
-    with app.bulk() as engine, open_reader(app.store, engine) as reader:
-        topics = selected(app, reader.txn, selection)
-        rows = list(app.each(topics, lambda name: _find(app, reader, name, index)))
-    if len(topics) == 1 and rows:
-        app.emit(rows[0])
-    else:
-        app.emit_rows(rows, COLUMNS)
+    answer_each(
+        app, selection, lambda topic: _find(app, topic, index), COLUMNS, scan=lambda reader, _: bulk_on(app, reader)
+    )
 
 
-def _find(app: App, reader: EntryReader, name: TopicName, index: int) -> Json:
-    from store.search.by_index import find_by_index as find
-
-    found = find(reader, read_topic(reader.txn, name), index)
+def _find(app: App, topic: Topic, index: int) -> Json:
+    found = topic.find_by_index(index)
     if not found.indexed:
         raise NothingMatches(
-            f"no entry of {name} carries an index",
+            f"no entry of {topic.name} carries an index",
             hint="brokers write one with brokerEntryMetadataInterceptors="
             "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor",
-            topic=str(name),
+            topic=topic.name,
         )
     if found.position is None:
         app.nothing_matches()
-    following = found.next_index
-    return {
-        "topic": str(name),
-        "index": index,
-        "position": None if found.position is None else position_json(found.position, name.partition_index),
-        "firstIndex": found.first_index,
-        "lastIndex": found.last_index,
-        "entriesRead": found.entries_read,
-        "scanned": found.scanned,
-        "next": None
-        if following is None
-        else {"index": following[0], "position": position_json(following[1], name.partition_index)},
-    }
+    return {"topic": topic.name, "index": index, **partition_json(found, parse_topic(topic.name).partition_index)}

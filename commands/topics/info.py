@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from commands.topics.answers import choose, emit_answers, report
+from commands.topics.answers import choose, emit_answers
 from commands.topics.internals import explain_option
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import dump_gson
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
-from store.errors import MetadataCorrupt, StoreError, TopicNotFound
-from store.model.reader import open_reader
-from store.names import TopicName
-from store.reports.internal_info import InternalInfo, read_internal_info
+from store.errors import MetadataCorrupt, TopicNotFound
 
 
 def _time_ms(text: str) -> int:
@@ -54,18 +51,12 @@ def info_internal(app: App, selection: TopicSelection, explained: bool) -> None:
 
     A cursor with a cursorsLedgerId is elsewhere than its markDelete here says: stats-internal shows where.
     """
-    problems: list[StoreError] = []
-    with open_reader(app.store) as reader:
-        chosen = choose(app, reader.txn, selection)
-
-        def work(name: TopicName) -> InternalInfo:
-            return read_internal_info(reader.txn, name, publish_times=explained, problems=problems)
-
-        found = list(chosen.each(app, work))
+    with app.session.read() as txn:
+        chosen = choose(app, txn, selection)
+        found = list(chosen.each(app, lambda name: app.topic(name).internal_info(publish_times=explained)))
     if selection.single is not None and selection.single not in chosen.names:
         _emit(app, {"version": 0, "partitions": {str(name): info for name, info in found}})
     elif chosen.several or app.settings.output == "csv":
         emit_answers(app, found, _COLUMNS, several=chosen.several)
     else:
         _emit(app, found[0][1])
-    report(app, problems)

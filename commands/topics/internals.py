@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import click
 
-from commands.topics.answers import answer, choose_partitioned, emit_answers, report
+from commands.topics.answers import answer, answer_partitioned
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
-from store.errors import MetadataCorrupt, StoreError, TopicNotFound
-from store.model.reader import EntryReader, open_reader
-from store.names import TopicName
-from store.reports.internal_stats import InternalStats, read_internal_stats
+from store.errors import MetadataCorrupt, TopicNotFound
 
 _STATS_COLUMNS = (
     Column("ENTRIES", "numberOfEntries", "number", sums=True),
@@ -53,13 +48,12 @@ def stats_internal(app: App, selection: TopicSelection, metadata: bool, explaine
 
     Cursors are shown where they really stand, also those whose newest state is in a cursor ledger.
     """
-    problems: list[StoreError] = []
-
-    def work(reader: EntryReader, name: TopicName) -> InternalStats:
-        return read_internal_stats(reader, name, metadata=metadata, publish_times=explained, problems=problems)
-
-    answer(app, selection, work, _STATS_COLUMNS)
-    report(app, problems)
+    answer(
+        app,
+        selection,
+        lambda topic: topic.internal_stats(metadata=metadata, publish_times=explained),
+        _STATS_COLUMNS,
+    )
 
 
 @command(
@@ -74,22 +68,6 @@ def stats_internal(app: App, selection: TopicSelection, metadata: bool, explaine
 @pass_app
 def partitioned_stats_internal(app: App, selection: TopicSelection, metadata: bool, explained: bool) -> None:
     """Show the ledgers and cursors of every partition of a topic."""
-    problems: list[StoreError] = []
-    with open_reader(app.store) as reader:
-        chosen = choose_partitioned(app, reader.txn, selection)
-        options = {"metadata": metadata, "publish_times": explained}
-        found = list(chosen.each(app, lambda name: _partitions(reader, name, options, problems)))
-    emit_answers(app, found, (), several=chosen.several)
-    report(app, problems)
-
-
-def _partitions(
-    reader: EntryReader, name: TopicName, options: Mapping[str, bool], problems: list[StoreError]
-) -> dict[str, object]:
-    from store.model.partitions import existing_partitions, read_partitioned
-
-    parts = {
-        str(part): read_internal_stats(reader, part, problems=problems, **options)
-        for part in existing_partitions(reader.txn, name)
-    }
-    return {"metadata": read_partitioned(reader.txn, name), "partitions": parts}
+    answer_partitioned(
+        app, selection, lambda topic: topic.partitioned_internal_stats(metadata=metadata, publish_times=explained)
+    )

@@ -18,7 +18,6 @@ from store.db.environment import Txn
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, TopicNotFound
 from store.model.cursors import is_subscription, iter_cursor_names
 from store.model.partitions import iter_partitioned, read_existing, select_partitioned
-from store.model.reader import open_reader
 from store.model.topics import check_namespace, iter_all_namespaces, iter_topic_texts
 from store.names import NamespaceName, TopicName, in_hash_order
 
@@ -64,7 +63,7 @@ def list_topics(app: App, namespace: NamespaceName | None, options: ListOptions)
     bundle = None if options.bundle is None else parse_bundle(options.bundle)
     if bundle is not None and namespace is None:
         raise click.UsageError("--bundle: name the namespace that the bundle is of")
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         if namespace is not None:
             check_namespace(txn, namespace)
         namespaces = iter_all_namespaces(txn) if namespace is None else (namespace,)
@@ -105,7 +104,7 @@ def in_bundle(name: TopicName | str, bundle: tuple[int, int]) -> bool:
 @pass_app
 def list_partitioned(app: App, namespace: NamespaceName, include_system_topic: bool) -> None:
     """List the partitioned topics of a namespace."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         check_namespace(txn, namespace)
         names = (name for name in iter_partitioned(txn, namespace) if include_system_topic or not name.is_system)
         app.emit_lines(in_hash_order(str(name) for name in names), "TOPIC")
@@ -127,7 +126,7 @@ _METADATA_COLUMNS = (Column("PARTITIONS", "partitions", "number"), Column("DELET
 @pass_app
 def partitioned_metadata(app: App, selection: TopicSelection) -> None:
     """Show how many partitions a topic has."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         names: tuple[TopicName, ...] = selection.topics
         if not names:
             names = select_partitioned(txn, selection.pattern)
@@ -162,7 +161,7 @@ def subscriptions(app: App, selection: TopicSelection, table: bool, quick: bool)
     if table:
         emit_subscriptions(app, selection, quick=quick)
         return
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         found = {name: list(_iter_subscriptions(reader.txn, name)) for name in chosen.names}
     if selection.single is not None:

@@ -16,7 +16,6 @@ from store.changes.topics import (
     read_properties,
 )
 from store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, StalePlan, TopicNotFound
-from store.model.reader import open_reader
 from store.names import TopicName, parse_topic
 
 _METADATA = {"metadata": "A property, KEY=VALUE; repeat it."}
@@ -48,7 +47,7 @@ def create(app: App, topic: TopicName, metadata: tuple[str, ...]) -> None:
 
     It has no ledger until a broker loads it.
     """
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_topic(txn, "topics create", topic, parse_pairs(metadata), app.now_ms)
     app.change(plan)
 
@@ -65,7 +64,7 @@ def create(app: App, topic: TopicName, metadata: tuple[str, ...]) -> None:
 def create_partitioned(app: App, topic: TopicName, partitions: int, metadata: tuple[str, ...]) -> None:
     """Make a partitioned topic and its partitions."""
     command = "topics create-partitioned-topic"
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_partitioned(txn, command, topic, partitions, parse_pairs(metadata), app.now_ms)
     app.change(plan)
 
@@ -80,7 +79,7 @@ def create_partitioned(app: App, topic: TopicName, partitions: int, metadata: tu
 )
 def create_missed(app: App, topic: TopicName) -> None:
     """Make the partitions of a partitioned topic that are not there."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_missing_partitions(txn, topic, app.now_ms)
     app.change(plan)
 
@@ -103,7 +102,7 @@ def update_partitioned(app: App, topic: TopicName, partitions: int, update_local
 
     The new ones get the subscriptions of the first partition, at their end. Keys go to other partitions from then on.
     """
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         plan = plan_partitions(reader, topic, partitions, app.now_ms)
     app.change(plan)
 
@@ -119,7 +118,7 @@ def update_partitioned(app: App, topic: TopicName, partitions: int, update_local
 )
 def create_shadow(app: App, topic: TopicName, source: str, properties: dict[str, str]) -> None:
     """Make a shadow topic: it shows the entries of another one and has subscriptions of its own."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_shadow(txn, topic, parse_topic(source), properties, app.now_ms)
     app.change(plan)
 
@@ -133,5 +132,5 @@ def create_shadow(app: App, topic: TopicName, source: str, properties: dict[str,
 )
 def get_shadow_source(app: App, topic: TopicName) -> None:
     """Show the topic that a shadow topic shows."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer(read_properties(txn, topic).get(SHADOW_SOURCE))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.topics.answers import answer, choose, report
+from commands.topics.answers import answer, choose
 from commands.topics.printout import SEPARATOR, Printing, columns_for, render_message
 from commands.topics.values import Decoders, open_with, private_key_option, redact_option, value_line, value_option
 from pulsar_admin.columns import Column
@@ -20,10 +20,10 @@ from pulsar_admin.options import TopicSelection, command, gather, pass_app, subs
 from pulsar_admin.visible import clean_text
 from store.errors import EntryCorrupt, EntryNotFound, NothingMatches, StoreError, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import Cursor, iter_backlog, read_cursor
-from store.model.entries import as_admin_shows, find_topic_of, nth_position, read_last_id, read_message
+from store.model.entries import as_admin_shows, find_topic_of, nth_position, read_message
 from store.model.message_row import message_row
 from store.model.messages import Message, MessageReader, ReadOptions
-from store.model.reader import EntryReader, open_reader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName
 
@@ -58,9 +58,7 @@ def last_message_id(app: App, selection: TopicSelection) -> None:
 
     The last entry counts whatever it is, also a marker or an encrypted batch; a topic without entries answers entry -1.
     """
-    problems: list[StoreError] = []
-    answer(app, selection, lambda reader, name: read_last_id(reader, name, problems), _ID_COLUMNS)
-    report(app, problems)
+    answer(app, selection, lambda topic: topic.last_entry_id(), _ID_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,7 @@ def get_message_by_id(
     """
     position = Position(ledger_id, entry_id)
     problems: list[StoreError] = []
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         topics = [read_topic(reader.txn, name) for name in choose(app, reader.txn, selection).names]
         topic = find_topic_of(topics, position)
@@ -112,7 +110,7 @@ def get_message_by_id(
         columns = columns_for(app.settings.output, several=False, value=options.value)
         printing = Printing(iso=app.settings.tz is not None, redelivery=True, redact=options.redact)
         app.emit(row, columns, _text(as_admin_shows(reader, message), decoded, printing))
-    report(app, problems)
+    app.report(problems)
 
 
 # -- examine-messages -------------------------------------------------------------------------------------------------
@@ -146,7 +144,7 @@ def get_message_by_id(
 def examine_messages(app: App, selection: TopicSelection, origin: str, number: int, options: MessageOptions) -> None:
     """Show the n-th entry of a topic from its beginning or its end."""
     problems: list[StoreError] = []
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
 
@@ -158,7 +156,7 @@ def examine_messages(app: App, selection: TopicSelection, origin: str, number: i
         printing = Printing(iso=app.settings.tz is not None, redact=options.redact)
         style = _Style(decoders, chosen.several, options.value, printing)
         _emit_messages(app, reader, chosen.each(app, work), style)
-    report(app, problems)
+    app.report(problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +243,7 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
     Individually deleted entries are left out, batches are taken apart; nothing is acknowledged.
     """
     problems: list[StoreError] = []
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
 
@@ -258,7 +256,7 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
         printing = Printing(iso=app.settings.tz is not None, markers=options.markers, redact=options.redact)
         style = _Style(decoders, chosen.several, options.value, printing)
         _emit_messages(app, reader, chain.from_iterable(found), style)
-    report(app, problems)
+    app.report(problems)
 
 
 def _iter_peeked(

@@ -39,13 +39,13 @@ def _check(txn: Txn, topic: TopicName) -> None:
 )
 def permissions(app: App, topic: TopicName) -> None:
     """Show what roles may do with a topic: of their own, and by its namespace."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         _check(txn, topic)
         app.answer_map(read_permissions(read_policies(txn, topic.namespace), topic), java_text)
 
 
 def _grant(app: App, command: str, topic: TopicName, grant: Grant) -> None:
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         _check(txn, topic)
         plan = plan_topic_permission(txn, command, topic, grant, app.now_ms)
     app.change(plan)

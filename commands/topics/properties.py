@@ -10,7 +10,6 @@ from pulsar_admin.upstream import mirrored
 from store.changes.subscriptions import is_replicated, plan_replicated, plan_subscription_properties, shown_properties
 from store.changes.topics import plan_properties, read_properties
 from store.errors import InvalidValue, StalePlan, SubscriptionNotFound, TopicNotFound
-from store.model.reader import open_reader
 from store.names import TopicName
 
 _NOTHING = "Nothing, as pulsar-admin; the change and its undo command are on stderr."
@@ -26,7 +25,7 @@ _SUBSCRIPTION = {"subscription": "Its name."}
 )
 def get(app: App, topic: TopicName) -> None:
     """Show the properties of a topic."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer_map(read_properties(txn, topic))
 
 
@@ -42,7 +41,7 @@ def get(app: App, topic: TopicName) -> None:
 def update(app: App, topic: TopicName, property: dict[str, str]) -> None:
     """Set properties of a topic; the others stay."""
     command = "topics update-properties"
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_properties(txn, command, topic, lambda found: {**found, **property}, app.now_ms)
     app.change(plan)
 
@@ -59,7 +58,7 @@ def update(app: App, topic: TopicName, property: dict[str, str]) -> None:
 def remove(app: App, topic: TopicName, key: str | None) -> None:
     """Remove one property of a topic."""
     command = "topics remove-properties"
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         plan = plan_properties(
             txn, command, topic, lambda found: {k: v for k, v in found.items() if k != key}, app.now_ms
         )
@@ -77,7 +76,7 @@ def remove(app: App, topic: TopicName, key: str | None) -> None:
 def get_of_subscription(app: App, topic: TopicName, subscription: str) -> None:
     """Show the properties of a subscription."""
     found: dict[str, str] = {}
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         for _, cursor in iter_cursors(reader, TopicSelection((topic,)), subscription):
             found |= shown_properties(cursor.info.cursor_properties)
     app.emit(found, plain=dump_json(found, pretty=False) + "\n")
@@ -100,7 +99,7 @@ def update_of_subscription(
         raise InvalidValue("If you want to clear the properties you have to use --clear")
     if property and clear:
         raise InvalidValue("If you set --clear then you should not pass any properties")
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         cursors = iter_cursors(reader, TopicSelection((topic,)), subscription)
         plan = plan_subscription_properties(reader, cursors, property, app.now_ms)
     app.change(plan)
@@ -115,7 +114,7 @@ def update_of_subscription(
 )
 def get_replicated(app: App, topic: TopicName, subscription: str) -> None:
     """Show whether clusters share the position of a subscription."""
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         cursors = list(iter_cursors(reader, TopicSelection((topic,)), subscription))
     app.answer_map({str(found.name): str(is_replicated(cursor)).lower() for found, cursor in cursors})
 
@@ -133,6 +132,6 @@ def set_replicated(app: App, topic: TopicName, subscription: str, enable: bool, 
     """Let clusters share the position of a subscription, or not."""
     if enable == disable:
         raise InvalidValue("Need to specify either --enable or --disable")
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         plan = plan_replicated(reader, iter_cursors(reader, TopicSelection((topic,)), subscription), enable, app.now_ms)
     app.change(plan)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.topics.answers import Chosen, choose, report, size_of
+from commands.topics.answers import Chosen, choose, size_of
 from commands.topics.printout import columns_for
 from commands.topics.values import Decoders, open_with, private_key_option, redact_option, value_option
 from pulsar_admin.context import FEW_MESSAGES, App
@@ -22,7 +22,7 @@ from store.db.clocks import Clock, check_clock
 from store.errors import InvalidValue, NotWritable, SourceChanged, StoreError, TopicNotFound
 from store.model.message_row import MessageRow, message_row
 from store.model.messages import ReadOptions
-from store.model.reader import EntryReader, open_reader
+from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.model.window import EVENT, Window
 from store.names import EARLIEST, LATEST, Position
@@ -97,13 +97,13 @@ def read(app: App, selection: TopicSelection, options: Request) -> None:
     """
     window = _window(app, options)
     problems: list[StoreError] = []
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
         size_bytes = 0 if options.limit is not None else size_of(reader, chosen.names)
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
             _emit(app, reader, chosen, Asked(window, options, problems))
-    report(app, problems)
+    app.report(problems)
 
 
 def _emit(app: App, reader: EntryReader, chosen: Chosen, request: Asked) -> None:

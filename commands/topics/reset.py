@@ -38,7 +38,7 @@ from store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from store.model.reader import EntryReader, open_reader
+from store.model.reader import EntryReader
 from store.names import Position
 from store.search.broker_setup import BrokerSetup, BrokerVersion
 
@@ -151,7 +151,7 @@ def reset_cursor(app: App, selection: TopicSelection, subscription: str | None, 
         return
     broker = BrokerSetup(options.broker_version, options.max_clock_skew_ms, app.now_ms)
     request = ResetRequest(app.now_ms, options.rule, app.settings.clock, broker, options.force)
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         resets = _resets(app, reader, selection, subscription, options)
         plan = plan_resets(reader, "topics reset-cursor", _with_clock(app, reader, resets, request), request)
     app.change(plan)
@@ -168,7 +168,7 @@ def _plan_as_of(app: App, selection: TopicSelection, subscription: str | None, o
         raise click.UsageError("Missing option '-s' / '--subscription'.", click.get_current_context())
     named = is_state_name(options.as_of)
     time_ms = None if named else _parse_time(options.as_of)
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         cursors = list(iter_cursors(reader, selection, subscription))
         past = read_past(app, (topic for topic, _ in cursors), subscription, options.directories)
         as_of = AsOf(time_ms, options.as_of if named else "", options.if_unsure, past, options.force)
@@ -214,5 +214,5 @@ def _with_clock(app: App, reader: EntryReader, resets: Iterable[Reset], request:
     """Pass RESETS on; warns where the clock asked for is not on all entries."""
     for reset in resets:
         if request.goes_by_clock(reset.target):
-            warn_of_broker_clock(app, reader, reset.topic)
+            warn_of_broker_clock(app, reset.topic.name)
         yield reset

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.topics.answers import Chosen, choose, report, size_of
+from commands.topics.answers import Chosen, choose, size_of
 from commands.topics.printout import columns_for
 from commands.topics.values import open_with, private_key_option, redact_option, value_option
 from pulsar_admin.columns import Column
@@ -29,7 +29,7 @@ from pulsar_admin.options import (
 from store.db.clocks import check_clock
 from store.errors import InvalidValue, NothingMatches, StoreError, TopicNotFound
 from store.model.jsonpath import PathTest, parse_path_test
-from store.model.reader import EntryReader, open_reader
+from store.model.reader import EntryReader
 from store.model.topics import read_topic
 from store.model.window import EVENT, Window
 from store.names import EARLIEST, LATEST, Position
@@ -133,7 +133,7 @@ def search(app: App, selection: TopicSelection, options: Request) -> None:
     """
     problems: list[StoreError] = []
     wanted = _dump_options(app, options)
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, size_of(reader, chosen.names), "search", unused=FEW_MESSAGES):
@@ -141,7 +141,7 @@ def search(app: App, selection: TopicSelection, options: Request) -> None:
             first = list(islice(found, 1))
             if first or problems or app.exit_code:
                 app.emit_rows(chain(first, found), _columns(app, chosen, options, wanted), live=True)
-    report(app, problems)
+    app.report(problems)
     if not first and app.exit_code == 0:  # else it may be in what could not be read
         raise NothingMatches("no message is what you look for", hint=_hint(options))
 

@@ -6,20 +6,11 @@ from dataclasses import dataclass
 
 import click
 
-from commands.topics.answers import answer, choose_partitioned, emit_answers, report
+from commands.topics.answers import answer, answer_partitioned
 from pulsar_admin.columns import Column, caution
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, redact_properties_option, topics_argument
-from store.errors import MetadataCorrupt, StoreError, TopicNotFound
-from store.model.reader import EntryReader, open_reader
-from store.names import TopicName
-from store.reports.stats import (
-    PartitionedTopicStats,
-    StatsOptions,
-    TopicStats,
-    read_partitioned_stats,
-    read_topic_stats,
-)
+from store.errors import MetadataCorrupt, TopicNotFound
 
 _COLUMNS = (
     Column("BYTES", "storageSize", "bytes", sums=True),
@@ -82,14 +73,8 @@ class TopicOptions:
 @pass_app
 def stats(app: App, selection: TopicSelection, options: TopicOptions, precise: bool) -> None:
     """Show the size of a topic and the backlog of its subscriptions."""
-    wanted = StatsOptions(options.sizes, options.earliest, options.explain)
-    problems: list[StoreError] = []
-
-    def work(reader: EntryReader, name: TopicName) -> TopicStats:
-        return read_topic_stats(reader, name, wanted, problems=problems)
-
-    answer(app, selection, work, _COLUMNS, redact=options.redact)
-    report(app, problems)
+    wanted = {"earliest_time": options.earliest, "backlog_size": options.sizes, "newer_keys": options.explain}
+    answer(app, selection, lambda topic: topic.stats(**wanted), _COLUMNS, redact=options.redact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +106,9 @@ class PartitionedOptions:
 @pass_app
 def partitioned_stats(app: App, selection: TopicSelection, options: PartitionedOptions, precise: bool) -> None:
     """Show the size and the backlogs of a partitioned topic, summed over its partitions."""
-    problems: list[StoreError] = []
-    with open_reader(app.store) as reader:
-        chosen = choose_partitioned(app, reader.txn, selection)
-        wanted = StatsOptions(backlog_size=options.sizes, earliest_time=options.earliest)
-
-        def work(name: TopicName) -> PartitionedTopicStats:
-            return read_partitioned_stats(reader, name, wanted, per_partition=options.per_partition, problems=problems)
-
-        found = list(chosen.each(app, work))
-    emit_answers(app, found, _COLUMNS, several=chosen.several, redact=options.redact)
-    report(app, problems)
+    wanted = {
+        "per_partition": options.per_partition,
+        "earliest_time": options.earliest,
+        "backlog_size": options.sizes,
+    }
+    answer_partitioned(app, selection, lambda topic: topic.partitioned_stats(**wanted), _COLUMNS, redact=options.redact)

@@ -21,7 +21,7 @@ from store.names import TopicName
 )
 def bundle(app: App, topic: TopicName) -> None:
     """Show the bundle of its namespace that a topic's name falls into."""
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         app.answer(bundle_range(txn, topic))
 
 
@@ -38,7 +38,7 @@ def compact(app: App, topic: TopicName) -> None:
 
     ``compaction run`` has options for other rules and formats.
     """
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         read_topic(txn, topic)
     compact_topics(app, TopicSelection((topic,)), CompactionJob("topics compact", LEGACY, RULE_4_0, by_key=True))
     app.answer_change(f"Topic compaction requested for {topic}")
@@ -56,7 +56,7 @@ def compaction_status(app: App, topic: TopicName, wait_complete: bool) -> None:
 
     How far it is compacted, ``compaction status`` shows.
     """
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         name = read_topic(txn, topic).name
     app.answer(f"Compaction has not been run for {name} since broker startup")
 
@@ -73,6 +73,6 @@ def offload_status(app: App, topic: TopicName, wait_complete: bool) -> None:
 
     Which ones are, ``topics stats-internal`` shows.
     """
-    with app.store.read() as txn:
+    with app.session.read() as txn:
         name = read_topic(txn, topic).name
     app.answer(f"Offload has not been run for {name} since broker startup")

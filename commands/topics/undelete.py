@@ -19,7 +19,7 @@ from store.errors import (
     StalePlan,
     TopicNotFound,
 )
-from store.model.reader import EntryReader, open_reader
+from store.model.reader import EntryReader
 from store.names import NamespaceName, TopicName
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def undelete(
     if not topics and not namespaces:
         _list(app, directories, by_evidence, asked)
         return
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         past = _read_past(
             reader, directories, keep_of((*(topic.namespace for topic in topics), *namespaces)), by_evidence
         )
@@ -122,7 +122,7 @@ def _list(app: App, directories: tuple[str, ...], by_evidence: bool, asked: Unde
         raise click.UsageError(
             "Name topics, or --namespace; without both and without --in-place and --plan they are listed."
         )
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         past = _read_past(reader, directories, keeps_topics, by_evidence)
         app.emit_rows(iter_gone(reader.txn, past), _GONE)
     for gap in past.gaps:
@@ -181,6 +181,6 @@ def restore(
     servers = find_servers(app.store.info.sources, directories)
     past = read_past(servers, keep_of([topic.namespace]), at_ms)
     wanted = RestoreAt(topic, at_ms, Undelete(**options), to)
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         plan = plan_restore_at(reader, wanted, past, servers, app.now_ms)
     app.change(plan)

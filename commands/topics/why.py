@@ -14,7 +14,6 @@ from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from pulsar_admin.visible import clean_text
 from store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
-from store.model.reader import open_reader
 from store.wording import counted
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def why(app: App, selection: TopicSelection, subscription: str | None, disk: boo
 def _say_why(app: App, selection: TopicSelection, subscription: str) -> None:
     from store.why.subscription import why_subscription
 
-    with open_reader(app.store) as reader:
+    with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, size_of(reader, chosen.names), "why"):
             found = [
@@ -113,7 +112,7 @@ def emit_disk(app: App, selection: TopicSelection | None) -> None:
 
     form = app.settings.output
     top = app.take_top() if form in (None, "plain", "json") else None
-    with app.bulk(), open_reader(app.store) as reader:
+    with app.bulk(), app.session.reader() as reader:
         names = None if selection is None else choose(app, reader.txn, selection).names
         if top is None and selection is None and form in (None, "plain"):
             top = _TOP

@@ -5,26 +5,29 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.session import Session, Time, check_choice, warn_partial
-from store.changes.intent import WritingPlan
-from store.compaction.forms import CompactionJob
-from store.compaction.last_id import LastId, find_last_id
-from store.db.environment import Store as StoreFile
+from pulsar_admin.api.session import Session, Time, check_choice
 from store.errors import StoreError
 from store.model.topics import read_topic
 from store.names import TopicName
 
 if TYPE_CHECKING:
     from pulsar_admin.api.messages import Messages
+    from pulsar_admin.api.plan import Plan
     from store.changes.report import ChangeReport
+    from store.compaction.forms import CompactionJob
+    from store.compaction.last_id import LastId
     from store.compaction.occurrences import KeyHistory
     from store.compaction.reading import FoundInView
     from store.compaction.status import CompactionStatus
     from store.compaction.verification import Verification
+    from store.compaction.view import CompactedView
+    from store.db.environment import Store as StoreFile
+    from store.model.reader import EntryReader
+    from store.model.topics import Topic as TopicModel
 
 Form = Literal["indexed", "legacy", "reduced"]
 Rule = Literal["4.2", "4.0"]
+ViewRule = Literal["first-at-or-after", "broker"]
 
 
 class Compaction:
@@ -34,15 +37,17 @@ class Compaction:
         self._session = session
         self._name = name
 
-    def status(self) -> CompactionStatus:
+    def status(self, *, leaked: bool = True) -> CompactionStatus:
         """Return the horizon, the compacted ledger, what lies behind the horizon (entries, messages, bytes), and ``problems`` in words.
 
-        Raises TopicNotFound, MetadataCorrupt.
+        LEAKED: also compacted ledgers that nothing references, which are looked for among all ledgers. Raises TopicNotFound,
+        MetadataCorrupt.
         """
         from store.compaction.status import read_status
 
         with self._session.reader() as reader:
-            return read_status(reader, read_topic(reader.txn, self._name))
+            topic = read_topic(reader.txn, self._name)
+            return read_status(reader, topic, None if leaked else ())
 
     def last_id(self, *, verify: bool = False) -> LastId:
         """Return the last message: ``position`` (ids −1 where nothing remains), ``publish_ms``, and the ``rule`` that found it.
@@ -50,25 +55,29 @@ class Compaction:
         From metadata bytes where they tell (PIP-429); VERIFY reads the whole entry too. Raises TopicNotFound, MetadataCorrupt,
         EntryCorrupt.
         """
+        from store.compaction.last_id import find_last_id
+
         problems: list[StoreError] = []
         with self._session.reader() as reader:
             found = find_last_id(reader, read_topic(reader.txn, self._name), verify=verify, problems=problems)
-        warn_partial(problems)
+        self._session.partial(problems)
         return found
 
-    def find(self, time: Time) -> FoundInView | None:
+    def find(self, time: Time, *, rule: ViewRule = "first-at-or-after") -> FoundInView | None:
         """Return the first entry of the compacted ledger published at or after TIME (``position`` None: nothing is).
 
-        None: the topic was never compacted. Raises TopicNotFound, InvalidValue, MetadataCorrupt, EntryCorrupt.
+        RULE ``broker``: by bisection, which takes clocks not to run backwards. None: the topic was never compacted. Raises
+        TopicNotFound, InvalidValue, MetadataCorrupt, EntryCorrupt.
         """
-        from store.compaction.reading import find_in_view
         from store.compaction.view import open_view
 
+        check_choice("rule", rule, ViewRule)
         problems: list[StoreError] = []
-        with self._session.reader() as reader:
-            view = open_view(reader, read_topic(reader.txn, self._name), problems)
-            found = None if view is None else find_in_view(reader, view, self._session.time_ms(time))
-        warn_partial(problems)
+        with self._session.scan(problems) as reader:
+            topic = read_topic(reader.txn, self._name)
+            view = open_view(reader, topic, problems)
+            found = None if view is None else _find_in(reader, topic, view, self._session.time_ms(time), rule)
+        self._session.partial(problems)
         return found
 
     def verify(self) -> Verification | None:
@@ -77,14 +86,18 @@ class Compaction:
         ``total`` counts what is wrong, ``findings`` has kind, position and message of the first of it; ``status().problems`` has
         what metadata tells. Raises TopicNotFound, MetadataCorrupt, EntryCorrupt.
         """
+        from store.compaction.keys import keys_for
         from store.compaction.verify import verify_view
         from store.compaction.view import open_view
 
-        with self._session.engine([]) as engine, self._session.reader() as reader:
-            reader.engine = engine
+        with self._session.scan() as reader:
             topic = read_topic(reader.txn, self._name)
             view = open_view(reader, topic)
-            return None if view is None else verify_view(reader, topic, view)
+            if view is None:
+                return None
+            total, limit_keys = 2 * topic.rank(view.horizon), keys_for(self._session.memory_bytes)
+            with self._session.progress(total, "entries", f"{self._name}: verify") as advance:
+                return verify_view(reader, topic, view, limit_keys=limit_keys, advance=advance)
 
     def explain(self, key: str, *, rule: Rule = "4.2") -> KeyHistory:
         """Return the messages with KEY (``occurrences``): where they are, whether the compacted ledger holds them, and why or why not.
@@ -97,8 +110,10 @@ class Compaction:
         check_choice("rule", rule, Rule)
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._name)
-            found = explain_key(reader, topic, open_view(reader, topic), key, rule=rule)
-        warn_partial(found.damaged)
+            view = open_view(reader, topic)
+            with self._session.progress(topic.number_of_entries, "entries", f"{self._name}: explain") as advance:
+                found = explain_key(reader, topic, view, key, rule=rule, advance=advance)
+        self._session.partial(found.damaged)
         return found
 
     def run(
@@ -116,6 +131,8 @@ class Compaction:
         first entry, SKIP_DAMAGED leaves out what cannot be read. Raises InvalidValue; previewed or applied TopicNotFound,
         MetadataCorrupt, EntryCorrupt, and applied DiskFull.
         """
+        from store.compaction.forms import CompactionJob
+
         check_choice("form", form, Form)
         check_choice("rule", rule, Rule)
         flags = {"retain_null_key": retain_null_key, "from_start": from_start, "skip_damaged": skip_damaged}
@@ -123,9 +140,14 @@ class Compaction:
 
     def upgrade(self) -> Plan:
         """Plan rewriting the compacted ledger as Pulsar 4.2 writes it, nothing dropped; raises as ``run``."""
+        from store.compaction.forms import CompactionJob
+
         return self._plan(CompactionJob("compaction upgrade", everything=True))
 
     def _plan(self, job: CompactionJob) -> Plan:
+        from pulsar_admin.api.plan import plan_of
+        from store.changes.intent import WritingPlan
+
         def compact(store: StoreFile, *, previews: bool) -> tuple[ChangeReport, ...]:
             from store.changes.compacting import Compactor
 
@@ -133,7 +155,7 @@ class Compaction:
             with self._session.engine([]) as engine:
                 compactor = Compactor(store, engine, self._session.now_ms, None, texts.append)
                 found = compactor.compact(self._name, job, previews=previews)
-            warn_partial(texts)
+            self._session.partial(texts)
             return (found,)
 
         def shown() -> tuple[ChangeReport, ...]:
@@ -157,3 +179,16 @@ class Compaction:
         from pulsar_admin.api.messages import compacted_messages
 
         return compacted_messages(self._session, self._name, columns, keys, limit)
+
+
+def _find_in(reader: EntryReader, topic: TopicModel, view: CompactedView, time_ms: int, rule: ViewRule) -> FoundInView:
+    from store.compaction.reading import bisect_view, find_in_view, view_extent
+    from store.search.window import is_few
+
+    if rule == "broker":
+        return bisect_view(reader, view, time_ms)
+    if is_few(view_extent(reader.txn, topic, view), None):
+        return find_in_view(reader, view, time_ms)
+    from store.compaction.published import find_published
+
+    return find_published(reader, view, time_ms)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pulsar_admin.api.finding import Clock
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import (
+    Clock,
     Duration,
     Place,
     Session,
@@ -16,10 +16,8 @@ from pulsar_admin.api.session import (
     check_choice,
     duration_ms,
     position_of,
-    warn_partial,
     whole_number,
 )
-from pulsar_admin.broken import broken_texts
 from store.changes.cursors import CursorMove, check_movable, cleared, plan_moves, skipped
 from store.changes.resetting import EXACT, ResetRequest, ResetRule, ResetTarget, plan_resets, resets_to
 from store.db.clocks import check_clock
@@ -33,7 +31,7 @@ from store.model.topics import expand_topic, read_topic
 from store.names import Position, TopicName
 from store.search.broker_setup import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
 from store.search.expiry import ALL_BEFORE, ExpiryRule
-from store.wording import counted
+from store.wording import counted, plural
 
 if TYPE_CHECKING:
     from pulsar_admin.api.nacks import Nacks
@@ -96,7 +94,7 @@ class Cursor:
             found = read_cursor(reader.txn, reader, topic, self._name)
         if found.skipped_entries:
             what = counted(found.skipped_entries, "entry")
-            warn_partial([f"{self._name}: the newest {what} of the cursor ledger cannot be read"])
+            self._session.partial([f"{self._name}: the newest {what} of the cursor ledger cannot be read"])
         state = found.state
         return CursorPlace(
             str(topic.name),
@@ -134,12 +132,14 @@ class Cursor:
             state = read_cursor(reader.txn, reader, topic, self._name).state
             lost = lost_entries(reader.txn, topic, scanned_intervals(topic, state, first))
             found = analyze_backlog(reader.txn, topic, state, first)
-            texts = broken_texts(reader.txn, [self._topic])
+            self._session.warn_of_broken(reader.txn, [self._topic])
         if lost:
-            texts.append(
-                f"{topic.name}: {counted(lost, 'entry of the backlog is', 'entries of the backlog are')} in no imported file"
+            entries = counted(lost, "entry", "entries")
+            self._session.partial(
+                [
+                    f"{topic.name}: {entries} of the backlog of {self._name} {plural(lost, 'is', 'are')} in no imported file"
+                ]
             )
-        warn_partial(texts)
         return found
 
     def forecast(
@@ -171,7 +171,7 @@ class Cursor:
             topic = read_topic(reader.txn, self._topic)
             cursor = read_cursor(reader.txn, reader, topic, self._name)
             (found,) = forecast_expiries(reader, [(topic, cursor)], request, ahead_ms, interval_ms)
-        warn_partial(found.warnings)
+        self._session.partial(found.warnings)
         return found.rows
 
     def history(self) -> tuple[AckState, ...]:
@@ -196,8 +196,7 @@ class Cursor:
             found = why_subscription(
                 reader, topic, read_cursor(reader.txn, reader, topic, self._name), self._session.now_ms
             )
-            texts = broken_texts(reader.txn, [self._topic])
-        warn_partial(texts)
+            self._session.warn_of_broken(reader.txn, [self._topic])
         return found
 
     def nacks(self) -> Nacks:
@@ -340,7 +339,7 @@ class Cursor:
 
         with self._session.opened() as store:
             found = find_cursor_history(store.info.sources, (), (one.name.cursor_path(self._name) for one in topics))
-        warn_partial(found.problems)
+        self._session.partial(found.problems)
         return found
 
     def _cursors(self, reader: EntryReader) -> Iterator[tuple[TopicModel, CursorModel]]:

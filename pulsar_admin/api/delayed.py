@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from pulsar_admin.api.session import Session, Time, warn_partial
+from pulsar_admin.api.session import Session, Time
 from store.db.delayed_entries import join_rows
 from store.delayed.backlog import cursor_of_nobody, read_due_times
 from store.delayed.runs import open_runs
@@ -122,7 +122,7 @@ class Delayed:
             result = result_of(draft, apply_draft(store, draft))
         lost = result.missing + result.unreadable
         if lost:
-            warn_partial(
+            self._session.partial(
                 [
                     f"{self._name} {name}: {counted(lost, 'entry that waits is', 'entries that wait are')} lost or damaged"
                 ]
@@ -144,4 +144,4 @@ class Delayed:
             delivery = open_delivery(reader, topic, cursor, file, self._session.now_ms)
             yield reader, topic, cursor, delivery
         if delivery.warning:
-            warn_partial([delivery.warning])
+            self._session.partial([delivery.warning])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.session import Place, Session, moment, position_of
+from pulsar_admin.api.session import Place, Session, position_of
 from store.changes.nacks import Nacks as NackedRows
 from store.changes.nacks import plan_add, plan_pop
 from store.db.environment import Txn
@@ -19,7 +19,7 @@ from store.nacks.buckets import due_time
 from store.nacks.holes import NackedEntries, hole_intervals
 from store.nacks.kept import KeptGroup, KeptStats, find_tracker, iter_due, read_stats
 from store.names import Position, TopicName
-from store.timespec import parse_duration_ms
+from store.timespec import moment, parse_duration_ms
 
 Delay = timedelta | str | int
 """So long: a timedelta, ``10m`` and whatever else the command line takes, or milliseconds as an int."""

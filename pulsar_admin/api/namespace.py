@@ -7,7 +7,7 @@ from typing import Any
 
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.policies import PolicyPlans, policy_named
-from pulsar_admin.api.session import Session, warn_partial
+from pulsar_admin.api.session import Session
 from store.changes.delayed import (
     DelayedPolicy,
     find_rules,
@@ -102,7 +102,7 @@ class Namespace(PolicyPlans):
     def _cursors(self, reader: EntryReader, subscription: str | None) -> list[tuple[Topic, Cursor]]:
         problems: list[StoreError] = []
         found = list(iter_namespace_cursors(reader, self._name, subscription, problems.append))
-        warn_partial(problems)
+        self._session.partial(problems)
         return found
 
     # -- plans of policies --------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from pulsar_admin.api.session import moment
 from store.changes.intent import WritingPlan
 from store.changes.plan import Change as ChangeRow
 from store.changes.plan import Plan as StorePlan
@@ -15,6 +14,7 @@ from store.changes.plan import parts_of
 from store.changes.report import ChangePart
 from store.changes.report import ChangeReport as Report
 from store.errors import Refused
+from store.timespec import moment
 
 
 class ChangeReport(Report):

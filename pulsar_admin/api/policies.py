@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pulsar_admin.api.plan import Plan
 from pulsar_admin.api.session import Duration, check_choice, duration_ms
-from store.changes.policies import PolicyJob, policy_job
 from store.errors import InvalidValue
-from store.policies.places import Options
-from store.policies.table import Policy, policies_by_name
-from store.timespec import parse_size_bytes
+
+if TYPE_CHECKING:
+    from pulsar_admin.api.plan import Plan
+    from store.changes.policies import PolicyJob
+    from store.policies.places import Options
+    from store.policies.table import Policy
 
 QuotaKind = Literal["destination_storage", "message_age"]
 QuotaPolicy = Literal["producer_request_hold", "producer_exception", "consumer_backlog_eviction"]
@@ -32,10 +33,14 @@ class PolicyPlans(ABC):
 
     def set_policy(self, name: str, value: Any) -> Plan:  # Any: JSON
         """Plan setting the policy NAME to VALUE, JSON as upstream stores it; raises InvalidValue for what upstream refuses."""
+        from store.changes.policies import PolicyJob
+
         return self._plan_policy(PolicyJob(f"{self._group} set-{name}", policy_named(name), value))
 
     def remove_policy(self, name: str) -> Plan:
         """Plan removing the policy NAME: what is set above counts again. Raises InvalidValue."""
+        from store.changes.policies import PolicyJob
+
         return self._plan_policy(PolicyJob(f"{self._group} remove-{name}", policy_named(name)))
 
     def set_message_ttl(self, ttl: Duration | None) -> Plan:
@@ -72,6 +77,8 @@ class PolicyPlans(ABC):
 
     def remove_backlog_quota(self, kind: QuotaKind = "destination_storage") -> Plan:
         """Plan removing the backlog quota KIND."""
+        from store.changes.policies import policy_job
+
         return self._plan_policy(
             policy_job(f"{self._group} remove-backlog-quota", "backlog-quota", {"type_": kind}, removes=True)
         )
@@ -86,11 +93,15 @@ class PolicyPlans(ABC):
         return self.remove_policy("delayed-delivery")
 
     def _set(self, name: str, options: Options) -> Plan:
+        from store.changes.policies import policy_job
+
         return self._plan_policy(policy_job(f"{self._group} set-{name}", name, options))
 
 
 def policy_named(name: str) -> Policy:
     """Return the policy NAME; raises InvalidValue for one that is not there."""
+    from store.policies.table import policies_by_name
+
     found = policies_by_name().get(name)
     if found is None:
         raise InvalidValue(f"no policy is called {name}", value=name)
@@ -98,6 +109,8 @@ def policy_named(name: str) -> Policy:
 
 
 def _size_bytes(value: int | str | None) -> int:
+    from store.timespec import parse_size_bytes
+
     if value is None:
         return -1
     return parse_size_bytes(value) if isinstance(value, str) else value

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.session import Session, Time, check_choice, warn_partial
+from pulsar_admin.api.session import Session, Time, check_choice
 from store.names import parse_namespace, parse_topic
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Recoveries:
         with self._session.opened() as store, self._session.read() as txn:
             parts = read_store_parts(store, txn)
             found = read_preflight(parts.known, parts.bookies)
-        warn_partial([*parts.known.problems, *(text for one in found.bookies for text in one.problems)])
+        self._session.partial([*parts.known.problems, *(text for one in found.bookies for text in one.problems)])
         return found
 
     def diff(self, other: Recoveries) -> tuple[Changed, ...]:

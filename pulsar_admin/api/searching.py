@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypedDict
 
-from pulsar_admin.api.finding import Clock
 from pulsar_admin.api.messages import Choose, MessageQuery, Messages, chosen_columns, messages_of
-from pulsar_admin.api.session import Place, Session, Time, position_of
+from pulsar_admin.api.session import Clock, Place, Session, Time, position_of
 from store.errors import InvalidValue
 from store.model.jsonpath import parse_path_test
 from store.model.window import Window

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
+from pulsar_admin.broken import broken_texts
 from store.db.environment import Store as StoreFile
 from store.db.environment import Txn
 from store.db.storeinfo import check_state
 from store.errors import InvalidValue, NotWritable, Refused, StoreError
 from store.model.reader import EntryReader, open_reader
-from store.names import Position, parse_position
-from store.timespec import MAX_TIME_MS, FromNow, parse_duration_ms, parse_time_or_ago
+from store.names import Position, TopicName, parse_position
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +32,9 @@ Place = Position | str
 """A position: a ``Position``, or ``LEDGER:ENTRY``, ``LEDGER:ENTRY:BATCH``, ``earliest``, ``latest``."""
 Duration = timedelta | str
 """A length of time: a timedelta, or ``5m``, ``3h``, ``2d`` and whatever else the command line takes."""
+
+Clock = Literal["auto", "publish", "broker", "event"]
+"""Which time of a message counts: the broker's where the entry carries one, else the publish time (auto); or always one of them."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
@@ -91,6 +94,8 @@ class Session:
         self._closed = False
         self.keys: PrivateKeys | None = None
         """What opens encrypted payloads."""
+        self.memory_bytes: int | None = None
+        """What a process may take; None: the usual."""
         self._now_ms = None if now is None else time_ms_of(now, int(time.time() * 1000))
 
     @property
@@ -141,6 +146,22 @@ class Session:
             reader.keys = self.keys
             yield reader
 
+    def partial(self, problems: Iterable[StoreError | str]) -> None:
+        """Report what the answer of a method lacks."""
+        warn_partial(problems, stacklevel=4)
+
+    def warn(self, texts: Iterable[str]) -> None:
+        """Report what callers should know of an answer that lacks nothing else."""
+        warn_partial(texts, stacklevel=4)
+
+    def warn_of_broken(self, txn: Txn, names: Iterable[TopicName]) -> None:
+        """Report the broken ledgers of the topics NAMES, which can be read."""
+        warn_partial(broken_texts(txn, names), stacklevel=4)
+
+    def progress(self, total: int, unit: str, label: str) -> AbstractContextManager[Callable[[int], None]]:
+        """Show how far the work LABEL is, TOTAL of UNIT: the function it opens is told each part of them."""
+        return nullcontext(lambda count: None)
+
     def engine(self, problems: list[StoreError]) -> AbstractContextManager[Engine | None]:
         """Open what scans run on, see ``open_engine``."""
         return open_engine(self._jobs, self._spark, problems)
@@ -185,6 +206,8 @@ class Session:
 
 def time_ms_of(value: Time, now_ms: int) -> int:
     """Return VALUE in epoch milliseconds; raises InvalidValue, also for a datetime without a zone."""
+    from store.timespec import MAX_TIME_MS, FromNow, parse_time_or_ago
+
     if isinstance(value, str):
         return parse_time_or_ago(value, now_ms=now_ms)
     if isinstance(value, timedelta):
@@ -208,6 +231,8 @@ def time_ms_of(value: Time, now_ms: int) -> int:
 
 def duration_ms(value: Duration) -> int:
     """Return VALUE in ms; raises InvalidValue."""
+    from store.timespec import parse_duration_ms
+
     return parse_duration_ms(value) if isinstance(value, str) else value // _MS
 
 
@@ -232,15 +257,8 @@ def whole_number(what: str, value: object) -> int:
     return value
 
 
-def moment(time_ms: int | None) -> datetime | None:
-    """Return a time as a datetime in UTC; None for none, and for one that a broken clock wrote and no calendar holds."""
-    if time_ms is None or not -62135596800000 <= time_ms <= MAX_TIME_MS:
-        return None
-    return _EPOCH + time_ms * _MS
-
-
-def warn_partial(problems: Iterable[StoreError | str]) -> None:
-    """Warn of what an answer lacks."""
+def warn_partial(problems: Iterable[StoreError | str], stacklevel: int = 3) -> None:
+    """Warn of what an answer lacks; STACKLEVEL as of ``warnings.warn``: the caller of the public function."""
     for problem in problems:
         text = problem if isinstance(problem, str) else problem.message
-        warnings.warn(text, PartialData, stacklevel=3)
+        warnings.warn(text, PartialData, stacklevel=stacklevel)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Unpack
 from pulsar_admin.api.columns import Columns
 from pulsar_admin.api.plan import Change, ChangeReport, Plan, changes_of, plan_of, report_of, steps_of
 from pulsar_admin.api.recovering import Recoveries
-from pulsar_admin.api.session import Session, Time, check_choice, warn_partial, whole_number
+from pulsar_admin.api.session import Session, Time, check_choice, whole_number
 from pulsar_admin.api.topic import Topic
 from pulsar_admin.api.transfers import Transfers
 from store.changes.intent import WritingPlan
@@ -177,7 +177,7 @@ class Store(Transfers, Recoveries, Columns):
         problems: list[StoreError] = []
         with self._session.read() as txn:
             yield from iter_ledger_rows(txn, word, problems.append)
-        warn_partial(problems)
+        self._session.partial(problems)
 
     def orphans(self) -> tuple[Orphan, ...]:
         """Return the ledgers that nothing references: why (``reason``), entries, bytes, what they claim to be. Raises IndexCorrupt."""
@@ -197,7 +197,9 @@ class Store(Transfers, Recoveries, Columns):
         with self._session.read() as txn:
             gone = find_gone(txn, ())
             found = tuple(iter_missing(txn))
-        warn_partial(f"{path} is gone: its {counted(count, 'entry')} may be lost" for path, count in gone.items())
+        self._session.partial(
+            f"{path} is gone: its {counted(count, 'entry')} may be lost" for path, count in gone.items()
+        )
         return found
 
     def underreplicated(self) -> tuple[UnderReplicated, ...]:
@@ -211,7 +213,7 @@ class Store(Transfers, Recoveries, Columns):
         with self._session.read() as txn:
             unknown = read_disks(txn).unknown
             found = tuple(find_underreplicated(txn))
-        warn_partial([] if unknown is None else [": ".join(unknown)])
+        self._session.partial([] if unknown is None else [": ".join(unknown)])
         return found
 
     def ledger(self, ledger_id: int) -> Ledger:

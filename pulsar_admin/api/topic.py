@@ -1,14 +1,17 @@
-"""A topic: where a time is in it, its messages, its statistics, its cursors."""
+"""A topic: where a time is in it, its messages, its statistics, its cursors.
+
+The command line asks its cold questions here: what only some methods need is imported in them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from pulsar_admin.api.finding import Clock, FoundEntry, found_by_broker, found_by_time
-from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.policies import PolicyPlans, policy_named
+from pulsar_admin.api.policies import PolicyPlans
 from pulsar_admin.api.session import (
+    Clock,
     Duration,
     Place,
     Session,
@@ -16,21 +19,10 @@ from pulsar_admin.api.session import (
     check_choice,
     duration_ms,
     position_of,
-    warn_partial,
 )
-from pulsar_admin.broken import broken_texts
-from store.changes.policies import PolicyJob
-from store.db.clocks import check_clock
-from store.dump.finding import BROKER, FindRule, TimeQuestion
 from store.errors import InvalidValue, StoreError
-from store.model.cursors import backlog_size_bytes, is_subscription, iter_cursor_names
-from store.model.partitions import existing_partitions
-from store.model.reader import EntryReader
 from store.model.topics import expand_topic, partition_count, read_topic
-from store.model.window import Window
 from store.names import EARLIEST, LATEST, Position, TopicName
-from store.search.broker_setup import BrokerSetup, BrokerVersion
-from store.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,15 +31,20 @@ if TYPE_CHECKING:
     from pulsar_admin.api.cursor import Cursor
     from pulsar_admin.api.delayed import Delayed
     from pulsar_admin.api.messages import Messages
+    from pulsar_admin.api.plan import Plan
     from pulsar_admin.api.searching import Wanted
+    from store.changes.policies import PolicyJob
     from store.codec.policies import PartitionedTopic, Policies
+    from store.dump.finding import FindRule, FoundEntry
+    from store.model.entries import LastMessageId
     from store.policies.in_force import PoliciesInForce
     from store.reports.describe import TopicDescription
     from store.reports.internal_info import InternalInfo
     from store.reports.internal_stats import InternalStats
+    from store.reports.partitioned_internals import PartitionedInternalStats
     from store.reports.skew import TopicSkew
     from store.reports.stats import PartitionedTopicStats, TopicStats
-    from store.reports.timeline import Timeline
+    from store.search.broker_setup import BrokerVersion
     from store.search.by_index import IndexFound
 
 
@@ -102,17 +99,23 @@ class Topic(PolicyPlans):
         BROKER_VERSION answers. BATCH_INDEX names the message in its batch. EXPLAIN adds the proof, and the broker's answer.
         Raises InvalidValue, TopicNotFound (also for a partitioned topic: ask its partitions), LedgerNotFound where a broker fails.
         """
+        from store.dump.finding import FindRule, TimeQuestion, find_entry, gaps_before
+        from store.search.broker_setup import BrokerSetup, BrokerVersion
+
         check_choice("clock", clock, Clock)
         check_choice("rule", rule, FindRule)
         check_choice("broker version", broker_version, BrokerVersion)
         broker = BrokerSetup(broker_version)
         question = TimeQuestion(self._session.time_ms(time), clock, rule, broker, batch_index)
+
+        def progress(size_bytes: int) -> AbstractContextManager[Callable[[int], None]]:
+            return self._session.progress(size_bytes, "bytes", "find-by-time")
+
         with self._session.scan() as reader:
             topic = read_topic(reader.txn, self._name)
-            answer = found_by_broker if rule == BROKER else found_by_time
-            found = answer(reader, topic, question, explain=explain)
-            lost = broken_texts(reader.txn, [self._name])
-        warn_partial(lost)
+            found = find_entry(reader, topic, question, explain=explain, progress=progress)
+            self._session.partial(gaps_before(found))
+            self._session.warn_of_broken(reader.txn, [self._name])
         return found
 
     def find_by_index(self, index: int) -> IndexFound:
@@ -125,8 +128,7 @@ class Topic(PolicyPlans):
 
         with self._session.scan() as reader:
             found = find_by_index(reader, read_topic(reader.txn, self._name), index)
-            lost = broken_texts(reader.txn, [self._name])
-        warn_partial(lost)
+            self._session.warn_of_broken(reader.txn, [self._name])
         return found
 
     def nth_position(self, number: int, *, from_end: bool = False) -> Position:
@@ -146,12 +148,15 @@ class Topic(PolicyPlans):
         than TOLERANCE, ``inversions`` entries before the one in front of them on CLOCK. ``pandas.DataFrame(skew.producers)`` has
         them as columns. Reads the header of every entry. Raises TopicNotFound, InvalidValue.
         """
+        from pulsar_admin.api.timelines import damaged_texts, missing_texts
+        from store.db.clocks import check_clock
         from store.reports.skew import SkewOptions, read_skew
 
         options = SkewOptions(check_clock(clock), duration_ms(tolerance), self._session.now_ms)
         with self._session.scan() as reader:
             found = read_skew(reader, read_topic(reader.txn, self._name), options)
-        warn_partial(self._lost(found.missing, found.unreadable))
+        self._session.warn(missing_texts(self._name, found.missing))
+        self._session.partial(damaged_texts(self._name, found.unreadable))
         return found
 
     def timeline(
@@ -167,22 +172,13 @@ class Topic(PolicyPlans):
         BUCKET is its width (None: chosen from the data), ``start`` a multiple of it since 1970 UTC. Times SINCE (included) and
         UNTIL (excluded) on CLOCK. Raises TopicNotFound, InvalidValue, LimitExceeded (too many buckets).
         """
-        from store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
+        from pulsar_admin.api.timelines import timeline_table
 
-        checked = check_clock(clock)
         times = [None if value is None else self._session.time_ms(value) for value in (since, until)]
         width_ms = None if bucket is None else duration_ms(bucket)
         if width_ms is not None and width_ms <= 0:
             raise InvalidValue(f"bucket {bucket!r} is not above 0")
-        with self._session.scan() as reader:
-            topic = read_topic(reader.txn, self._name)
-            if width_ms is None:
-                sample = EntryReader(reader.files, reader.txn)
-                sample.failed = []  # the scan lists it again
-                width_ms = choose_bucket_ms(*(usual_range(sample, topic, checked) or (0, 0)))
-            found = read_timeline(reader, topic, TimelineOptions(width_ms, checked, *times))
-        warn_partial(self._lost(found.missing, found.unreadable, found.without_time))
-        return _timeline_table(found)
+        return timeline_table(self._session, self._name, clock, width_ms, *times)
 
     def messages(
         self,
@@ -206,6 +202,7 @@ class Topic(PolicyPlans):
         UNCOMMITTED: also messages of open and aborted transactions; MARKERS: also a broker's own entries. Raises InvalidValue.
         """
         from pulsar_admin.api.messages import MessageQuery, chosen_columns, messages_of
+        from store.model.window import Window
 
         times = [None if value is None else self._session.time_ms(value) for value in (since, until)]
         window = Window(position_of(start), position_of(end), times[0], times[1], clock, key).checked()
@@ -221,19 +218,20 @@ class Topic(PolicyPlans):
 
         return search_of(self._session, lambda txn: expand_topic(txn, self._name), wanted)
 
-    def stats(self, *, earliest_time: bool = False) -> TopicStats:
+    def stats(self, *, earliest_time: bool = False, backlog_size: bool = True, newer_keys: bool = False) -> TopicStats:
         """Return sizes, backlogs and subscriptions with upstream's names (``backlog_size``, ``subscriptions[name].msg_backlog`` …).
 
-        EARLIEST_TIME: also the publish time of the oldest entry of each backlog. Sizes are bytes. Raises TopicNotFound, MetadataCorrupt.
+        EARLIEST_TIME: also the publish time of the oldest entry of each backlog; without BACKLOG_SIZE that of each subscription is −1;
+        NEWER_KEYS: also what brokers from 4.1 on say. Sizes are bytes. Raises TopicNotFound, MetadataCorrupt.
         """
         from store.reports.stats import StatsOptions, read_topic_stats
 
         problems: list[StoreError] = []
         with self._session.reader() as reader:
-            wanted = StatsOptions(earliest_time=earliest_time)
+            wanted = StatsOptions(backlog_size, earliest_time, newer_keys)
             found = read_topic_stats(reader, self._name, wanted, problems=problems)
-            lost = broken_texts(reader.txn, [self._name])
-        warn_partial([*problems, *lost])
+            self._session.warn_of_broken(reader.txn, [self._name])
+        self._session.partial(problems)
         return found
 
     def last_message_id(self) -> Position:
@@ -241,40 +239,71 @@ class Topic(PolicyPlans):
 
         The last entry counts whatever it is, also a marker. Raises TopicNotFound, MetadataCorrupt.
         """
+        found = self.last_entry_id()
+        return Position(found.ledger_id, found.entry_id, found.batch_index)
+
+    def last_entry_id(self) -> LastMessageId:
+        """Return what ``last_message_id`` does with upstream's names, and those of the batch that it is in."""
         from store.model.entries import read_last_id
 
         problems: list[StoreError] = []
         with self._session.reader() as reader:
             found = read_last_id(reader, self._name, problems)
-            lost = broken_texts(reader.txn, [self._name])
-        warn_partial([*problems, *lost])
-        return Position(found.ledger_id, found.entry_id, found.batch_index)
+            self._session.warn_of_broken(reader.txn, [self._name])
+        self._session.partial(problems)
+        return found
 
-    def partitioned_stats(self, *, per_partition: bool = False) -> PartitionedTopicStats:
-        """Return the stats of a partitioned topic, summed over its partitions; raises TopicNotFound, MetadataCorrupt."""
+    def partitioned_stats(
+        self, *, per_partition: bool = False, earliest_time: bool = False, backlog_size: bool = True
+    ) -> PartitionedTopicStats:
+        """Return the stats of a partitioned topic, summed over its partitions, with PER_PARTITION theirs too; see ``stats``.
+
+        Raises TopicNotFound, MetadataCorrupt.
+        """
+        from store.model.partitions import existing_partitions
         from store.reports.stats import StatsOptions, read_partitioned_stats
 
         problems: list[StoreError] = []
         with self._session.reader() as reader:
-            found = read_partitioned_stats(
-                reader, self._name, StatsOptions(), per_partition=per_partition, problems=problems
-            )
-            lost = broken_texts(reader.txn, existing_partitions(reader.txn, self._name))
-        warn_partial([*problems, *lost])
+            wanted = StatsOptions(backlog_size, earliest_time)
+            found = read_partitioned_stats(reader, self._name, wanted, per_partition=per_partition, problems=problems)
+            self._session.warn_of_broken(reader.txn, existing_partitions(reader.txn, self._name))
+        self._session.partial(problems)
         return found
 
-    def internal_stats(self, *, metadata: bool = False) -> InternalStats:
+    def internal_stats(self, *, metadata: bool = False, publish_times: bool = True) -> InternalStats:
         """Return ledgers, cursors, schema and compacted ledgers with upstream's names, positions as text.
 
-        METADATA: also each ledger's metadata in BookKeeper. Raises TopicNotFound, MetadataCorrupt.
+        METADATA: also each ledger's metadata in BookKeeper; PUBLISH_TIMES: its first and last publish time. Raises TopicNotFound,
+        MetadataCorrupt.
         """
         from store.reports.internal_stats import read_internal_stats
 
         problems: list[StoreError] = []
         with self._session.reader() as reader:
-            found = read_internal_stats(reader, self._name, metadata=metadata, problems=problems)
-            lost = broken_texts(reader.txn, [self._name])
-        warn_partial([*problems, *lost])
+            found = read_internal_stats(
+                reader, self._name, metadata=metadata, publish_times=publish_times, problems=problems
+            )
+            self._session.warn_of_broken(reader.txn, [self._name])
+        self._session.partial(problems)
+        return found
+
+    def partitioned_internal_stats(
+        self, *, metadata: bool = False, publish_times: bool = True
+    ) -> PartitionedInternalStats:
+        """Return the ``internal_stats`` of every partition of a partitioned topic, by their names; raises TopicNotFound,
+        MetadataCorrupt.
+        """
+        from store.model.partitions import existing_partitions
+        from store.reports.partitioned_internals import read_partitioned_internals
+
+        problems: list[StoreError] = []
+        with self._session.reader() as reader:
+            found = read_partitioned_internals(
+                reader, self._name, metadata=metadata, publish_times=publish_times, problems=problems
+            )
+            self._session.warn_of_broken(reader.txn, existing_partitions(reader.txn, self._name))
+        self._session.partial(problems)
         return found
 
     def describe(self, *, quick: bool = False) -> TopicDescription:
@@ -290,25 +319,27 @@ class Topic(PolicyPlans):
         asked = Asked(messages=True, oldest=not quick, delayed_ms=None if quick else self._session.now_ms)
         with self._session.scan() as reader:
             found = describe_topic(reader, self._name, asked, problems)
-            lost = broken_texts(reader.txn, [self._name])
-        warn_partial([*problems, *lost])
+            self._session.warn_of_broken(reader.txn, [self._name])
+        self._session.partial(problems)
         return found
 
-    def internal_info(self) -> InternalInfo:
+    def internal_info(self, *, publish_times: bool = True) -> InternalInfo:
         """Return the stored metadata of the topic and its cursors with upstream's names; a cursor may really stand elsewhere.
 
-        Raises TopicNotFound, MetadataCorrupt.
+        PUBLISH_TIMES: also the first and last publish time of each ledger. Raises TopicNotFound, MetadataCorrupt.
         """
         from store.reports.internal_info import read_internal_info
 
         problems: list[StoreError] = []
         with self._session.read() as txn:
-            found = read_internal_info(txn, self._name, problems=problems)
-        warn_partial(problems)
+            found = read_internal_info(txn, self._name, publish_times=publish_times, problems=problems)
+        self._session.partial(problems)
         return found
 
     def backlog_size(self, position: Place = EARLIEST) -> int:
         """Return the bytes behind POSITION, estimated as the broker does. Raises TopicNotFound, MetadataCorrupt."""
+        from store.model.cursors import backlog_size_bytes
+
         place = position_of(position)
         with self._session.read() as txn:
             topic = read_topic(txn, self._name)
@@ -346,6 +377,7 @@ class Topic(PolicyPlans):
 
     def policy(self, name: str) -> Any:  # Any: JSON
         """Return the topic's own policy NAME (``max-producers``: as commands call it), None: unset. Raises InvalidValue."""
+        from pulsar_admin.api.policies import policy_named
         from store.policies.values import own_value
 
         policy = policy_named(name)
@@ -353,6 +385,7 @@ class Topic(PolicyPlans):
             return None if policy.topic is None else own_value(txn, self._name, policy, {})
 
     def _plan_policy(self, job: PolicyJob) -> Plan:
+        from pulsar_admin.api.plan import plan_of
         from store.changes.topic_policies import plan_changes
 
         with self._session.read() as txn:
@@ -363,6 +396,8 @@ class Topic(PolicyPlans):
 
     def subscriptions(self) -> tuple[str, ...]:
         """Return the names of the subscriptions, sorted; of a partitioned topic those of any partition. Raises TopicNotFound."""
+        from store.model.cursors import is_subscription, iter_cursor_names
+
         with self._session.reader() as reader:
             names = {
                 name
@@ -393,6 +428,7 @@ class Topic(PolicyPlans):
 
         Raises AlreadyExists, LedgerNotFound, EntryNotFound, InvalidValue, Refused.
         """
+        from pulsar_admin.api.plan import plan_of
         from store.changes.resets import check_position
         from store.changes.subscriptions import NewSubscription, plan_create
 
@@ -405,17 +441,3 @@ class Topic(PolicyPlans):
                 check_position(topic, first, "")
             made = NewSubscription(name, first, replicated, dict(properties or {}))
             return plan_of(plan_create(reader, topics, made, self._session.now_ms))
-
-    def _lost(self, missing: int, unreadable: int, without_time: int = 0) -> list[str]:
-        kinds = ((missing, "in no imported file"), (unreadable, "damaged"), (without_time, "without such a time"))
-        return [f"{self._name}: {counted(count, 'entry is', 'entries are')} {what}" for count, what in kinds if count]
-
-
-def _timeline_table(found: Timeline) -> pa.Table:
-    import pyarrow as pa
-
-    from store.scan.message_rows import timestamps
-
-    counts = {"entries": found.entries, "messages": found.messages, "bytes": found.bytes}
-    columns = {name: pa.array(column, pa.int64()) for name, column in counts.items()}
-    return pa.table({"start": timestamps(pa.array(found.times, pa.int64())), **columns})

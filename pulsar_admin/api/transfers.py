@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.api.imports import Mode, layout_of
-from pulsar_admin.api.session import Session, check_choice, warn_partial
+from pulsar_admin.api.session import Session, check_choice
 from store.errors import InvalidValue, StoreError
 from store.model.publish_times import Form
 
@@ -43,7 +43,7 @@ class Transfers:
         with self._session.writing() as store, self._session.engine([]) as engine:
             options = RefreshOptions(verify, forget, self._session.now_ms, engine)
             found = refresh_store(store, options, warn=texts.append)
-        warn_partial(texts)
+        self._session.partial(texts)
         return found
 
     def add_parts(
@@ -68,7 +68,7 @@ class Transfers:
         with self._session.writing() as store, self._session.engine([]) as engine:
             options = ImportOptions(FileMode(mode), verify, self._session.now_ms, engine)
             found = add_sources(store, layout, options, lambda size_bytes: None, texts.append)
-        warn_partial(texts)
+        self._session.partial(texts)
         return found
 
     def add_offload(self, place: str, *, dry_run: bool = False) -> OffloadResult:

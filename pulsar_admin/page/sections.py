@@ -320,41 +320,41 @@ def traffic(page: Page) -> Markup:
 def _traffic(value: Traffic) -> Markup:
     line = value.timeline
     notes = [
-        (line.outside, "outside this time"),
-        (line.without_time, "without a time"),
-        (line.missing, "in no file here"),
-        (line.unreadable, "unreadable"),
+        (line.entries_outside, "outside this time"),
+        (line.entries_without_time, "without a time"),
+        (line.missing_entries, "in no file here"),
+        (line.unreadable_entries, "unreadable"),
     ]
     said = ", ".join(f"{counted(count, 'entry')} {words}" for count, words in notes if count)
     name = element("figcaption", element("bdi", clipped(short_name(value.topic))))
-    if not line.times:
+    if not line.buckets:
         return element("figure", name, element("p", f"No entries with a time. {said}"))
     width = format_duration_ms(_width_of(line))
     parts = []
-    for unit, counts in (("messages", line.messages), ("bytes", line.bytes)):
-        chart = _bars_of(line, counts, unit)
-        total, most = amount(sum(counts), unit), amount(max(chart.counts), unit)
+    for unit, whole in (("messages", line.messages), ("bytes", line.bytes)):
+        chart = _bars_of(line, unit)
+        total, most = amount(whole, unit), amount(max(chart.counts), unit)
         parts.append(element("p", element("b", total), f", at most {most} in {width}", class_="measure"))
         parts.append(
             bars(chart, f"{unit} of {clipped(short_name(value.topic))} per {width}: {total} in all, at most {most}")
         )
-    start, count = line.times[0], len(_bars_of(line, line.messages, "messages").counts)
-    ends = _time_ends(start, start + count * _width_of(line))
+    start_ms, end_ms = line.buckets[0].time_ms, chart.start_ms + len(chart.counts) * chart.width_ms
+    ends = _time_ends(start_ms, end_ms)
     return element("figure", name, joined(parts), ends, element("p", said, class_="rest") if said else None)
 
 
 def _width_of(line: Timeline) -> int:
     """Return the width of a bar: the timeline's, or a multiple so that there are not more than ``_BARS_MAX``."""
-    buckets = (line.times[-1] - line.times[0]) // line.bucket_ms + 1
+    buckets = (line.buckets[-1].time_ms - line.buckets[0].time_ms) // line.bucket_ms + 1
     return line.bucket_ms * -(-buckets // _BARS_MAX)
 
 
-def _bars_of(line: Timeline, values: Sequence[int], unit: str) -> Bars:
-    width = _width_of(line)
-    counts = [0] * ((line.times[-1] - line.times[0]) // width + 1)
-    for time_ms, value in zip(line.times, values, strict=True):
-        counts[(time_ms - line.times[0]) // width] += value
-    return Bars(line.times[0], width, counts, unit)
+def _bars_of(line: Timeline, unit: str) -> Bars:
+    width, start_ms = _width_of(line), line.buckets[0].time_ms
+    counts = [0] * ((line.buckets[-1].time_ms - start_ms) // width + 1)
+    for bucket in line.buckets:
+        counts[(bucket.time_ms - start_ms) // width] += getattr(bucket, unit)
+    return Bars(start_ms, width, counts, unit)
 
 
 def _time_ends(start_ms: int, end_ms: int) -> Markup:

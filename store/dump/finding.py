@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from store.db.clocks import check_clock
@@ -12,12 +13,15 @@ from store.frozen import frozen
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
-from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, Probe
+from store.search.broker_setup import DEFAULT_BROKER, READ_FROM, BrokerSetup
 from store.search.by_time import Found, find_by_event_time, find_first_at_or_after
 from store.wording import counted
 
 if TYPE_CHECKING:
-    from store.search.explain import Explanation
+    from datetime import datetime
+
+    from store.search.broker_setup import Probe
+    from store.search.explain import BlockRead, BrokerAnswer, LedgerVerdict, Neighbour
     from store.search.unindexed import ScanFound
 
 EVENT = "event"
@@ -50,80 +54,145 @@ class TimeQuestion:
 
 
 @frozen
-class TimeAnswer:
-    """``position`` None: nothing is there. ``found``: what the search read. ``scanned``: the files, where the index was not enough."""
+class FoundEntry:
+    """Where a time is in a topic, and what was read to know it.
 
+    ``position``: None where nothing is at or after the time. ``entry_time_ms``: the entry's own time on the clock.
+    ``ledgers_without_index`` and ``unreadable``: ledgers and entries in front of the answer that could hold an earlier one.
+    ``scanned``: the files that were read because no index covers them. Of rule ``broker``: ``broker_version``; ``compacted_ledger``, the
+    one that it searched; ``forgotten``, a ledger that loading the topic forgets. ``probes``: the entries that a broker looked at (rule
+    ``broker``, and with a proof). The rest is the proof that is asked for: ``broker``, what one would answer and why; ``ledgers``,
+    ``neighbours``, ``block``.
+    """
+
+    topic: str
+    time_ms: int
+    clock: str
+    rule: str
     position: Position | None
     entry_time_ms: int | None
-    found: Found
-    scanned: ScanFound | None = None
-
-
-@frozen
-class BrokerTimeAnswer:
-    """What a broker answers. ``forgotten``: a ledger that loading the topic forgets. ``compacted_ledger``: the one it searched."""
-
-    position: Position
-    entry_time_ms: int | None
     entries_read: int
-    probes: tuple[Probe, ...]
-    compacted_ledger: int | None
-    forgotten: int | None
+    ledgers_pruned: int
+    ledgers_scanned: int
+    ledgers_without_index: tuple[int, ...] = ()
+    unreadable: int = 0
+    scanned: ScanFound | None = None
+    broker_version: str = ""
+    compacted_ledger: int | None = None
+    forgotten: int | None = None
+    probes: tuple[Probe, ...] = ()
+    broker: BrokerAnswer | None = None
+    ledgers: tuple[LedgerVerdict, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
+    block: BlockRead | None = None
+
+    @property
+    def entry_time(self) -> datetime | None:
+        """The entry's time in UTC; None where it has none, or one that no calendar holds."""
+        from store.timespec import moment
+
+        return moment(self.entry_time_ms)
 
 
-def find_by_time(
-    reader: EntryReader, topic: Topic, question: TimeQuestion, progress: OpenProgress = no_progress
-) -> TimeAnswer:
-    """Return the answer of rule ``first-at-or-after`` or ``all-before``, exact on clocks that run backwards.
+def find_entry(
+    reader: EntryReader,
+    topic: Topic,
+    question: TimeQuestion,
+    *,
+    explain: bool = False,
+    progress: OpenProgress = no_progress,
+) -> FoundEntry:
+    """Return the answer to QUESTION in TOPIC, with EXPLAIN its proof; the first two rules are exact on clocks that run backwards.
 
     Where ledgers are in no index and READER has an engine, the files are scanned for their entries, with PROGRESS. Raises
-    InvalidValue for an unknown clock, SliceFailed.
+    InvalidValue for an unknown clock, SliceFailed, and LedgerNotFound where a broker fails.
     """
-    found, scanned = _search(reader, topic, question, progress)
-    if question.rule == FIRST:
-        position = found.position
-        if position is not None and question.batch_index:
-            position = _in_batch(reader, position)
-        return TimeAnswer(position, found.entry_time_ms, found, scanned)
-    before = topic.last_confirmed if found.position is None else topic.previous(found.position.entry)
-    return TimeAnswer(before if before.entry_id >= 0 else None, None, found, scanned)
+    if question.rule == BROKER:
+        answer = _find_as_broker(reader, topic, question)
+        exact = _search(reader, topic, question, progress)[0].position if explain else None
+    else:
+        found, scanned = _search(reader, topic, question, progress)
+        answer, exact = _found(reader, topic, question, found, scanned), found.position
+    return _explained(reader, topic, question, answer, exact) if explain else answer
 
 
-def gaps_before(topic: Topic, found: Found) -> list[str]:
+def _found(
+    reader: EntryReader, topic: Topic, question: TimeQuestion, found: Found, scanned: ScanFound | None
+) -> FoundEntry:
+    position, entry_time_ms = found.position, found.entry_time_ms
+    if question.rule == BEFORE:
+        before = topic.last_confirmed if position is None else topic.previous(position.entry)
+        position, entry_time_ms = before if before.entry_id >= 0 else None, None
+    elif position is not None and question.batch_index:
+        position = _in_batch(reader, position)
+    return FoundEntry(
+        str(topic.name),
+        question.time_ms,
+        question.clock,
+        question.rule,
+        position,
+        entry_time_ms,
+        found.entries_read,
+        found.ledgers_pruned,
+        found.ledgers_scanned,
+        found.ledgers_without_index,
+        found.unreadable,
+        scanned,
+    )
+
+
+def gaps_before(found: FoundEntry) -> list[str]:
     """Return what could hold an answer earlier than FOUND and was not read, in words; empty: nothing."""
     gaps = []
     if found.ledgers_without_index:
         ledgers = ", ".join(map(str, found.ledgers_without_index))
-        gaps.append(f"{topic.name}: no entry of ledgers {ledgers} is in the index: an earlier answer could lie there")
+        gaps.append(f"{found.topic}: no entry of ledgers {ledgers} is in the index: an earlier answer could lie there")
     if found.unreadable:
         damaged = counted(found.unreadable, "damaged entry")
-        gaps.append(f"{topic.name}: {damaged} passed over: an earlier answer could be there")
+        gaps.append(f"{found.topic}: {damaged} passed over: an earlier answer could be there")
     return gaps
 
 
-def find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) -> BrokerTimeAnswer:
-    """Return what the broker of QUESTION answers, by its own clock; raises LedgerNotFound where it fails."""
+def _find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) -> FoundEntry:
+    """Return what the broker of QUESTION answers, by its own clock."""
     from store.search.broker import BrokerSearch  # 1 ms, and only this rule asks a broker
 
     search = BrokerSearch(reader, topic, question.broker)
     answer = search.message_id_by_time(question.time_ms)
-    return BrokerTimeAnswer(
+    return FoundEntry(
+        str(topic.name),
+        question.time_ms,
+        "auto" if search.used_compacted_ledger is None else "publish",
+        question.rule,
         answer,
         search.time_at(answer),
         search.entries_read,
-        tuple(search.probes),
-        search.used_compacted_ledger,
-        search.forgotten,
+        0,
+        len({probe.position.ledger_id for probe in search.probes}),
+        broker_version=READ_FROM[question.broker.version],
+        compacted_ledger=search.used_compacted_ledger,
+        forgotten=search.forgotten,
+        probes=tuple(search.probes),
     )
 
 
-def explain_answer(reader: EntryReader, topic: Topic, question: TimeQuestion, found: Found) -> Explanation:
-    """Return why FOUND answers QUESTION, and the answer of its broker."""
+def _explained(
+    reader: EntryReader, topic: Topic, question: TimeQuestion, answer: FoundEntry, exact: Position | None
+) -> FoundEntry:
+    """Return ANSWER with why it is that, or EXACT for an exact rule, and the answer of the broker."""
     from store.search.explain import explain
 
     # Event times are not indexed: the proof then speaks of the broker's own clock.
     clock = check_clock("auto" if question.clock == EVENT else question.clock)
-    return explain(reader, topic, question.time_ms, clock, found, question.broker)
+    proof = explain(reader, topic, question.time_ms, clock, exact, question.broker)
+    return replace(
+        answer,
+        probes=answer.probes or proof.broker.probes,
+        broker=proof.broker,
+        ledgers=proof.ledgers,
+        neighbours=proof.neighbours,
+        block=proof.block,
+    )
 
 
 def _search(

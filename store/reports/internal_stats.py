@@ -8,7 +8,6 @@ broker knows has the value that a broker shows just after it loaded the topic; d
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from datetime import UTC, datetime
@@ -264,6 +263,8 @@ def metadata_text(metadata: LedgerMetadata) -> str:
     if metadata.password is not None and metadata.digest_type is not None:
         parts += [f"digestType={metadata.digest_type.name}", "password=OMITTED"]
     ensembles = (f"{segment.first_entry_id}=[{', '.join(segment.members)}]" for segment in metadata.segments)
+    from base64 import b64encode  # few ask for metadata
+
     custom = (f"{key}=base64:{b64encode(value).decode()}" for key, value in metadata.custom.items())
     parts += [f"ensembles={{{', '.join(ensembles)}}}", f"customMetadata={{{', '.join(custom)}}}"]
     return f"LedgerMetadata{{{', '.join(parts)}}}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from store.model.ledgers import iter_blocks
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.model.window import check_times
-from store.names import LONG_MAX, LONG_MIN
+from store.names import LONG_MAX, LONG_MIN, TopicName
 from store.scan.entries import EntryScan
 from store.scan.grouping import Sums
 from store.scan.places import Part
@@ -54,22 +54,33 @@ class TimelineOptions:
     end_ms: int | None = None
 
 
+class Bucket(NamedTuple):
+    """What arrived from ``time_ms`` on, for the width of a bucket."""
+
+    time_ms: int
+    entries: int
+    messages: int
+    bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Counts of one topic. ``times``: the start of every bucket that has entries, ascending; the columns go with it.
+    """Counts of one topic. ``buckets``: those that have entries, in the order of time; ``entries``, ``messages``, ``bytes``: their sums.
 
-    ``outside``: entries before the start or behind the end asked for; ``without_time``: entries that are on no such clock.
+    ``entries_outside``: before the start or after the end asked for; ``entries_without_time``: on no such clock.
     """
 
+    topic: TopicName
+    clock: Clock
     bucket_ms: int
-    times: Sequence[int]
-    entries: Sequence[int]
-    messages: Sequence[int]
-    bytes: Sequence[int]
-    outside: int
-    without_time: int
-    missing: int
-    unreadable: int
+    entries: int
+    messages: int
+    bytes: int
+    entries_outside: int
+    entries_without_time: int
+    missing_entries: int
+    unreadable_entries: int
+    buckets: Sequence[Bucket]
 
 
 def read_timeline(reader: EntryReader, topic: Topic, options: TimelineOptions) -> Timeline:
@@ -84,17 +95,20 @@ def read_timeline(reader: EntryReader, topic: Topic, options: TimelineOptions) -
         sums.without_time += int((~known).sum())
         columns = (times, np.ones(len(batch), np.int64), np.maximum(batch.rows["messages"], 0), batch.payload_bytes)
         sums.add(*(column[known] for column in columns))
-    times, entries, messages, size_bytes = sums.rows().T.tolist()
+    rows = sums.rows()
+    entries, messages, size_bytes = rows[:, 1:].sum(axis=0).tolist()
     return Timeline(
+        topic.name,
+        options.clock,
         options.bucket_ms,
-        times,
         entries,
         messages,
         size_bytes,
-        outside=sums.outside,
-        without_time=sums.without_time,
-        missing=blocks.missing,
-        unreadable=len(scan.unreadable),
+        entries_outside=sums.outside,
+        entries_without_time=sums.without_time,
+        missing_entries=blocks.missing,
+        unreadable_entries=len(scan.unreadable),
+        buckets=[Bucket(*row) for row in rows.tolist()],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Literal, get_args
 
 from store.frozen import frozen
@@ -38,4 +39,4 @@ class Probe:
 
     position: Position
     time_ms: int | None
-    matches: bool
+    matches: bool = field(metadata={"json": "earlier"})

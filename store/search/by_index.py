@@ -10,7 +10,8 @@ A batch published in a transaction is counted as one message by the broker: it c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from store.codec.message import EntryHeader, decode_message_entry, is_batch, message_count, transaction_id
 from store.errors import EntryCorrupt, EntryLogCorrupt, EntryNotFound
@@ -19,6 +20,13 @@ from store.model.topics import Topic
 from store.names import Position
 
 _UNREADABLE = (EntryCorrupt, EntryLogCorrupt, EntryNotFound)
+
+
+class NextIndex(NamedTuple):
+    """An index that an entry covers, and where that entry is."""
+
+    index: int  # type: ignore[assignment]  # tuple.index, which nobody asks of it
+    position: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +42,8 @@ class IndexFound:
     last_index: int | None
     entries_read: int
     scanned: bool
-    indexed: bool
-    next_index: tuple[int, Position] | None = None
+    indexed: bool = field(metadata={"json": None})
+    next_index: NextIndex | None = field(default=None, metadata={"json": "next"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +137,7 @@ def _scan(reader: EntryReader, topic: Topic, index: int, entries_read: int) -> I
     from store.model.extent import iter_ledger_parts
     from store.scan.entries import EntryScan
 
-    following: tuple[int, Position] | None = None
+    following: NextIndex | None = None
     indexed = False
     scan = EntryScan(reader, iter_ledger_parts(topic, 0, topic.number_of_entries), heads=True, columns=False)
     for batch in scan.batches():
@@ -151,6 +159,7 @@ def _scan(reader: EntryReader, topic: Topic, index: int, entries_read: int) -> I
         above = np.flatnonzero(first > index)
         if len(above):
             at = int(above[first[above].argmin()])
-            if following is None or int(first[at]) < following[0]:
-                following = int(first[at]), Position(int(batch.ledger_ids[at]), int(batch.entry_ids[at]))
+            if following is None or int(first[at]) < following.index:
+                position = Position(int(batch.ledger_ids[at]), int(batch.entry_ids[at]))
+                following = NextIndex(int(first[at]), position)
     return IndexFound(None, None, None, entries_read, True, indexed, following)

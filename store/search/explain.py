@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from store.codec.message import decode_message_entry
 from store.db.clocks import Clock
@@ -13,8 +14,8 @@ from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger
 from store.names import EARLIEST, Position
 from store.search.broker import BrokerSearch
-from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, Probe
-from store.search.by_time import Found, clock_time, find_first_at_or_after
+from store.search.broker_setup import DEFAULT_BROKER, READ_FROM, BrokerSetup, Probe
+from store.search.by_time import clock_time, find_first_at_or_after
 from store.timespec import format_time_ms
 from store.wording import counted
 
@@ -28,7 +29,7 @@ class LedgerVerdict:
 
     ledger_id: int
     entries: int
-    newest_ms: int | None
+    newest_ms: int | None = field(metadata={"json": "newestTime"})
     verdict: str
 
 
@@ -38,20 +39,32 @@ class Neighbour:
 
     position: Position
     time_ms: int | None
-    publish_ms: int
-    broker_ms: int | None
+    publish_ms: int = field(metadata={"json": "publishTime"})
+    broker_ms: int | None = field(metadata={"json": "brokerTime"})
     producer: str
     backwards: bool
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswer:
-    """What the broker would say. ``position`` may name an entry that does not exist yet (behind the last one); None: it answers 404."""
+    """What the broker would say. ``position`` may name an entry that does not exist yet (after the last one); None: it answers 404.
+
+    ``version``: the release whose rules these are; ``exact``: the first entry at or after the time.
+    """
 
     position: Position | None
     agrees: bool
     why: str | None
+    version: str
+    exact: Position | None
     probes: tuple[Probe, ...]
+
+
+class BlockRead(NamedTuple):
+    """A block of the index that was read: its first entry, and how many it has."""
+
+    first: Position
+    entries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +72,7 @@ class Explanation:
     """The proof of an answer. ``ledgers``: the last few pruned ones and the one that was looked into."""
 
     ledgers: tuple[LedgerVerdict, ...]
-    block: tuple[Position, int] | None  # (first entry, entries) of the block that was read
+    block: BlockRead | None
     neighbours: tuple[Neighbour, ...]
     broker: BrokerAnswer
 
@@ -69,15 +82,15 @@ def explain(
     topic: Topic,
     time_ms: int,
     clock: Clock,
-    found: Found,
+    found: Position | None,
     broker: BrokerSetup = DEFAULT_BROKER,
 ) -> Explanation:
     """Return why FOUND is the first entry at or after TIME_MS on CLOCK, and the answer of BROKER."""
     return Explanation(
-        _ledger_verdicts(reader, topic, time_ms, clock, found.position),
-        _block_of(reader, found.position),
-        _neighbours(reader, topic, clock, found.position),
-        broker_answer(reader, topic, time_ms, clock, found, broker),
+        _ledger_verdicts(reader, topic, time_ms, clock, found),
+        _block_of(reader, found),
+        _neighbours(reader, topic, clock, found),
+        _broker_answer(reader, topic, time_ms, clock, found, broker),
     )
 
 
@@ -111,9 +124,9 @@ def _unseen(reader: EntryReader, topic: Topic, ledger: TopicLedger, time_ms: int
     return "not here: no imported file holds an entry of it"
 
 
-def _block_of(reader: EntryReader, position: Position | None) -> tuple[Position, int] | None:
+def _block_of(reader: EntryReader, position: Position | None) -> BlockRead | None:
     block = find_block(reader.txn, position.ledger_id, position.entry_id) if position is not None else None
-    return None if block is None else (Position(block.ledger_id, block.entry_id(0)), len(block))
+    return None if block is None else BlockRead(Position(block.ledger_id, block.entry_id(0)), len(block))
 
 
 def _neighbours(reader: EntryReader, topic: Topic, clock: Clock, answer: Position | None) -> tuple[Neighbour, ...]:
@@ -137,24 +150,33 @@ def _neighbours(reader: EntryReader, topic: Topic, clock: Clock, answer: Positio
     return tuple(found)
 
 
-def broker_answer(
-    reader: EntryReader, topic: Topic, time_ms: int, clock: Clock, found: Found, broker: BrokerSetup
+def _broker_answer(
+    reader: EntryReader, topic: Topic, time_ms: int, clock: Clock, found: Position | None, broker: BrokerSetup
 ) -> BrokerAnswer:
     """Return BROKER's answer to the question and, where it is not FOUND's, what misled it."""
     search = BrokerSearch(reader, topic, broker)
+    exact = None if found is None else found.entry
+    position: Position | None = None
+    agrees = False
     try:
         position = search.message_id_by_time(time_ms)
     except LedgerNotFound as error:
-        return BrokerAnswer(None, False, error.message, tuple(search.probes))
-    if position == EARLIEST:
-        agrees = found.position is not None and topic.rank(found.position) == 0
-        return BrokerAnswer(position, agrees, None if agrees else "it takes time 0 for the topic's beginning", ())
-    agrees = position == found.position if found.position is not None else not topic.is_entry(position)
-    why = None if agrees else _why(topic, time_ms, clock, found, search, position)
-    return BrokerAnswer(position, agrees, why, tuple(search.probes))
+        why: str | None = error.message
+    else:
+        if position == EARLIEST:
+            agrees = exact is not None and topic.rank(exact) == 0
+            why = "it takes time 0 for the topic's beginning"
+        else:
+            agrees = position == found if found is not None else not topic.is_entry(position)
+            why = None if agrees else _why(topic, time_ms, clock, found, search, position)
+    return BrokerAnswer(
+        position, agrees, None if agrees else why, READ_FROM[broker.version], exact, tuple(search.probes)
+    )
 
 
-def _why(topic: Topic, time_ms: int, clock: Clock, found: Found, search: BrokerSearch, position: Position) -> str:
+def _why(
+    topic: Topic, time_ms: int, clock: Clock, found: Position | None, search: BrokerSearch, position: Position
+) -> str:
     if search.forgotten is not None:
         return f"loading the topic forgets ledger {search.forgotten}: BookKeeper has no metadata of it"
     if search.used_compacted_ledger is not None:
@@ -162,10 +184,10 @@ def _why(topic: Topic, time_ms: int, clock: Clock, found: Found, search: BrokerS
             f"the broker asks the compacted ledger {search.used_compacted_ledger}, by publish time: "
             "it sees only entries that compaction kept, on the clients' clocks"
         )
-    exact = found if clock == "auto" else find_first_at_or_after(search.reader, topic, time_ms, "auto")
-    if exact.position == position:
+    exact = found if clock == "auto" else find_first_at_or_after(search.reader, topic, time_ms, "auto").position
+    if exact == position:
         return f"the broker goes by broker time where an entry carries one, the question was about the {clock} clock"
-    first = topic.number_of_entries if exact.position is None else topic.rank(exact.position)
+    first = topic.number_of_entries if exact is None else topic.rank(exact)
     misled = [probe for probe in search.probes if probe.matches and topic.rank(probe.position) >= first]
     if not misled:
         return "the broker's probes missed it"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pulsar_admin.page.values import Disk, Due, Fact, Page, Rest, Share, Standing, TopicRow, Traffic
-from store.names import Position
+from store.names import Position, parse_topic
 from store.reports.strips import Cell, Strip
-from store.reports.timeline import Timeline
+from store.reports.timeline import Bucket, Timeline
 
 NOW_MS = 1_795_260_000_000
 HOUR_MS = 3_600_000
@@ -97,4 +97,5 @@ def _strip(name: str) -> Strip:
 
 
 def _timeline() -> Timeline:
-    return Timeline(HOUR_MS, [NOW_MS - 5 * HOUR_MS, NOW_MS - HOUR_MS], [2, 3], [20, 30], [2048, 3072], 1, 0, 0, 0)
+    buckets = [Bucket(NOW_MS - 5 * HOUR_MS, 2, 20, 2048), Bucket(NOW_MS - HOUR_MS, 3, 30, 3072)]
+    return Timeline(parse_topic("t/n/x"), "auto", HOUR_MS, 5, 50, 5120, 1, 0, 0, 0, buckets)

@@ -1,0 +1,104 @@
+"""What the objects of the Python interface work on when a command uses them: its store, its snapshot, its engine, its stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pulsar_admin.api.session import Session, Time
+from pulsar_admin.broken import warn_of_broken
+from store.errors import StoreError
+from store.model.reader import open_reader
+
+if TYPE_CHECKING:
+    from pulsar_admin.context import App
+    from store.db.environment import Store, Txn
+    from store.engine.operation import Engine
+    from store.model.reader import EntryReader
+    from store.names import TopicName
+
+
+class CommandSession(Session):
+    """The session of a running command. While a reader is open, all questions read its snapshot and scan with its engine."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._reader: EntryReader | None = None
+        self._warned: set[TopicName] = set()
+        self.keys = None
+        self.memory_bytes = app.settings.memory_bytes
+
+    @property
+    def path(self) -> Path:
+        return self._app.settings.store
+
+    @property
+    def now_ms(self) -> int:
+        return self._app.now_ms
+
+    @contextmanager
+    def opened(self, *, unindexed: bool = False) -> Iterator[Store]:
+        yield self._app.unindexed_store if unindexed else self._app.store
+
+    @contextmanager
+    def read(self) -> Iterator[Txn]:
+        with self.reader() as reader:
+            yield reader.txn
+
+    @contextmanager
+    def reader(self, *, unindexed: bool = False) -> Iterator[EntryReader]:
+        if self._reader is not None:
+            yield self._reader
+            return
+        with self.opened(unindexed=unindexed) as store, open_reader(store) as reader:
+            reader.keys = self.keys
+            self._reader = reader
+            try:
+                yield reader
+            finally:
+                self._reader = None
+
+    @contextmanager
+    def engine(self, problems: list[StoreError]) -> Iterator[Engine | None]:
+        with self._app.bulk() as engine:
+            yield engine
+
+    @contextmanager
+    def scan(self, problems: list[StoreError] | None = None, *, unindexed: bool = False) -> Iterator[EntryReader]:
+        if self._reader is not None:
+            yield self._reader
+            return
+        with self.engine([]) as engine, self.reader(unindexed=unindexed) as reader:
+            reader.engine = engine
+            yield reader
+
+    @contextmanager
+    def progress(self, total: int, unit: str, label: str) -> Iterator[Callable[[int], None]]:
+        with self._app.progress(total, unit, label) as progress:
+            yield progress.advance
+
+    def time_ms(self, value: Time) -> int:
+        """Return VALUE, which options parsed already: an int, or a ``FromNow``."""
+        assert isinstance(value, int)
+        return value
+
+    def partial(self, problems: Iterable[StoreError | str]) -> None:
+        """Warn of texts at once, of errors at the end of the command, when those alike are counted; the exit code becomes 1."""
+        for problem in problems:
+            if isinstance(problem, str):
+                self._app.warn(problem)
+                self._app.problems(1)
+            else:
+                self._app.partial.append(problem)
+
+    def warn(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self._app.warn(text)
+
+    def warn_of_broken(self, txn: Txn, names: Iterable[TopicName]) -> None:
+        """Report the broken ledgers of the topics NAMES, once; the exit code becomes 1."""
+        left = [name for name in dict.fromkeys(names) if name not in self._warned]
+        self._warned.update(left)
+        warn_of_broken(self._app, txn, left)
