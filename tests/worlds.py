@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import marshal
 import os
 import shutil
 import tarfile
@@ -49,13 +50,13 @@ def world(name: str) -> Path:
 
 
 @cache
-def _oracle_text(name: str) -> str:
-    return (world(name) / "oracle.json").read_text()
+def _oracle_bytes(name: str) -> bytes:
+    return marshal.dumps(json.loads((world(name) / "oracle.json").read_text()))
 
 
 def oracle(name: str) -> dict[str, Any]:
     """A fresh copy of the world's ``oracle.json``: what its live broker answered."""
-    answers: dict[str, Any] = json.loads(_oracle_text(name))
+    answers: dict[str, Any] = marshal.loads(_oracle_bytes(name))
     return answers
 
 

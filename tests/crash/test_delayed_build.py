@@ -80,17 +80,25 @@ def strays(path: Path) -> set[Path]:
     return {file for file in (path / "entries").iterdir() if file.name not in named}
 
 
-@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step[1]}-{step[2]}-{'before' if step[3] else 'after'}")
-@pytest.mark.parametrize("begun", [False, True], ids=["new", "begun"])
-def test_killed_anywhere(begun: bool, step: Step, cli: Cli, tmp_path: Path) -> None:
-    path = copied("small", "clean", tmp_path)
-    if begun:  # indexes that are there, and are to lose messages
-        assert cli(*build_command(path)).exit_code == 0
+@pytest.fixture(scope="module", params=[False, True], ids=["new", "begun"])
+def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A store before the command, and one after it."""
+    folder = tmp_path_factory.mktemp("delayed")
+    path = copied("small", "clean", folder)
+    if request.param:  # indexes that are there, and are to lose messages
+        assert run(build_command(path)) == 0
         with open_store(path, writable=True) as store:
             for subscription in SUBSCRIPTIONS:
                 skip(store, subscription, 40)
-    whole = Path(shutil.copytree(path, tmp_path / "whole"))
-    assert cli(*build_command(whole)).exit_code == 0
+    whole = Path(shutil.copytree(path, folder / "whole"))
+    assert run(build_command(whole)) == 0
+    return path, whole
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step[1]}-{step[2]}-{'before' if step[3] else 'after'}")
+def test_killed_anywhere(undisturbed: tuple[Path, Path], step: Step, cli: Cli, tmp_path: Path) -> None:
+    prepared, whole = undisturbed
+    path = Path(shutil.copytree(prepared, tmp_path / "killed"))
     before, wanted, known = indexes(path), indexes(whole), findings(cli, whole)
     assert all(before.get(key) != row for key, row in wanted.items())
     killed_build(path, step)
