@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from store.doctor.diagnosis import Cause, Severity
 
-_KEEP_COPIES = "Keep write quorum at 2 or more, back up ZooKeeper, and never start bookies on older metadata: run `store preflight` first."
+_KEEP_COPIES = (
+    "Keep write quorum at 2 or more, back up ZooKeeper, and never start bookies on older metadata: run `store "
+    "preflight` first."
+)
 _NO_HAND = "Never delete nodes or ledgers by hand; delete topics through a broker or this toolkit."
 _STUCK = (
-    "Loads the topic. A subscription that gets to the loss gets nothing more, without a word to its consumers; with "
-    "`autoSkipNonRecoverableData=true` it passes over the loss. A last ledger whose metadata is gone is dropped "
-    "from the list."
+    "Loads the topic. A subscription that reaches the loss gets nothing more, and its consumers are not told; with"
+    " `autoSkipNonRecoverableData=true` it skips the loss. A last ledger whose metadata is gone is dropped from "
+    "the list."
 )
 
 CAUSES_OF_DATA = (
@@ -17,32 +20,32 @@ CAUSES_OF_DATA = (
         "metadata-incomplete",
         Severity.CRITICAL,
         "The metadata is incomplete",
-        "A file of the metadata store is damaged or missing: topics, cursors or ledgers in it may be missing here, "
-        "or old.",
+        "A file of the metadata store is damaged or missing: topics, cursors or ledgers in it may be missing or "
+        "outdated here.",
         "RocksDB refuses to open a damaged database, and ZooKeeper refuses to start on a damaged snapshot or log.",
         "pulsar-admin store refresh",
-        "Bring sound files (another server of the ensemble, a back-up) and refresh. Do not start bookies on it: "
-        "what it does not list they delete.",
-        "Copy metadata from a server that is stopped, or from several servers.",
+        "Provide intact files (from another server of the ensemble, or a backup) and refresh. Do not start bookies"
+        " on this metadata: they delete what it does not list.",
+        "Copy metadata from a stopped server, or from several servers.",
     ),
     Cause(
         "value-undecodable",
         Severity.CRITICAL,
         "A metadata value cannot be decoded",
-        "The bytes of a node are not what Pulsar writes there. The evidence names the node.",
-        "What depends on the node fails: a topic does not load, a policy is not read.",
+        "The bytes of a node are not in Pulsar's format. The evidence names the node.",
+        "Everything that depends on the node fails: a topic does not load, a policy is not read.",
         "pulsar-admin store cat {where}",
-        "Look at the value; bring an earlier one back from ZooKeeper's logs (`store history`) or from a back-up.",
+        "Look at the value. Restore an earlier one from ZooKeeper's logs (`store history`) or a backup.",
         _NO_HAND,
     ),
     Cause(
         "name-not-encoded",
         Severity.WARNING,
         "No topic name leads to this node",
-        "The node's name is not encoded as Pulsar encodes names: an old version or another program made it.",
-        "Never finds it: the topic of that name is made anew, and empty.",
+        "The node's name is not encoded as Pulsar encodes names. An old version or another program created it.",
+        "Never finds it, and creates a new, empty topic of that name.",
         "pulsar-admin store cat {where}",
-        "Read it where it is. No command moves it.",
+        "Read it in place. No command moves it.",
     ),
     Cause(
         "topic-unreadable",
@@ -51,47 +54,47 @@ CAUSES_OF_DATA = (
         "The list of the topic's ledgers is damaged: no message of it can be found.",
         "Fails to load the topic: producers and consumers get errors.",
         "pulsar-admin topics restore {where} --at TIME",
-        "Bring an earlier list back from ZooKeeper's logs, or make it again from the ledgers with `store recover`.",
+        "Restore an earlier list from ZooKeeper's logs, or rebuild it from the ledgers with `store recover`.",
         _NO_HAND,
     ),
     Cause(
         "ledger-missing",
         Severity.CRITICAL,
-        "A topic lists a ledger of which nothing is left",
-        "The ledger is in the topic's list; BookKeeper's metadata of it and all its entries are gone.",
+        "A topic lists a ledger that is lost completely",
+        "The topic lists the ledger, but its BookKeeper metadata and all its entries are gone.",
         _STUCK,
         "pulsar-admin ledgers forget {ledgerId}",
-        "If another bookie or back-up has its entries, add that first (`store add bookie`). Else take the ledger "
-        "out of the list.",
+        "If another bookie or a backup has its entries, add that first (`store add bookie`). Otherwise remove the "
+        "ledger from the list.",
         _KEEP_COPIES,
     ),
     Cause(
         "ledger-without-metadata",
         Severity.CRITICAL,
-        "BookKeeper's metadata of a topic's ledger is gone",
-        "The topic lists the ledger and bookies may still have its entries, but nothing says so: their garbage "
-        "collection deletes them.",
+        "A topic's ledger has lost its BookKeeper metadata",
+        "The topic lists the ledger and bookies may still have its entries. But the metadata does not list it, so "
+        "their garbage collection deletes them.",
         _STUCK + " Bookies delete the entries at their next garbage collection (`gcWaitTime`, 15 minutes).",
         "pulsar-admin ledgers restore {ledgerId}",
-        "Keep the bookies stopped. Make the metadata again from the entries; if they are gone, `ledgers forget`.",
+        "Keep the bookies stopped. Rebuild the metadata from the entries; if they are gone, use `ledgers forget`.",
         _KEEP_COPIES,
     ),
     Cause(
         "ledger-list-differs",
         Severity.WARNING,
         "A topic's list and BookKeeper count a ledger differently",
-        "Entries or bytes of a closed ledger are not the same in both.",
+        "The number of entries or bytes of a closed ledger differs between them.",
         "Trusts its own list for closed ledgers: entries behind the smaller count are not delivered.",
         "pulsar-admin ledgers restore {ledgerId} --extend --dry-run",
-        "Look at the end of the ledger; `--extend` proves and moves an end that is too early.",
+        "Look at the end of the ledger. `--extend` proves that an end is too early, and moves it.",
         "See bookkeeper#4812.",
     ),
     Cause(
         "publish-time-differs",
         Severity.WARNING,
-        "A ledger's stated publish times are not those of its entries",
+        "The recorded publish times of a ledger do not match its entries",
         "The first and last publish time (PIP-345) in the metadata contradict the entries.",
-        "Searches by time that trust them look in the wrong ledger.",
+        "Searches by time use them, and look in the wrong ledger.",
         "pulsar-admin store annotate",
         "Write the times again from the entries.",
     ),
@@ -99,18 +102,18 @@ CAUSES_OF_DATA = (
         "entries-missing",
         Severity.CRITICAL,
         "Entries of a ledger are in no file",
-        "The metadata says that the ledger has them; no imported bookie has a good record of them.",
+        "According to the metadata the ledger has them, but no imported bookie has a good record of them.",
         _STUCK,
         "pulsar-admin ledgers missing {ledgerId}",
-        "Bring a bookie or back-up that has them (`store add bookie`). Else dump what is readable, then `ledgers "
-        "forget`.",
+        "Add a bookie or backup that has them (`store add bookie`). Otherwise dump what is readable, then use "
+        "`ledgers forget`.",
         _KEEP_COPIES,
     ),
     Cause(
         "entries-not-seen",
         Severity.NOTE,
-        "Entries that only a bookie has which was not imported",
-        "Nothing says that they are lost: their bookie is not here.",
+        "Entries exist only on a bookie that was not imported",
+        "They need not be lost: their bookie is not here.",
         "Reads them from that bookie, if it runs.",
         "pulsar-admin store add bookie BOOKIE=DIR",
         "Add the bookie's disks to see them.",
@@ -122,100 +125,100 @@ CAUSES_OF_DATA = (
         "Its record is damaged, or its digest is wrong.",
         _STUCK,
         "pulsar-admin ledgers verify {ledgerId}",
-        "Read the ledger whole; bring a good copy of the file from another bookie or a back-up.",
+        "Read the whole ledger. Get a good copy of the file from another bookie or a backup.",
         _KEEP_COPIES,
     ),
     Cause(
         "entry-damaged",
         Severity.CRITICAL,
         "An entry that was good at import is damaged now",
-        "A deep check read its bytes again and its digest is wrong: the disk, or somebody wrote into the file.",
-        "The client verifies the digest and asks another bookie; where none has a good copy it stops there, as at a "
+        "A deep check read its bytes again, and the digest is wrong: the disk failed, or somebody wrote to the file.",
+        "The client verifies the digest and asks another bookie. If none has a good copy, it stops there, as at a "
         "lost entry.",
         "pulsar-admin ledgers verify {ledgerId}",
-        "Bring the file back from another replica or a back-up, then look at the disk.",
+        "Restore the file from another replica or a backup, then check the disk.",
         _KEEP_COPIES,
     ),
     Cause(
         "length-differs",
         Severity.WARNING,
-        "A ledger's length is not that of its entries",
-        "The metadata's payload bytes differ from what the last entry carries, or from the sum of the payloads.",
-        "Counts sizes, quotas and retention by it.",
+        "A ledger's length does not match its entries",
+        "The payload bytes in the metadata differ from those in the last entry, or from the sum of the payloads.",
+        "Uses it for sizes, quotas and retention.",
         "pulsar-admin ledgers verify {ledgerId}",
-        "Read the ledger whole. Nothing is lost by this alone.",
+        "Read the whole ledger. This alone loses nothing.",
     ),
     Cause(
         "file-damaged",
         Severity.WARNING,
         "An entry log or journal is damaged",
-        "Places in the file are no records, or records with a wrong digest. What was lost with them is told by ledger.",
-        "The bookie answers with an error for entries there; the client asks another bookie. One damaged log stops "
-        "compaction without a "
-        "word (bookkeeper#4596).",
+        "Parts of the file are not records, or are records with a wrong digest. Other findings list what was lost,"
+        " by ledger.",
+        "The bookie returns an error for entries there, and the client asks another bookie. One damaged log "
+        "silently stops compaction (bookkeeper#4596).",
         "pulsar-admin logs verify {where}",
-        "See which entries they were. Where copies are good BookKeeper's `recover` makes the missing ones.",
+        "See which entries they were. If other copies are good, BookKeeper's `recover` makes the missing ones.",
         _KEEP_COPIES,
     ),
     Cause(
         "index-file-wrong",
         Severity.WARNING,
-        "A bookie's index file leads to the wrong place",
-        "An `.idx` file names entry logs or offsets that do not hold its ledger. This store reads the logs and "
+        "A bookie's index file points to the wrong place",
+        "An `.idx` file names entry logs or offsets that do not have its ledger. This store reads the logs and "
         "needs no index.",
-        "The bookie answers NoSuchEntry or with an error; a broker reads from another one that has a copy.",
+        "The bookie returns NoSuchEntry or another error, and a broker reads from another bookie with a copy.",
         "pulsar-admin store salvage BOOKIE",
-        "Make the bookie's index again while it is stopped.",
+        "Rebuild the bookie's index while it is stopped.",
     ),
     Cause(
         "recovery-fails",
         Severity.CRITICAL,
-        "Nobody closed a ledger, and its recovery will fail",
-        "No bookie has a good record of the entry behind its last acknowledged one, and the ones that should have "
-        "it do not say that it never was.",
+        "A ledger is open, and its recovery will fail",
+        "No bookie has a good record of the entry after the last acknowledged one, and the bookies that should "
+        "have it do not rule it out either.",
         "Cannot open the topic: each load tries to recover the ledger and fails.",
         "pulsar-admin ledgers info {ledgerId}",
-        "Look at `openEnd`; bring the bookie that has the entry, or a good copy of its file.",
+        "Look at `openEnd`. Add the bookie that has the entry, or a good copy of its file.",
         _KEEP_COPIES,
     ),
     Cause(
         "copies-missing",
         Severity.WARNING,
-        "Entries are on fewer bookies than their ledger says",
-        "A bookie that should have them has no record of them. Other copies are good, as far as nothing else is "
-        "told of the ledger.",
-        "Reads from the copies that are left. Auto-recovery replicates the ledger only when it knows that a bookie "
-        "or disk is lost.",
+        "Entries are on fewer bookies than their write quorum",
+        "A bookie that should have them has no record of them. Other copies are good, unless another finding names"
+        " the ledger.",
+        "Reads from the remaining copies. Autorecovery replicates the ledger only if it knows that a bookie or "
+        "disk is lost.",
         "pulsar-admin ledgers underreplicated",
         "On the live cluster: `bookkeeper shell recover BOOKIE`, or mark the ledgers with `bookkeeper shell "
         "triggeraudit`.",
-        "Run auto-recovery, and never replace a bookie's disk with an empty one under the same cookie.",
+        "Run autorecovery, and never replace a bookie's disk with an empty one under the same cookie.",
     ),
     Cause(
         "copies-damaged",
         Severity.NOTE,
-        "Entries with damaged copies; good ones cover them",
-        "Records on one bookie have a wrong digest, the same entries on another are good.",
+        "Entries have damaged copies, and good ones",
+        "Records on one bookie have a wrong digest. The same entries on another bookie are good.",
         "The client verifies the digest and reads the good copy.",
         "pulsar-admin ledgers underreplicated",
-        "Replace the damaged bookie's disk through auto-recovery before the other copy fails.",
+        "Replace the damaged bookie's disk through autorecovery before the other copy fails.",
     ),
     Cause(
         "copies-differ",
         Severity.WARNING,
         "Copies of an entry have different bytes",
-        "Two bookies have good digests for the same entry and other content: disks of two clusters, or a reused "
-        "ledger id.",
+        "Two bookies have good digests for the same entry but different content: disks of two clusters, or a "
+        "reused ledger id.",
         "Delivers whichever copy it happens to read.",
         "pulsar-admin logs dump {where}",
-        "Look at both. Take disks that belong to another cluster out of the source directory and import again.",
-        "Never put a back-up of ZooKeeper under bookies that ran on: ledger ids are given out twice.",
+        "Look at both. Remove disks of another cluster from the source directory and import again.",
+        "Never restore an old ZooKeeper backup under bookies that kept running: ledger ids are assigned twice.",
     ),
     Cause(
         "copies-unknown",
         Severity.NOTE,
-        "Which bookie has which entry is not known",
-        "The store was made without what tells its bookies apart.",
+        "It is not known which bookie has which entry",
+        "The store does not record which file belongs to which bookie.",
         "Nothing.",
         "pulsar-admin store index --rebuild",
         "Import the cluster's bookies by name to have copies counted.",
@@ -224,25 +227,26 @@ CAUSES_OF_DATA = (
         "bookie-not-imported",
         Severity.NOTE,
         "A bookie of the cluster was not imported",
-        "Ledgers name it, and its disks are not here. Nothing says that anything is lost.",
+        "Ledgers name it, but its disks are not here. Nothing indicates a loss.",
         "Reads from it, if it runs.",
         "pulsar-admin store add bookie {bookie}=DIR",
-        "Add its disks to know.",
+        "Add its disks to check.",
     ),
     Cause(
         "bookie-not-known",
         Severity.WARNING,
         "Disks of a bookie that the cluster does not know",
-        "The cookie of a directory is not one of the metadata's: it may be of another cluster.",
+        "The cookie of a directory is not in the metadata: the disks may belong to another cluster.",
         "A bookie with a cookie that the metadata does not have refuses to start (InvalidCookieException).",
         "pulsar-admin bookies list-bookies",
-        "Take the directory out of the source and import into a new store, or keep it if you know it.",
+        "Remove the directory from the source and import into a new store, or keep it if you know it.",
     ),
     Cause(
         "journal-absent",
         Severity.WARNING,
         "The journal of a bookie is not here",
-        "What was acknowledged and not yet in an entry log is in the journal only. Ledgers are open or lack entries.",
+        "Entries that were acknowledged and are not yet in an entry log exist only in the journal. Ledgers are "
+        "open or lack entries.",
         "A bookie replays its journal when it starts; without it these entries are lost.",
         "pulsar-admin store refresh",
         "Copy the journal directory (`*.txn`), then refresh, or add it with `store add bookie`.",
@@ -252,19 +256,19 @@ CAUSES_OF_DATA = (
         "ledgers-unreferenced",
         Severity.NOTE,
         "Ledgers that nothing references",
-        "They have metadata, and no topic, cursor, schema, compaction or bucket names them.",
-        "Never deletes them, and neither do bookies: they keep their disk space for ever.",
+        "They have metadata, but no topic, cursor, schema, compaction or bucket names them.",
+        "Never deletes them, and neither do bookies: they keep their disk space forever.",
         "pulsar-admin ledgers orphans",
-        "Look at what they claim to be; `ledgers delete` frees them. A topic whose list was lost has its ledgers "
-        "here: `store recover`.",
+        "Look at what they claim to be. `ledgers delete` frees them. If a topic lost its list, its ledgers are "
+        "here: use `store recover`.",
     ),
     Cause(
         "ledgers-deleted",
         Severity.NOTE,
         "Deleted ledgers that still have entries on disk",
-        "Their metadata is gone and nothing references them: they wait for garbage collection. `topics undelete` "
-        "may bring them back.",
-        "Bookies free them at a garbage collection, as far as whole entry logs are empty or compaction reaches them.",
+        "Their metadata is gone and nothing references them, so they wait for garbage collection. `topics "
+        "undelete` may restore them.",
+        "Bookies free them in a garbage collection, if a whole entry log is dead or compaction reaches them.",
         "pulsar-admin ledgers orphans",
         "Nothing to do. To keep them, stop the bookies and see `topics undelete`.",
     ),
@@ -275,27 +279,27 @@ CAUSES_OF_DATA = (
         "The cursor's node is damaged.",
         "Fails to open the cursor; the topic does not load.",
         "pulsar-admin topics subscription-history {topic} -s {subscription}",
-        "Bring an earlier state back (`topics restore`), or make the subscription anew.",
+        "Restore an earlier state (`topics restore`), or create the subscription again.",
         _NO_HAND,
     ),
     Cause(
         "cursor-ledger-without-metadata",
         Severity.CRITICAL,
-        "BookKeeper's metadata of a cursor's ledger is gone",
-        "The entries of the cursor ledger are still here and say where the subscription stood, which no broker will "
-        "see.",
-        "Starts the subscription at the snapshot in its node: all that was acknowledged since comes again.",
+        "A cursor ledger has lost its BookKeeper metadata",
+        "The entries of the cursor ledger are still here and show where the subscription stood, but no broker will"
+        " see them.",
+        "Starts the subscription at the snapshot in its node, and redelivers everything acknowledged since.",
         "pulsar-admin ledgers restore {ledgerId}",
-        "Make the ledger's metadata again, or reset the subscription to the position in the evidence.",
+        "Rebuild the ledger's metadata, or reset the subscription to the position in the evidence.",
         _KEEP_COPIES,
     ),
     Cause(
         "cursor-ledger-lost",
         Severity.CRITICAL,
         "A cursor's ledger is lost",
-        "The ledger that holds the subscription's acknowledgements is gone, empty or unreadable.",
-        "Starts the subscription at the snapshot in its node: all that was acknowledged since the ledger was made "
-        "comes again.",
+        "The ledger with the subscription's acknowledgements is gone, empty or unreadable.",
+        "Starts the subscription at the snapshot in its node, and redelivers everything acknowledged since the "
+        "ledger was created.",
         "pulsar-admin topics subscription-history {topic} -s {subscription}",
         "Find out how far consumers got and move the subscription there with `topics reset-cursor`.",
         _KEEP_COPIES,
@@ -304,8 +308,8 @@ CAUSES_OF_DATA = (
         "cursor-ledger-damaged",
         Severity.CRITICAL,
         "The newest entries of a cursor's ledger cannot be read",
-        "An older state of the subscription is left.",
-        "Reads the last entry of the ledger only; when that fails it starts at the snapshot in the cursor's node.",
+        "Only an older state of the subscription is left.",
+        "Reads only the last entry of the ledger. If that fails, it starts at the snapshot in the cursor's node.",
         "pulsar-admin topics subscription-history {topic} -s {subscription}",
         "Find out how far consumers got and move the subscription there with `topics reset-cursor`.",
         _KEEP_COPIES,
@@ -313,11 +317,11 @@ CAUSES_OF_DATA = (
     Cause(
         "compacted-ledger-without-metadata",
         Severity.CRITICAL,
-        "BookKeeper's metadata of a compacted ledger is gone",
+        "A compacted ledger has lost its BookKeeper metadata",
         "The `__compaction` cursor names a compacted ledger that no broker can open.",
-        "Readers of the compacted view, and compaction itself, wait for ever.",
+        "Readers of the compacted view, and compaction itself, hang.",
         "pulsar-admin ledgers restore {ledgerId}",
-        "If its entries are gone: `compaction run --from-start`, or `ledgers forget`.",
+        "If its entries are gone, use `compaction run --from-start` or `ledgers forget`.",
         _KEEP_COPIES,
     ),
     Cause(
@@ -325,17 +329,17 @@ CAUSES_OF_DATA = (
         Severity.CRITICAL,
         "The ledger of a schema version is lost",
         "A version of the topic's schema cannot be read.",
-        "Answers 500 for that version, and where it is the newest refuses producers with a schema.",
+        "Answers 500 for that version. If it is the newest, the broker refuses producers with a schema.",
         "pulsar-admin ledgers restore {ledgerId}",
-        "If its entries are gone: `ledgers forget` leaves the schema with the versions that are left.",
+        "If its entries are gone, `ledgers forget` keeps the remaining versions of the schema.",
         _KEEP_COPIES,
     ),
     Cause(
         "bucket-ledger-without-metadata",
         Severity.WARNING,
         "The ledger of a bucket of delayed messages is lost",
-        "The messages themselves are in the topic; only their index is gone.",
-        "Makes the bucket again from the messages, which it reads all.",
+        "The messages are still in the topic. Only their index is gone.",
+        "Reads all the messages and builds the bucket again.",
         "pulsar-admin ledgers forget {ledgerId}",
         "Nothing is lost. Forget the ledger to save the broker the error.",
         _KEEP_COPIES,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from store.doctor.diagnosis import Cause, Severity
 
-_UNSEEN = "Nothing: no broker reads the store. Until it is mended, answers and changes from here may be wrong."
+_UNSEEN = "Nothing: no broker reads the store. Until it is repaired, this toolkit's answers and changes may be wrong."
 _REBUILD = "pulsar-admin store index --rebuild"
 _HOW_REBUILD = (
-    "Make the index again from the files. Metadata and changes of the store stay as they are; the old index is kept "
-    "as a back-up."
+    "Rebuild the index from the files. Metadata and changes of the store stay as they are; the old index is kept "
+    "as a backup."
 )
-_PREVENT = "Change a store with this toolkit only, and keep it on a disk that tells errors."
+_PREVENT = "Change a store only with this toolkit, and keep it on a reliable disk."
 
 
 def _of_index(code: str, title: str, means: str) -> Cause:
@@ -25,7 +25,7 @@ CAUSES_OF_STORE = (
         "The file `meta/data.mdb` is not what the last commit left. The evidence names the page.",
         _UNSEEN,
         "pulsar-admin store import standalone DIR --store NEW-STORE",
-        "Import the source again into a new store, or copy a back-up of the store back. Changes that were not "
+        "Import the source again into a new store, or restore a backup of the store. Changes that were not "
         "exported are lost.",
         _PREVENT,
     ),
@@ -33,7 +33,7 @@ CAUSES_OF_STORE = (
         "catalogue-damaged",
         Severity.CRITICAL,
         "The catalogue of files cannot be read",
-        "A row that says which file of a bookie holds what is damaged, so that no entry of it can be found.",
+        "A row about a bookie's file is damaged, so no entry of that file can be found.",
         _UNSEEN,
         "pulsar-admin store import standalone DIR --store NEW-STORE",
         "Import the source again into a new store.",
@@ -43,7 +43,7 @@ CAUSES_OF_STORE = (
         "node-damaged",
         Severity.CRITICAL,
         "A metadata node of the store is damaged",
-        "A row of the metadata tree cannot be read: the topic, cursor or policy of that path is missing in every "
+        "A row of the metadata tree cannot be read. The topic, cursor or policy of that path is missing in every "
         "answer.",
         _UNSEEN,
         "pulsar-admin store refresh",
@@ -52,11 +52,13 @@ CAUSES_OF_STORE = (
     ),
     _of_index(
         "damage-without-file",
-        "Damage of a file that is not catalogued",
-        "A row tells of damage in a file that the store does not know.",
+        "Damage in a file that is not catalogued",
+        "A row records damage in a file that the store does not know.",
     ),
     _of_index(
-        "block-damaged", "A block of the location index is damaged", "Where the entries of that block lie is not known."
+        "block-damaged",
+        "A block of the location index is damaged",
+        "The places of the entries of that block are unknown.",
     ),
     _of_index(
         "block-inconsistent",
@@ -65,74 +67,73 @@ CAUSES_OF_STORE = (
     ),
     _of_index(
         "times-missing",
-        "A ledger has entries and no row of times",
-        "Questions by time pass the ledger over.",
+        "A ledger has entries but no row of times",
+        "Queries by time skip the ledger.",
     ),
     _of_index(
         "times-damaged",
         "A row of times is damaged",
-        "Questions by time cannot use it.",
+        "Queries by time cannot use it.",
     ),
     _of_index(
         "times-differ",
-        "A row of times is not that of its ledger's blocks",
-        "Counts and questions by time may be wrong for that ledger.",
+        "A row of times does not match its ledger's blocks",
+        "Counts and queries by time may be wrong for that ledger.",
     ),
     _of_index(
         "times-surplus",
         "A row of times has no entries",
-        "The ledger is shown with entries that nothing holds.",
+        "The ledger is shown with entries that do not exist.",
     ),
     _of_index(
         "owners-damaged",
         "The owners of ledgers cannot be read",
-        "Which topic or cursor a ledger belongs to is not known.",
+        "It is not known to which topic or cursor a ledger belongs.",
     ),
     _of_index(
         "owners-differ",
-        "The owners of a ledger are not those of the metadata",
+        "The owners of a ledger do not match the metadata",
         "Lists of orphans and lost ledgers may be wrong.",
     ),
     _of_index(
         "copies-row-damaged",
         "A row of copies is damaged",
-        "On how many bookies some entries are is not known.",
+        "The number of copies of some entries is unknown.",
     ),
     _of_index(
         "copies-without-file",
         "Copies in a file that is not catalogued",
-        "On how many bookies some entries are may be wrong.",
+        "The number of copies of some entries may be wrong.",
     ),
     _of_index(
         "index-differs",
-        "The index is not what the files say",
-        "A deep check read every byte again and came to another index.",
+        "The index does not match the files",
+        "A deep check read every byte again and got a different index.",
     ),
     Cause(
         "changes-damaged",
         Severity.WARNING,
         "The log of changes is damaged",
-        "A record of a change made with this toolkit cannot be read: it cannot be undone.",
+        "A record of a change made with this toolkit cannot be read, so the change cannot be undone.",
         _UNSEEN,
         "pulsar-admin store log",
-        "Look at the changes that are left. What was exported stays as it is.",
+        "Look at the remaining changes. What was exported stays as it is.",
         _PREVENT,
     ),
     Cause(
         "changes-altered",
         Severity.WARNING,
         "Somebody altered the log of changes",
-        "Each change carries the digest of the one before it. One does not fit: it was changed or taken out behind "
-        "our back.",
+        "Each change has the digest of the previous one. One digest is wrong: a record was altered or removed.",
         _UNSEEN,
         "pulsar-admin store log",
-        "Find out who did it before you trust the log. Nothing makes it whole again.",
+        "Find out who did it before you trust the log. It cannot be repaired.",
         _PREVENT,
     ),
     Cause(
         "base-damaged",
         Severity.WARNING,
-        "What was imported of a changed node cannot be read",
+        "The imported value of a changed node cannot be read",
         "An export compares with it and will refuse.",
         _UNSEEN,
         "pulsar-admin store import standalone DIR --store NEW-STORE",
@@ -152,7 +153,7 @@ CAUSES_OF_STORE = (
     Cause(
         "nacks-of-nobody",
         Severity.NOTE,
-        "Negative acks are kept for a subscription that is not there",
+        "Negative acks are kept for a subscription that does not exist",
         "The subscription was deleted since they were kept.",
         _UNSEEN,
         "pulsar-admin nacks stats",
@@ -162,48 +163,47 @@ CAUSES_OF_STORE = (
         "file-missing",
         Severity.CRITICAL,
         "A file of a bookie is gone",
-        "The store knows entries in it and can read none of them.",
-        "If it is gone from the bookie, too: the bookie answers NoSuchEntry, and a broker reads from another one "
-        "that has a copy.",
+        "The store has entries in it and can read none of them.",
+        "If it is gone from the bookie too, the bookie returns NoSuchEntry, and a broker reads from another bookie"
+        " with a copy.",
         "pulsar-admin store refresh",
-        "Bring the file back and refresh. `store refresh --forget` does without it.",
+        "Restore the file and refresh. `store refresh --forget` continues without it.",
         "Do not let a running bookie collect garbage in a directory that a store was imported from; import with "
         "`--copy` instead.",
     ),
     Cause(
         "file-changed",
         Severity.CRITICAL,
-        "A file of a bookie is another one than at import",
-        "It is shorter, or another file of the same name: places of entries in it are wrong.",
-        "A bookie that runs in that directory wrote it, and reads it well.",
+        "A file of a bookie is not the one that was imported",
+        "It is shorter, or a different file with the same name. Places of entries in it are wrong.",
+        "A bookie that runs in that directory wrote it, and reads it without problems.",
         "pulsar-admin store refresh --forget",
         "Refresh: what is gone is forgotten, and what is new is read.",
-        "Import with `--copy` from bookies that run.",
+        "Use `--copy` to import from running bookies.",
     ),
     Cause(
         "file-unreadable",
         Severity.CRITICAL,
         "A file of a bookie cannot be read",
         "The operating system refuses: permissions, or the disk.",
-        "A bookie that cannot read it either answers with an error, and a broker reads from another one that has a "
-        "copy.",
+        "If the bookie cannot read it either, it returns an error, and a broker reads from another bookie with a copy.",
         "pulsar-admin store refresh",
         "Look at its permissions and at the disk (`dmesg`), then refresh.",
     ),
     Cause(
         "file-touched",
         Severity.NOTE,
-        "A file's time of change is another than at import",
+        "A file's modification time differs from the import",
         "Its size is the same. Somebody copied or touched it.",
         _UNSEEN,
         "pulsar-admin store check --deep",
-        "Read every byte once, if you doubt it.",
+        "If in doubt, read every byte once.",
     ),
     Cause(
         "file-grown",
         Severity.NOTE,
         "More was written to a file since the import",
-        "The store is older than its source: what came since is not in any answer.",
+        "The store is older than its source: newer data is missing in every answer.",
         "A bookie runs on that directory.",
         "pulsar-admin store refresh",
         "Refresh the store.",
@@ -211,11 +211,11 @@ CAUSES_OF_STORE = (
     Cause(
         "stray-file",
         Severity.NOTE,
-        "A file in the store that nothing names",
-        "A command that was killed left it. It takes room, and no more.",
+        "A file in the store is not referenced",
+        "A killed command left it. It only takes space.",
         _UNSEEN,
         "pulsar-admin store check",
-        "Delete it once no command runs.",
+        "Delete it when no command is running.",
     ),
     Cause(
         "scan-unfinished",
@@ -224,7 +224,7 @@ CAUSES_OF_STORE = (
         "A refresh was interrupted: the index does not reach the end of its files.",
         _UNSEEN,
         "pulsar-admin store refresh",
-        "The same command goes on where it was.",
+        "Run the same command again; it continues.",
     ),
     Cause(
         "not-checked",
