@@ -8,12 +8,12 @@ PACKAGES := pulsar_admin store commands
 # Without .pyc files every process of the tests compiles what it imports again, and pytest rewrites every module's asserts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup test check docs screenshots site man demo test-live test-deep fuzz fuzz-lines bench bench-peers constraints wheel sdist clean
+.PHONY: help setup test lint check docs screenshots site man demo test-live test-deep fuzz fuzz-lines bench bench-peers constraints wheel sdist clean
 
 help:
 	@echo "make demo       the main job on a small real data set, step by step"
 	@echo "make test       the whole test suite, on all cores (one test: .venv/bin/python -m pytest tests/FILE -k NAME)"
-	@echo "make check      lint, format, types, architecture, generated docs and protos"
+	@echo "make check      make lint (lint, format, types), architecture, generated docs and protos"
 	@echo "make docs       write the generated pages of docs/ again"
 	@echo "make site       the documentation as a site, into site/; make man: as manual pages, into man/"
 	@echo "make screenshots  draws the pictures of docs/images again (needs Chromium, playwright and pillow)"
@@ -49,10 +49,12 @@ $(VENV)/.base: pyproject.toml constraints.txt
 test: setup
 	$(BIN)/python -m pytest -m "not live and not deep" -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 
-check: setup
+lint: setup
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
+
+check: lint
 	$(BIN)/python -m pytest tests/test_architecture.py tests/test_docs.py tests/test_protos_fresh.py
 
 docs: setup
