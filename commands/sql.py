@@ -18,7 +18,7 @@ from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.options import command, gather, pass_app
 from pulsar_admin.pictures import picture_option
 from store.db.files import iter_logs
-from store.errors import BadSql, EntryCorrupt, LimitExceeded, MissingComponent, Refused, StoreNotFound
+from store.errors import BadSql, EntryCorrupt, LimitExceeded, MissingComponent, NotFound, Refused, StoreNotFound
 from store.extras import require
 from store.model.reader import EntryReader
 
@@ -52,7 +52,7 @@ class Shown:
     elsewhere=["pulsar-admin sql", "pulsar-admin sql -f questions.sql -o jsonl", "pulsar-admin sql < questions.sql"],
     output="The rows of each statement. Instants are ISO 8601, bytes hex, numbers beyond 15 digits behind a point text, NaN and Infinity "
     "text; a column that is there twice gets _1.",
-    errors=[StoreNotFound, BadSql, Refused, EntryCorrupt, LimitExceeded, MissingComponent],
+    errors=[StoreNotFound, NotFound, BadSql, Refused, EntryCorrupt, LimitExceeded, MissingComponent],
     uses=["spark", "tables", "tz"],
 )
 @click.argument("statement", required=False)

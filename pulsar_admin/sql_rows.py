@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.columns import Column, kind_of
+from pulsar_admin.visible import clean_text
 from store.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def chart_of(names: Sequence[str], rows: Iterable[Row]) -> Chart:
         raise InvalidValue("--plot needs two columns: labels, and numbers", hint="select hour, count(*) … group by 1")
     kept = list(rows)
     series = {name: [_number(name, row[name]) for row in kept] for name in names[1:]}
-    labels = ["" if row[names[0]] is None else str(row[names[0]]) for row in kept]
+    labels = ["" if row[names[0]] is None else clean_text(str(row[names[0]])) for row in kept]
     for end in ("T00:00:00.000Z", ":00.000Z"):  # days, or minutes: there is little room
         if labels and all(label.endswith(end) for label in labels):
             labels = [label.removesuffix(end) for label in labels]

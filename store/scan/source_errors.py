@@ -37,7 +37,8 @@ def in_one_line(work: Callable[[], _T], *, passing: type[OSError] | tuple[()] = 
     except passing:
         raise
     except StoreError as error:
-        said = "; ".join(filter(None, [error.message, error.hint]))
+        hint = error.hint.replace("with --store", "with the option store")  # a command's
+        said = "; ".join(filter(None, [error.message, hint]))
     except OSError as error:
         said = f"{error.filename}: {error.strerror} (on {gethostname()})"
         if isinstance(error, FileNotFoundError | PermissionError):

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from store.errors import BadSql, Corrupt, LimitExceeded, Refused, SourceChanged, Unsupported
 from store.names import parse_topic
+from store.tables.sql_names import check_topics, nodes_of
 
 ROWS_AT_ONCE = 2048
 _T = TypeVar("_T")
@@ -102,10 +103,14 @@ class Database:
             statements = self._connection.extract_statements(text)
         except duckdb.Error as error:
             _raise(error)
+        if not statements:
+            raise BadSql(
+                "there is no statement: the text is empty", hint="ask something: pulsar-admin sql 'show tables'"
+            )
         for statement in statements:
             if statement.type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
                 kind = statement.type.name.replace("_", " ")
-                hint = "PIVOT can stand in a query: select * from (pivot …)" if kind == "MULTI" else _WHAT_IS_ALLOWED
+                hint = _HOW_TO_PIVOT if kind == "MULTI" else _WHAT_IS_ALLOWED
                 raise Refused(f"{kind}: a statement here may only read", hint=hint, statement=statement.query.strip())
         return [_SCHEMAS.sub(r"\1 FROM schemas", statement.query.strip()) for statement in statements]
 
@@ -177,14 +182,15 @@ class Database:
         _raise(error)
 
     def _make_tables(self, statement: str) -> None:
-        """Make the tables that STATEMENT names; raises Refused for functions that do more than read tables."""
+        """Make the tables that STATEMENT names; raises Refused for functions that do more than read tables, NotFound for short names."""
         match = _EXPLAIN.match(statement)
         text = statement[match.end() :] if match else statement
         tree = json.loads(self._connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0][0])
         if tree["error"]:
             raise BadSql(str(tree.get("error_message")), hint=_WHAT_IS_ALLOWED)
+        check_topics(tree)
         named: dict[str, str] = {}
-        for node in _nodes(tree):
+        for node in nodes_of(tree):
             if node.get("type") == "SHOW_REF" and not node.get("query"):
                 self._make_all()
             elif node.get("type") == "TABLE_FUNCTION":
@@ -272,6 +278,7 @@ _DAMAGED = tuple(
     f"Invalid Input Error: {words}"
     for words in ("Failed to read file", "Invalid string encoding found in Parquet", "reading the stream registered as")
 )
+_HOW_TO_PIVOT = "PIVOT names its columns: select * from (pivot TABLE on COLUMN in ('a', 'b') using count(*))"
 _WHAT_IS_ALLOWED = "write a SELECT, or WITH, FROM, VALUES, DESCRIBE, SUMMARIZE, SHOW TABLES, EXPLAIN"
 
 
@@ -282,18 +289,6 @@ def _listed() -> str:
 def _is_unicode(text: str) -> bool:
     """Whether TEXT has no bytes that are not UTF-8, which Python takes from a command line as surrogates."""
     return not any(0xD800 <= ord(sign) <= 0xDFFF for sign in text)
-
-
-def _nodes(value: Any) -> Iterator[dict[str, Any]]:  # Any: JSON
-    """Yield the objects of a JSON value."""
-    waiting = [value]
-    while waiting:
-        found = waiting.pop()
-        if isinstance(found, dict):
-            yield found
-            waiting += found.values()
-        elif isinstance(found, list):
-            waiting += found
 
 
 def _raise(error: Exception) -> NoReturn:

@@ -284,3 +284,63 @@ def test_ctrl_c_ends_a_long_statement(statement: str) -> None:
     assert (running.returncode, out) == (130, "")
     assert "Traceback" not in err
     assert json.loads(err.splitlines()[-1])["error"]["code"] == "interrupted"
+
+
+SHORT = "public/default/plain"
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        f"topic = '{SHORT}'",
+        f"'{SHORT}' = m.TOPIC",
+        f"m.topic <> '{SHORT}'",
+        f"topic in ('persistent://a/b/c', '{SHORT}')",
+        f"key is null and not (topic not in ('{SHORT}') or size > 5)",
+        f"ledger_id in (select ledger_id from ledgers where topic = '{SHORT}')",
+    ],
+)
+def test_a_short_name_of_a_topic_is_told(condition: str, cli: Cli) -> None:
+    found = cli("--store", imported("small", "clean"), "sql", f"select count(*) from messages m where {condition}")
+    assert (found.exit_code, found.stdout) == (5, "")
+    assert found.stderr.splitlines() == [
+        f"error: no row has the topic '{SHORT}': topics have their full names here",
+        f"hint: write 'persistent://{SHORT}'",
+    ]
+
+
+def test_a_short_name_is_compared_with_what_a_statement_calls_topic(cli: Cli) -> None:
+    store = imported("small", "clean")
+    for text in (
+        f"with t as (select substr(topic, 14) as topic from topics) select count(*) n from t where topic = '{SHORT}'",
+        f"select count(*) n from (select substr(topic, 14) from topics) as t(topic) where topic = '{SHORT}'",
+        f"with t(Topic) as (select substr(topic, 14) from topics) select count(*) n from t where topic in ('{SHORT}')",
+        f"select count(*) n from topics where topic like '%{SHORT}'",
+        f"select count(*) n from topics where substr(topic, 14) = '{SHORT}'",
+        f"select count(*) n from topics where topic = 'persistent://{SHORT}'",
+    ):
+        assert cli("--store", store, "sql", text, "-o", "json").json == [{"n": 1}], text
+
+
+@pytest.mark.parametrize("text", ["", " ;", " -- select 1"])
+def test_no_statement_is_told(text: str, cli: Cli) -> None:
+    found = cli("--store", imported("small", "clean"), "sql", text)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert found.stderr.startswith("error: there is no statement")
+
+
+def test_the_hint_of_a_pivot_can_be_asked(cli: Cli) -> None:
+    store = imported("small", "clean")
+    hint = cli("--store", store, "sql", "pivot topics on tenant").stderr.splitlines()[1]
+    text = hint.partition("PIVOT names its columns: ")[2]
+    asked = text.replace("TABLE", "topics").replace("COLUMN", "tenant").replace("'a', 'b'", "'acme', 'public'")
+    expected = cli("--store", store, "sql", "select tenant, count(*) n from topics group by 1", "-o", "json").json
+    counts = {row["tenant"]: row["n"] for row in expected}
+    rows = cli("--store", store, "sql", f"select sum(acme) a, sum(public) p from ({asked})", "-o", "json").json
+    assert rows == [{"a": counts["acme"], "p": counts["public"]}]
+
+
+def test_a_label_of_several_lines_is_one(cli: Cli) -> None:
+    text = "select 'one' || chr(10) || 'two' as label, 3 as n"
+    lines = cli("--store", imported("small", "clean"), "sql", text, "--plot").stdout.splitlines()
+    assert [line.strip() for line in lines if "one" in line or "two" in line] == [r"one\ntwo"]
