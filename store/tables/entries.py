@@ -8,7 +8,7 @@ and the first in a journal (``store.index.writer.Indexer``).
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from store.scan.operations import entry_column
 from store.tables.folder import Folder
 from store.tables.known import new_rows
 from store.tables.manifest import Part
-from store.tables.message_files import MessageFiles
+from store.tables.message_files import Listed, MessageFiles
 from store.tables.schemas import TABLES
 from store.tables.staging import NO_SEQUENCE, RECORD_FIELDS
 from store.tables.writing import GROUP_ROWS, write_part, write_parts
@@ -115,14 +115,15 @@ class FinishEntries:
         assert isinstance(piece, KeyRange)
         try:
             for number, records in enumerate(self._passes(piece)):
-                topics = _read_topics(self.folder, self.ledgers, records.rows["ledger_id"])
+                listed = _read_listed(self.folder, self.ledgers, records.rows["ledger_id"])
+                topics = {ledger_id: one.topic for ledger_id, one in listed.items()}
                 stem = f"part-{piece.number:05d}-{number:03d}-{self.name}"
                 damaged = int(np.count_nonzero(records.rows["flags"] & kernel.BAD_DIGEST))
                 relative = f"{self.directory}/entries/{stem}.parquet"
                 part = write_part(self.folder, relative, TABLES["entries"], self._batches(records, topics))
                 yield _finished("entries", part, damaged=damaged)
                 if self.messages is not None:
-                    yield from self._write_messages(self.messages, records, topics, stem)
+                    yield from self._write_messages(self.messages, records, listed, stem)
         except DiskFull as error:
             yield _row({"error": error.message})
 
@@ -134,10 +135,10 @@ class FinishEntries:
                 yield wanted
 
     def _write_messages(
-        self, messages: MessageFiles, records: Chosen, topics: dict[int, str], stem: str
+        self, messages: MessageFiles, records: Chosen, listed: Mapping[int, Listed], stem: str
     ) -> Iterator[pa.RecordBatch]:
         problems: list[StoreError] = []
-        batches = messages.batches(self.cluster, records, topics, problems)
+        batches = messages.batches(self.cluster, records, listed, problems)
         told = 0
         for part in write_parts(self.folder, f"{self.directory}/messages/{stem}", TABLES["messages"], batches):
             yield _finished("messages", part, problems=len(problems) - told)
@@ -293,9 +294,9 @@ def _copies(flags: Array, origins: Array, is_first: Array, files: Sequence[Origi
     return np.bincount(pairs // max(len(disks), 1), minlength=int(is_first.sum()))
 
 
-def _read_topics(folder: Folder, parts: Sequence[Part], ledgers: Array) -> dict[int, str]:
-    """Return ledger id → topic of LEDGERS (sorted), from the row groups that may have them."""
-    found: dict[int, str] = {}
+def _read_listed(folder: Folder, parts: Sequence[Part], ledgers: Array) -> dict[int, Listed]:
+    """Return those of LEDGERS (ids, sorted) that a topic lists, from the row groups that may have them."""
+    found: dict[int, Listed] = {}
     low, high = int(ledgers[0]), int(ledgers[-1])
     for part in parts:
         if part.ledgers is None or part.ledgers[1] < low or part.ledgers[0] > high:
@@ -312,15 +313,17 @@ def _groups_between(file: Any, low: int, high: int) -> Iterator[pa.Table]:  # An
     for group in range(file.num_row_groups):
         bounds = file.metadata.row_group(group).column(at).statistics
         if bounds.max >= low and bounds.min <= high:
-            yield file.read_row_group(group, columns=["ledger_id", "topic"])
+            yield file.read_row_group(group, columns=["ledger_id", "topic", "entries"])
 
 
-def _named(rows: pa.Table, low: int, high: int) -> dict[int, str]:
+def _named(rows: pa.Table, low: int, high: int) -> dict[int, Listed]:
     ids = rows.column("ledger_id").to_numpy()
     start, end = np.searchsorted(ids, [low, high + 1]).tolist()
     part = rows.slice(start, end - start)
-    pairs = zip(part.column("ledger_id").to_pylist(), part.column("topic").to_pylist(), strict=True)
-    return {ledger_id: topic for ledger_id, topic in pairs if topic is not None}
+    columns = (part.column(name).to_pylist() for name in ("ledger_id", "topic", "entries"))
+    return {
+        ledger: Listed(topic, entries) for ledger, topic, entries in zip(*columns, strict=True) if topic is not None
+    }
 
 
 def _finished(table: str, part: Part, *, damaged: int = 0, problems: int = 0) -> pa.RecordBatch:

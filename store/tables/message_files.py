@@ -5,10 +5,10 @@ Every entry stands for itself, as in ``store.scan.message_rows``: batches are ex
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 
+class Listed(NamedTuple):
+    """A ledger in a topic's list, and its entries as the topic counts them: what lies behind, no broker delivers."""
+
+    topic: str
+    entries: int
+
+
 @dataclass(frozen=True)
 class MessageFiles:
     """What the rows have: values by the topics' SCHEMAS, payloads where asked for."""
@@ -41,18 +48,19 @@ class MessageFiles:
     schemas: Mapping[str, TopicSchemas] = field(default_factory=dict)
 
     def batches(
-        self, cluster: str, records: Chosen, topics: dict[int, str], problems: list[StoreError]
+        self, cluster: str, records: Chosen, listed: Mapping[int, Listed], problems: list[StoreError]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of RECORDS in order, those of the system's topics and of no topic left out, as in SQL of a store.
+        """Yield the messages of RECORDS in order, as in SQL of a store: of LISTED ledgers up to their ends, the system's topics left out.
 
         What cannot be taken apart is told to PROBLEMS.
         """
         left_out = {"path"} if self.payload else {"path", "payload"}
         names = tuple(name for name in MESSAGE_SCHEMA.names if name not in left_out)
+        topics = {ledger_id: one.topic for ledger_id, one in listed.items()}
         reader = ReadMessages(ScanOptions(topics=topics), names, values=Values(self.schemas))
         paths = pa.array([origin.path for origin in records.files], pa.string())
         with closing(PlainFiles({number: origin.path for number, origin in enumerate(records.files)})) as files:
-            for part in _groups(records, _told(topics)):
+            for part in _groups(records, _told(listed)):
                 rows = records.rows[part]
                 entries = PlacesReader(files, False, None).read_places(_places(rows, records.origins[part]))
                 for batch in reader.rows([entries], "", problems):
@@ -73,16 +81,18 @@ def read_all_schemas(reader: EntryReader) -> dict[str, TopicSchemas]:
     return found
 
 
-def _told(topics: Mapping[int, str]) -> list[int]:
-    """Return the ledgers of those TOPICS that are not the system's."""
-    system = {name for name in set(topics.values()) if parse_topic(name).is_system}
-    return [ledger_id for ledger_id, name in topics.items() if name not in system]
+def _told(listed: Mapping[int, Listed]) -> dict[int, int]:
+    """Return ledger id → entries of the LISTED that are not of a system's topic."""
+    system = {name for name in {one.topic for one in listed.values()} if parse_topic(name).is_system}
+    return {ledger_id: one.entries for ledger_id, one in listed.items() if one.topic not in system}
 
 
-def _groups(records: Chosen, ledgers: Sequence[int]) -> Iterator[Array]:
-    """Yield the numbers of the records of LEDGERS that are messages, as many at a time as are read at once."""
+def _groups(records: Chosen, ends: Mapping[int, int]) -> Iterator[Array]:
+    """Yield the numbers of the records that are messages before the ENDS of their ledgers, as many at a time as are read at once."""
     is_good = records.rows["flags"] & (UNFRAMED | BAD_DIGEST) == 0
-    good = np.flatnonzero(is_good & np.isin(records.rows["ledger_id"], ledgers))
+    ledgers, places = np.unique(records.rows["ledger_id"], return_inverse=True)
+    end = np.array([ends.get(one, 0) for one in ledgers.tolist()], np.int64)[places]
+    good = np.flatnonzero(is_good & (records.rows["entry_id"] < end))
     total = np.cumsum(records.rows["size"][good], dtype=np.int64)
     groups = np.maximum(total // BATCH_BYTES, np.arange(len(good)) // BATCH_ENTRIES)
     yield from (part for part in np.split(good, np.flatnonzero(np.diff(groups)) + 1) if len(part))

@@ -11,7 +11,9 @@ import pytest
 
 import pulsar_admin
 from tests.conftest import Cli
-from tests.stores import imported
+from tests.recovery.test_extend import LEDGER, TOPIC, shorten
+from tests.stores import copied, imported
+from tests.worlds import CLUSTER, oracle
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +133,19 @@ def test_a_table_that_was_not_exported_is_no_topic(cli: Cli, tmp_path: Path) -> 
     found = cli("--tables", tmp_path, "sql", "select * from cursors")
     assert (found.exit_code, found.stdout) == (2, "")
     assert cli("--tables", tmp_path, "sql", 'select count(*) n from "acme/iot"', "-o", "json").json[0]["n"]
+
+
+def test_messages_end_where_their_ledgers_do(cli: Cli, tmp_path: Path) -> None:
+    """What lies behind a ledger's recorded end no broker delivers: it is an entry, and no message of the topic."""
+    store = copied(CLUSTER, "crashed", tmp_path)
+    shorten(store, 36)
+    sent = {tuple(row["id"][:2]) for row in oracle(CLUSTER)["sent"] if row["topic"].endswith(TOPIC)}
+    assert (LEDGER, 39) in sent
+    assert cli("--store", store, "store", "export", "tables", tmp_path / "tables", "--messages").exit_code == 0
+    for source in (("--store", store), ("--tables", tmp_path / "tables")):
+        rows = cli(*source, "sql", f'select ledger_id, entry_id from "{TOPIC}"', "-o", "json").json
+        found = {(row["ledger_id"], row["entry_id"]) for row in rows}
+        assert found <= sent
+        assert {entry_id for ledger_id, entry_id in found if ledger_id == LEDGER} == {*range(37)}
+        there = cli(*source, "sql", f"select count(*) n from entries where ledger_id = {LEDGER}", "-o", "json").json
+        assert there == [{"n": 40}]
