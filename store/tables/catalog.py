@@ -40,7 +40,7 @@ class StoreTables:
         self._reader = reader
         self._cluster = cluster
         self._lock = Lock()
-        self.files = ()
+        self.files = None
         self.problems: list[StoreError] = []
         self.errors: list[BaseException] = []
         self.seen: dict[str, Seen] = {}

@@ -44,6 +44,7 @@ FINISHED = pa.schema(
         ("path", pa.string()),
         ("rows", pa.int64()),
         ("bytes", pa.int64()),
+        ("footer", pa.int64()),
         ("first_ledger", pa.int64()),
         ("last_ledger", pa.int64()),
         ("damaged", pa.int64()),
@@ -329,7 +330,8 @@ def _named(rows: pa.Table, low: int, high: int) -> dict[int, Listed]:
 def _finished(table: str, part: Part, *, damaged: int = 0, problems: int = 0) -> pa.RecordBatch:
     low, high = part.ledgers or (None, None)
     bounds = {"first_ledger": low, "last_ledger": high, "damaged": damaged, "problems": problems}
-    return _row({"table": table, "path": part.path, "rows": part.rows, "bytes": part.size_bytes, **bounds})
+    file = {"path": part.path, "rows": part.rows, "bytes": part.size_bytes, "footer": part.footer}
+    return _row({"table": table, **file, **bounds})
 
 
 def _row(values: dict[str, Any]) -> pa.RecordBatch:  # Any: columns of FINISHED

@@ -217,7 +217,7 @@ def commit_tables(
     named: dict[str, tuple[Part, ...]] = {}
     try:
         for table, parts in made.items():
-            targets = [f"{home_of(table, run.cluster)}/{part.path.rpartition('/')[2]}" for part in parts]
+            targets = [f"{home_of(table, run.cluster)}/{part.name}" for part in parts]
             for part, target in zip(parts, targets, strict=True):
                 run.folder.move(part.path, target)
             named[table] = tuple(replace(part, path=target) for part, target in zip(parts, targets, strict=True))

@@ -1,28 +1,23 @@
 """The tables that ``store export tables`` wrote as what SQL finds: of one cluster, or of all that lie there side by side.
 
-In a directory DuckDB's own reader opens the files; at a URL, which it cannot, pyarrow's datasets do. Both leave out row groups and
-columns that a statement does not want.
+DuckDB's own reader opens the files, which leaves out row groups and columns that a statement does not want; it gets their bytes from
+``store.tables.proven_files``, at a URL, too.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
-import pyarrow.dataset as ds
+import pyarrow as pa
 
 from store.errors import InvalidValue, NotFound, SourceNotFound, StoreError
 from store.names import PARTITION_SUFFIX, parse_topic
-from store.scan.sources import file_system_of
 from store.tables.folder import Folder
 from store.tables.groups import Files, Opened, ReadCount
 from store.tables.manifest import Part, read_manifest
+from store.tables.proven_files import ProvenFiles
 from store.tables.schemas import TABLES
 from store.tables.sql import TopicsMeant
-
-_CHECKED = ds.ParquetFileFormat(
-    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-)
 
 
 class ExportedTables:
@@ -43,10 +38,9 @@ class ExportedTables:
         for name in TABLES:
             if any(name in one.tables for one in wanted):
                 self._parts[name] = [part for one in wanted for part in one.tables.get(name, ())]
-        parts = () if folder.is_remote else itertools.chain(*self._parts.values())
-        self.files = [folder.at(part.path) for part in parts]
         self.problems: list[StoreError] = []
         self.errors: list[BaseException] = []
+        self.files = ProvenFiles(folder, [part.path for parts in self._parts.values() for part in parts], self.errors)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,8 +55,8 @@ class ExportedTables:
         """Return nothing: to complete names would read files."""
         return []
 
-    def find(self, name: str) -> ds.Dataset | str | TopicsMeant | None:
-        """Return the table NAME as a dataset or a query, None where there is none: a topic, a namespace and a glob are messages."""
+    def find(self, name: str) -> str | TopicsMeant | None:
+        """Return the table NAME as a query, None where there is none: a topic, a namespace and a glob are messages."""
         if name in self._parts:
             return self._table(name, self._parts[name])
         if name in TABLES or "messages" not in self._parts:
@@ -71,28 +65,21 @@ class ExportedTables:
         known = [table for table in ("topics", "messages") if table in self._parts]
         return None if condition is None else TopicsMeant(condition, known)
 
-    def _table(self, name: str, parts: Sequence[Part]) -> ds.Dataset | str:
-        if not parts:
-            return ds.dataset([], schema=TABLES[name])
-        places = [self._folder.at(part.path) for part in parts]
-        if not self._folder.is_remote and self._are_whole(name, parts):
-            listed = ", ".join(map(_text, places))
-            columns = ", ".join(f'"{column}"' for column in TABLES[name].names)
-            return f"SELECT {columns} FROM read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
-        system, _ = file_system_of(places[0])
-        paths = [file_system_of(place)[1] for place in places]
-        return ds.dataset(paths, schema=TABLES[name], format=_CHECKED, filesystem=system)
+    def _table(self, name: str, parts: Sequence[Part]) -> str:
+        """Return the query of PARTS, and of a file without rows: those of an earlier version lack the last columns."""
+        self._check(TABLES[name], parts)
+        listed = ", ".join(_text(self.files.address(path)) for path in (*(part.path for part in parts), name))
+        columns = ", ".join(f'"{column}"' for column in TABLES[name].names)
+        return f"SELECT {columns} FROM read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
 
-    def _are_whole(self, name: str, parts: Sequence[Part]) -> bool:
-        """Whether PARTS have all columns of the table NAME; those of an earlier version lack the last. Raises what is wrong with one."""
-        schema, whole, files = TABLES[name], True, Files(self._folder)
+    def _check(self, schema: pa.Schema, parts: Sequence[Part]) -> None:
+        """Raise what is wrong with one of PARTS, files of a table of SCHEMA."""
+        files = Files(self._folder)
         for part in parts:
             opened = Opened(files, part, ReadCount())
             missing = opened.missing(schema)
             if missing != schema.names[len(schema) - len(missing) :]:
                 opened.check(schema)
-            whole = whole and not missing
-        return whole
 
 
 def _condition_of(name: str) -> str | None:

@@ -16,6 +16,7 @@ from store.errors import Corrupt, EntryLogCorrupt, SourceChanged, SourceNotFound
 from store.names import LONG_MAX
 from store.tables.folder import Folder
 from store.tables.manifest import NAME, Part
+from store.tables.proven import ProvenFile
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -56,8 +57,9 @@ class Files:
         """Return the file at RELATIVE; METADATA, where known, is not read again. Raises SourceNotFound, Corrupt."""
 
         def opened(where: str) -> pq.ParquetFile:
-            source = self._folder.open_input(where)
-            return pq.ParquetFile(source, metadata=metadata, pre_buffer=False, page_checksum_verification=True)
+            file = ProvenFile(self._folder, where)
+            source, known = pa.PythonFile(file, "r"), metadata or file.metadata
+            return pq.ParquetFile(source, metadata=known, pre_buffer=False, page_checksum_verification=True)
 
         with _explained(relative):
             return self._held.get(relative, opened)
@@ -112,7 +114,7 @@ class Opened:
         """Return COLUMNS of the row group NUMBER; raises Corrupt."""
         with self.count.noting(), _explained(self.relative):
             file = self._files.open(self.relative, self.metadata)
-            return file.read_row_group(number, columns=list(columns))
+            return file.read_row_group(number, columns=list(columns), use_threads=False)
 
 
 class Group:

@@ -110,7 +110,7 @@ def _commit_table(
     """Give the files of TABLE their names, and commit them; where that is refused they are removed."""
     named = []
     for part in made.parts[table]:
-        target = f"{home_of(f'{table}/data', run.cluster)}/{part.path.rpartition('/')[2]}"
+        target = f"{home_of(f'{table}/data', run.cluster)}/{part.name}"
         run.folder.move(part.path, target)
         named.append(target)
     there = {file.path for file in known} if table == ENTRIES else None

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from store.errors import Corrupt
 from store.tables.folder import Folder
 from store.tables.manifest import Part
+from store.tables.proven import ProvenFile
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
@@ -30,21 +33,26 @@ def new_rows(folder: Folder, ledgers: Array, entries: Array, known: Sequence[Par
     for part in known:
         if part.ledgers is None or part.ledgers[0] > high or part.ledgers[1] < low:
             continue
-        with folder.open_input(part.path) as file:
-            left = left.join(_keys_between(file, folder.at(part.path), low, high), _KEYS, join_type="left anti")
+        left = left.join(_keys_between(folder, part.path, low, high), _KEYS, join_type="left anti")
     return np.sort(left[_ROW].to_numpy())
 
 
-def _keys_between(file: Any, where: str, low: int, high: int) -> pa.Table:  # Any: a file of pyarrow
-    from pyarrow import parquet
-
-    between = [("ledger_id", ">=", low), ("ledger_id", "<=", high)]
+def _keys_between(folder: Folder, relative: str, low: int, high: int) -> pa.Table:
     try:
-        return parquet.read_table(file, columns=_KEYS, filters=between)
-    except (OSError, pa.ArrowException) as error:
+        with closing(ProvenFile(folder, relative)) as proven:
+            file = pq.ParquetFile(pa.PythonFile(proven, "r"), metadata=proven.metadata, pre_buffer=False)
+            groups = [number for number in range(file.num_row_groups) if _overlaps(file, number, low, high)]
+            return file.read_row_groups(groups, columns=_KEYS, use_threads=False)
+    except (OSError, pa.ArrowException, Corrupt) as error:
         said = " ".join(str(error).split())[:200]
         raise Corrupt(
-            f"{where}, which the table has entries in, cannot be read: {said}",
+            f"{folder.at(relative)}, which the table has entries in, cannot be read: {said}",
             hint="bring the file back, or export to another directory and catalogue; nothing was written",
-            path=where,
+            path=folder.at(relative),
         ) from error
+
+
+def _overlaps(file: Any, group: int, low: int, high: int) -> bool:  # Any: pyarrow's ParquetFile
+    """Whether the row group may have ledgers from LOW to HIGH; who wrote it need not have kept statistics."""
+    found = file.metadata.row_group(group).column(file.schema_arrow.names.index("ledger_id")).statistics
+    return found is None or not found.has_min_max or (found.max >= low and found.min <= high)

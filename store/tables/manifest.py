@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from store.errors import Corrupt, Refused, Unsupported, reason_of
 from store.tables.folder import Folder
+from store.tables.proven import named
 
 NAME = "tables.json"
 FORMAT = 1
@@ -21,12 +22,22 @@ _Kind = TypeVar("_Kind", dict[str, Any], list[Any], str, int)  # Any: JSON
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file of a table: its path in the folder, rows, bytes, and the least and greatest ledger id, None where it has none."""
+    """A file of a table: its path in the folder, rows, bytes, and the least and greatest ledger id, None where it has none.
+
+    ``footer``: its checksum, of a file that is new, and whose name will have it.
+    """
 
     path: str
     rows: int
     size_bytes: int
     ledgers: tuple[int, int] | None = None
+    footer: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name that it gets in its table's directory."""
+        name = self.path.rpartition("/")[2]
+        return name if self.footer is None else named(name, self.footer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -19,6 +19,9 @@ import pyarrow as pa
 from store.errors import BadSql, Corrupt, LimitExceeded, Refused, SourceChanged, Unsupported
 from store.names import parse_topic
 from store.tables.sql_names import check_topics, nodes_of
+
+if TYPE_CHECKING:
+    from store.tables.proven_files import ProvenFiles
 
 ROWS_AT_ONCE = 2048
 _T = TypeVar("_T")
@@ -56,8 +59,8 @@ class Tables(Protocol):
     """What scans raised, the first first."""
 
     @property
-    def files(self) -> Sequence[str]:
-        """Paths of what DuckDB itself opens."""
+    def files(self) -> ProvenFiles | None:
+        """What DuckDB itself opens."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -87,7 +90,9 @@ class Database:
             "SET enable_progress_bar = false"
         )  # Python's module turns it on, and it goes to stdout
         self._connection.execute(f"SET TimeZone = '{zone}'")
-        self._connection.execute("SET allowed_paths = $1", [[*tables.files]])
+        if tables.files is not None:
+            self._connection.register_filesystem(tables.files)
+            self._connection.execute("SET allowed_paths = $1", [tables.files.addresses])
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from store.tables.folder import Folder
 from store.tables.manifest import Part
+from store.tables.proven import ProvenSink
 from store.tables.schemas import TABLES
 
 GROUP_ROWS = 1 << 15
@@ -24,14 +25,16 @@ def write_part(folder: Folder, relative: str, schema: pa.Schema, batches: Iterab
     """Write BATCHES into the new file RELATIVE of FOLDER; raises DiskFull, NotWritable, NotFound, and then it is not there."""
     rows = 0
     bounds: list[tuple[int, int]] = []
-    with folder.create(relative) as sink, _open_parquet(sink, schema) as writer:
-        for table in _groups(schema, batches):
-            writer.write_table(table, row_group_size=GROUP_ROWS)
-            rows += len(table)
-            bounds += _ledger_bounds(table)
-    size_bytes = folder.size(relative) or 0
+    with folder.create(relative) as out:
+        sink = ProvenSink(out)
+        with _open_parquet(sink, schema) as writer:
+            for table in _groups(schema, batches):
+                writer.write_table(table, row_group_size=GROUP_ROWS)
+                rows += len(table)
+                bounds += _ledger_bounds(table)
+            writer.add_key_value_metadata(sink.blocks())
     ledgers = (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else None
-    return Part(relative, rows, size_bytes, ledgers)
+    return Part(relative, rows, sink.tell(), ledgers, sink.footer)
 
 
 def _open_parquet(sink: Any, schema: pa.Schema) -> Any:  # Any: pyarrow has no types

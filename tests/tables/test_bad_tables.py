@@ -127,6 +127,18 @@ def part_of(folder: Path, table: str) -> tuple[Path, str]:
     return path, str(path.relative_to(folder))
 
 
+def rewritten(folder: Path, table: str, rows: pa.Table) -> str:
+    """Put ROWS in the place of the table's file, as an earlier version wrote them: without checksums of its own."""
+    path, name = part_of(folder, table)
+    path.unlink()
+    older = name.partition("-f")[0] + ".parquet"
+    pq.write_table(rows, folder / older)
+    found = json.loads((folder / "tables.json").read_text())
+    found["clusters"]["standalone"]["tables"][table][0]["path"] = older
+    (folder / "tables.json").write_text(json.dumps(found))
+    return older
+
+
 def _question(table: str) -> tuple[str, ...]:
     return SCHEMA if table == "bodies" else FIND
 
@@ -152,24 +164,15 @@ def test_a_flipped_bit_of_a_page_is_no_answer(cli: Cli, folder: Path) -> None:
     data = bytearray(path.read_bytes())
     data[(column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size // 2] ^= 1
     path.write_bytes(data)
-    refused(cli("--tables", folder, *FIND), 6, name, "cannot be read: ")
-    found = cli("--tables", f"file://{folder}", "sql", "select max(entry_id) from entries")
-    refused(found, 6, "a file that the statement reads is damaged", "CRC checksum")
+    asked = ("sql", "select max(entry_id) from entries")
+    for words in (("--tables", folder, *FIND), ("--tables", folder, *asked), ("--tables", f"file://{folder}", *asked)):
+        refused(cli(*words), 6, f"{name} cannot be read: checksum of the block at 0: expected ")
 
 
-def test_a_damaged_page_in_a_statement_is_no_fault_of_the_statement(cli: Cli, folder: Path) -> None:
-    path, _ = part_of(folder, "nodes")
-    data = bytearray(path.read_bytes())
-    for place in range(len(data) // 4, len(data) // 4 + 200):
-        data[place] ^= 0x55
-    path.write_bytes(data)
-    found = cli("--tables", folder, "sql", "select min(columns(*)::varchar) from nodes")
-    refused(found, 6, "a file that the statement reads is damaged")
-
-
-def test_any_damaged_page_is_no_fault_of_the_statement(cli: Cli, folder: Path) -> None:
-    """Pages that are no zstd any more, and texts that are no UTF-8; what DuckDB does not see gives rows."""
-    path, _ = part_of(folder, "nodes")
+def test_damage_of_an_earlier_version_is_no_fault_of_the_statement(cli: Cli, folder: Path) -> None:
+    """Pages that are no zstd any more, and texts that are no UTF-8; what neither DuckDB nor we see there gives rows."""
+    name = rewritten(folder, "nodes", pq.read_table(part_of(folder, "nodes")[0]))
+    path = folder / name
     whole = path.read_bytes()
     ends = set()
     for place in range(4, len(whole) - int.from_bytes(whole[-8:-4], "little") - 8, len(whole) // 40):
@@ -177,11 +180,6 @@ def test_any_damaged_page_is_no_fault_of_the_statement(cli: Cli, folder: Path) -
         ends.add(cli("--tables", folder, "sql", "select min(columns(*)::varchar) from nodes").exit_code)
     assert ends <= {0, 6}
     assert 6 in ends
-
-
-def test_a_footer_whose_names_are_damaged_is_named(cli: Cli, folder: Path) -> None:
-    path, name = part_of(folder, "nodes")
-    whole = path.read_bytes()
     path.write_bytes(whole.replace(b"modified_time", b"\xa6odified_time"))
     for words in (LIST, ("sql", "select count(*) from nodes")):
         refused(cli("--tables", folder, *words), 6, name, "cannot be read: ")
@@ -203,10 +201,9 @@ def test_an_answer_beside_damaged_tables_is_marked(words: tuple[str, ...], cli: 
     ("table", "column"), [("nodes", "version"), ("rows", "key"), ("bodies", "entry_id"), ("entries", "ledger_id")]
 )
 def test_columns_of_another_type_are_named(table: str, column: str, cli: Cli, folder: Path) -> None:
-    path, name = part_of(folder, table)
-    rows = pq.read_table(path)
+    rows = pq.read_table(part_of(folder, table)[0])
     place, found = rows.schema.get_field_index(column), pa.array(["x"] * len(rows))
-    pq.write_table(rows.set_column(place, column, found), path)
+    name = rewritten(folder, table, rows.set_column(place, column, found))
     expected = f"{name}, column {column}: expected {rows.schema.field(column).type}, found string"
     for words in (_question(table), ("sql", f"select count(*) from {table}")):
         refused(cli("--tables", folder, *words), 6, expected)
@@ -214,13 +211,12 @@ def test_columns_of_another_type_are_named(table: str, column: str, cli: Cli, fo
 
 def test_columns_that_are_not_there_are_named_or_null(cli: Cli, folder: Path) -> None:
     """A version only ever adds columns at the end: without the last ones it is an older export, which SQL still reads."""
-    path, name = part_of(folder, "entries")
-    rows = pq.read_table(path)
+    rows = pq.read_table(part_of(folder, "entries")[0])
     statement = ("sql", "select count(*) as n, count(last_add_confirmed) as known from entries", "-o", "json")
-    pq.write_table(rows.drop_columns(["last_add_confirmed"]), path)
+    name = rewritten(folder, "entries", rows.drop_columns(["last_add_confirmed"]))
     refused(cli("--tables", folder, *FIND), 7, f"{name} has no column last_add_confirmed: an earlier version wrote it")
     assert cli("--tables", folder, *statement).json == [{"n": len(rows), "known": 0}]
-    pq.write_table(rows.drop_columns(["offset"]), path)
+    name = rewritten(folder, "entries", rows.drop_columns(["offset"]))
     for words in (FIND, statement[:2]):
         refused(cli("--tables", folder, *words), 7, f"{name} has no column offset")
 

@@ -135,7 +135,7 @@ class Spelled:
     """Two topics whose names are one to DuckDB."""
 
     names = ("messages",)
-    files = ()
+    files = None
     errors: list[BaseException] = []  # noqa: RUF012 - nobody adds any
 
     def find(self, name: str) -> str:
