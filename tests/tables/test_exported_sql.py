@@ -92,6 +92,7 @@ def test_other_files_are_not_read(folder: Path, cli: Cli, tmp_path: Path) -> Non
         assert found.exit_code in (2, 3)
         assert found.stdout == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.csv"]
+    link.unlink()
 
 
 def test_what_is_not_there_is_named(folder: Path, cli: Cli, tmp_path: Path) -> None:
