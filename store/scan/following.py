@@ -12,34 +12,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from glob import glob
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
-from store.codec.bookie import COOKIE_FILE, LAST_MARK_BYTES, LAST_MARK_FILE, decode_cookie, decode_last_mark
-from store.codec.entrylog import HEADER_BYTES, decode_header, decode_ledgers_map
+from store.codec.bookie import LAST_MARK_BYTES, LAST_MARK_FILE, decode_last_mark
+from store.codec.entrylog import HEADER_BYTES
 from store.engine.slices import SLICE_BYTES, FileRange
-from store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound, Unsupported
+from store.errors import InvalidValue, SourceChanged
 from store.frozen import frozen
 from store.kernels.records import BAD_DIGEST
 from store.names import FileKind
 from store.scan.files import FileScan, LedgerDigests, Slice
+from store.scan.growing_files import bookie_of, first_digest, has_map, is_stale, list_files, listed_at, read_beside
 from store.scan.offsets import FAR, Begun, Folder, Listed, Offset, Place, id_of, order_of
 from store.scan.operations import check_is_log
 from store.scan.parts import Looked, Part, Tasks, pieces_of, pieces_without
 from store.scan.recent import IDS, KEPT_BYTES, KEPT_LOGS, NO_MARK, Mark, Recent, as_ids
-from store.scan.sources import alternatives, file_info, is_url, open_source, read_bytes, shown_path, source_files
+from store.scan.sources import file_info, is_url, open_source, read_bytes, shown_path
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 STEP_BYTES = 64 << 20  # looked at here at once
-STALE_S = 3600
-_FIRST_BYTES = 2048
-_MAP_ROW_BYTES, _MAP_HEAD_BYTES, _MAP_LEDGERS = 16, 24, 10_000
-_MAP_MAX_LEDGERS = 1 << 24
 _NO_DIGESTS = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
 
 
@@ -73,6 +68,7 @@ class Follower:
         self._complete: set[str] = set()
         self._empty_behind: dict[str, bool] = {}
         self._owners: dict[str, str] = {}
+        self._heads: list[Listed] = []  # a log of each folder
 
     def files(self) -> list[Listed]:
         """Return the logs and journals that are there and not empty; raises SourceNotFound where there is not even a folder."""
@@ -82,10 +78,7 @@ class Follower:
         """Return the offset behind the next batch; START itself when there is nothing. LISTED: as if only these were there."""
         self._looked.clear()
         before = Place.decode(start)
-        marks = self._marks(
-            self.files() if listed is None else listed, before
-        )  # read first: it says what the logs hold
-        files = self.files() if listed is None else listed
+        marks, files = self._marks_and_files(before) if listed is None else (self._marks(listed, before), listed)
         self._check_there(before, files)
         taking = _Taking(self, before, marks, files, limit)
         taking.take()
@@ -118,9 +111,10 @@ class Follower:
         Raises SourceChanged for files that are gone, shorter or others than those that END knows.
         """
         before, after = Place.decode(start), Place.decode(end)
-        there = {one.path_in_folder: one for one in self.files()}
+        begun_files = dict(after.newly_read(before))
+        there = self._those_at(begun_files)
         parts = []
-        for path, begun in after.newly_read(before):
+        for path, begun in begun_files.items():
             file = there.get(path)
             if not self.is_lost(file, path, begun) and file is not None:
                 parts.append(Part(file, begun.start, begun.end, begun.complete, begun.looked_at, begun.remembered))
@@ -156,7 +150,7 @@ class Follower:
     def owner(self, file: Listed, others: Sequence[Listed] = ()) -> str:
         """Return whose disk FILE is on: the bookie's id; where no cookie says it, the folder, for journals the only one of logs."""
         if file.folder not in self._owners:
-            self._owners[file.folder] = _bookie(file) or file.folder
+            self._owners[file.folder] = bookie_of(file) or file.folder
         owner = self._owners[file.folder]
         if file.kind == FileKind.JOURNAL and owner == file.folder:
             folders = {self.owner(one) for one in others if one.kind == FileKind.ENTRY_LOG} or {file.folder}
@@ -169,6 +163,21 @@ class Follower:
             (owner,) = folders
         return owner
 
+    def _marks_and_files(self, before: Place) -> tuple[dict[str, Mark], list[Listed]]:
+        """Return lastMarks and files; marks are read first, as they say what the logs hold, of the folders of the time before."""
+        while True:
+            folders = {one.folder for one in self._heads}
+            marks, files = self._marks(self._heads, before), self.files()
+            self._heads = [*{one.folder: one for one in reversed(files) if one.kind == FileKind.ENTRY_LOG}.values()]
+            if folders.issuperset(one.folder for one in self._heads):
+                return marks, files
+
+    def _those_at(self, paths: Collection[str]) -> dict[str, Listed]:
+        """Return the files that are there of PATHS, those in their folders: what else is there is not looked at."""
+        if any(map(is_url, paths)):
+            return {one.path_in_folder: one for one in self.files()}
+        return {path: listed_at(path, os.stat(path).st_size) for path in paths if os.path.exists(path)}
+
     def _marks(self, files: Sequence[Listed], before: Place) -> dict[str, Mark]:
         """Return the lastMark of each bookie whose logs FILES are, that of BEFORE where it cannot be read now.
 
@@ -177,7 +186,7 @@ class Follower:
         folders = {one.folder: one for one in reversed(files) if one.kind == FileKind.ENTRY_LOG}
         marks = dict(before.marks)
         for file in folders.values():
-            raw = _read_beside(file, LAST_MARK_FILE) or b""
+            raw = read_beside(file, LAST_MARK_FILE) or b""
             if len(raw) == LAST_MARK_BYTES:
                 mark, owner = decode_last_mark(raw, f"{file.folder}/{LAST_MARK_FILE}"), self.owner(file)
                 marks[owner] = max((mark.journal_id, mark.offset), marks.get(owner, NO_MARK))
@@ -194,7 +203,7 @@ class Follower:
             if file.kind == FileKind.JOURNAL:
                 found = file.id < newest.id
             else:
-                found = _has_map(file) or (file.id < newest.id and _is_stale(file, newest))
+                found = has_map(file) or (file.id < newest.id and is_stale(file, newest))
             if (
                 not found or file_info(file.path)[0] != file.size_bytes
             ):  # asked last: it may have been written meanwhile
@@ -205,7 +214,7 @@ class Follower:
     def is_empty_behind(self, file: Listed) -> bool:
         """Whether the log of the next number is there and empty: it was made ahead, and its bookie ended before it came to it."""
         if file.path not in self._empty_behind:
-            self._empty_behind[file.path] = _read_beside(file, f"{file.id + 1:x}.log") == b""
+            self._empty_behind[file.path] = read_beside(file, f"{file.id + 1:x}.log") == b""
         return self._empty_behind[file.path]
 
     def look(self, file: Listed, start: int, *, complete: bool) -> Looked:
@@ -415,75 +424,6 @@ class _Taking:
             return min(self._follower.boundary(file, max(wanted, HEADER_BYTES)), end)
         ends = self._follower.look(file, start, complete=end == file.size_bytes).ends
         return int(ends[max(int(np.searchsorted(ends, wanted, "right")), 1) - 1]) if len(ends) else end
-
-
-# -- files -------------------------------------------------------------------------------------------------------------
-
-
-def list_files(paths: Sequence[str], *, recursive: bool = False) -> list[Listed]:
-    """Return the logs and journals at PATHS that are not empty; raises SourceNotFound where there is not even a folder."""
-    found: dict[str, int] = {}
-    for one in paths:
-        try:
-            found.update({path: size for path, _, size in source_files([one], recursive=recursive)})
-        except SourceNotFound:
-            if not (is_url(one) or any(glob(part) or glob(os.path.dirname(part)) for part in alternatives(one))):
-                raise
-            # Nothing yet.
-    return [_listed(path, size) for path, size in found.items()]
-
-
-def _listed(path: str, size_bytes: int) -> Listed:
-    folder, _, name = shown_path(path).partition("?")[0].rpartition("/")
-    try:
-        return Listed(path, folder, name, id_of(name), size_bytes)
-    except ValueError:
-        raise InvalidValue(
-            f"{path} is called neither as an entry log nor as a journal",
-            hint="a stream follows files N.log and N.txn, N a hexadecimal number: name .../current/*.log",
-            path=path,
-        ) from None
-
-
-def first_digest(path: str, end: int) -> str:
-    """Return a digest of up to 2 KiB behind the header of a file that was read up to END: what follows may grow."""
-    count = max(min(end, HEADER_BYTES + _FIRST_BYTES) - HEADER_BYTES, 0)
-    return sha256(read_bytes(path, HEADER_BYTES, count)).hexdigest()[:16]
-
-
-def _read_beside(file: Listed, name: str) -> bytes | None:
-    """Return a small file in the folder of FILE, None where there is none."""
-    base, mark, query = file.path.partition("?")
-    try:
-        return read_bytes(f"{base.rpartition('/')[0]}/{name}{mark}{query}", 0, 1 << 16)
-    except (FileNotFoundError, SourceNotFound):
-        return None
-
-
-def _bookie(file: Listed) -> str | None:
-    """Return the id of the bookie whose disk FILE is on, as the folder's cookie says it; raises MetadataCorrupt."""
-    raw = _read_beside(file, COOKIE_FILE)
-    return None if raw is None else decode_cookie(raw, f"{file.folder}/{COOKIE_FILE}").bookie_id
-
-
-def _has_map(file: Listed) -> bool:
-    """Whether the log FILE was sealed: its header names a ledgers map, and that is one."""
-    try:
-        header = decode_header(read_bytes(file.path, 0, HEADER_BYTES), file.path)
-        offset, count = header.ledgers_map_offset, header.ledgers_count
-        if not (header.has_map and HEADER_BYTES <= offset < file.size_bytes and 0 < count <= _MAP_MAX_LEDGERS):
-            return False
-        size_bytes = _MAP_ROW_BYTES * count + _MAP_HEAD_BYTES * (count // _MAP_LEDGERS + 1)
-        # Of a log only the header and the map matter; the map is put right behind the header.
-        view = bytes(HEADER_BYTES) + read_bytes(file.path, offset, size_bytes)
-        decode_ledgers_map(view, replace(header, ledgers_map_offset=HEADER_BYTES), file.path)
-    except (EntryLogCorrupt, Unsupported):
-        return False
-    return True
-
-
-def _is_stale(file: Listed, newest: Listed) -> bool:
-    return file_info(newest.path)[1] - file_info(file.path)[1] >= STALE_S
 
 
 def _is_zero(path: str, offset: int) -> bool:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from glob import glob
 from pathlib import Path
+from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import quote
 
@@ -123,7 +124,11 @@ def _list(part: str, recursive: bool) -> Iterable[tuple[str, int]]:
 def _list_local(part: str, recursive: bool) -> Iterator[tuple[str, int]]:
     matched = (name for name in sorted(glob(part)) if os.path.basename(name) not in _BESIDE)
     for name in [part] if os.path.exists(part) else matched:
-        for path in _local_logs(Path(name), recursive) if os.path.isdir(name) else [name]:
+        info = os.stat(name)
+        if not S_ISDIR(info.st_mode):
+            yield name, info.st_size
+            continue
+        for path in _local_logs(Path(name), recursive):
             yield path, os.stat(path).st_size
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound, StoreError
+from store.scan import following
 from store.scan.following import Followed, Follower, Limit
+from store.scan.growing_files import list_files
 from store.scan.offsets import FIRST, Offset
 from store.scan.operations import ReadEntries
 from tests.growing import Bookie, Id, ids, record
@@ -152,6 +154,28 @@ def test_a_file_that_is_no_log_ends_a_stream_unless_it_is_to_be_passed_over(tmp_
         _drain(Follower(followed), followed, FIRST)
     followed = _followed(tmp_path)
     assert len(_drain(Follower(followed), followed, FIRST)[0]) == 20
+
+
+def test_a_batch_lists_the_files_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once more where a folder comes that was not there before, whose lastMark is to be read in front of its files; a plan never."""
+    bookie = Bookie(tmp_path / "a", log_bytes=4000)
+    bookie.memory = ids(0, 200)
+    bookie.flush()
+    followed = Followed([f"{tmp_path}/*/current/*.log"])
+    follower, offset, listed = Follower(followed), FIRST, []
+    monkeypatch.setattr(following, "list_files", lambda *paths, **how: listed.append(1) or list_files(*paths, **how))
+    for times in (2, 1, 1):
+        before, offset = offset, follower.latest(offset, Limit(files=2))
+        assert len(listed) == times
+        assert offset != before
+        follower.plan(before, offset)
+        assert len(listed) == times
+        listed.clear()
+    other = Bookie(tmp_path / "b")
+    other.memory = [(9, 0)]
+    other.flush()
+    follower.latest(offset, Limit(files=2))
+    assert len(listed) == 2
 
 
 def test_a_preallocated_log(tmp_path: Path) -> None:
