@@ -215,8 +215,13 @@ class TopicName:
         return f"/admin/partitioned-topics/{self.namespace}/persistent/{encode_name(self.base.local_name)}"
 
     @property
+    def schema_id(self) -> str:
+        """What Pulsar calls the schema of this name's base topic."""
+        return f"{self.namespace}/{encode_name(self.base.local_name)}"
+
+    @property
     def schema_path(self) -> str:
-        return f"/schemas/{self.namespace}/{encode_name(self.base.local_name)}"
+        return f"/schemas/{self.schema_id}"
 
     @property
     def partition_index(self) -> int:

@@ -55,9 +55,9 @@ def test_written_ledgers_read_back(tmp_path: Path) -> None:
         written = write_ledgers(
             store,
             [
-                (LedgerSpec("managed-ledger", {"pulsar/managed-ledger": b"t/n/persistent/x"}), PAYLOADS),
-                (LedgerSpec("compacted-ledger", digest_type=DigestType.CRC32), PAYLOADS[:3]),
-                (LedgerSpec("managed-ledger"), []),
+                (LedgerSpec({"component": b"managed-ledger", "pulsar/managed-ledger": b"t/n/persistent/x"}), PAYLOADS),
+                (LedgerSpec({"component": b"compacted-ledger"}, digest_type=DigestType.CRC32), PAYLOADS[:3]),
+                (LedgerSpec({"component": b"managed-ledger"}), []),
             ],
         )
         _apply(written)
@@ -128,7 +128,7 @@ def test_columns_are_written_as_single_payloads_are(tmp_path: Path, digest_type:
 def test_undo_keeps_the_ids_taken_and_can_be_undone(tmp_path: Path) -> None:
     path = copied("small", "clean", tmp_path)
     with open_store(path, writable=True) as store:
-        written = write_ledgers(store, [(LedgerSpec("managed-ledger"), PAYLOADS)])
+        written = write_ledgers(store, [(LedgerSpec({"component": b"managed-ledger"}), PAYLOADS)])
         (ledger,) = written.ledgers
         _apply(written)
         for wanted in (False, True):
@@ -139,7 +139,7 @@ def test_undo_keeps_the_ids_taken_and_can_be_undone(tmp_path: Path) -> None:
             with open_reader(store) as reader:
                 assert (read_ledger(reader.txn, ledger.ledger_id).metadata is not None) == wanted
                 assert bytes(reader.read(ledger.ledger_id, 9).payload) == PAYLOADS[9]
-        again = write_ledgers(store, [(LedgerSpec("managed-ledger"), PAYLOADS)])
+        again = write_ledgers(store, [(LedgerSpec({"component": b"managed-ledger"}), PAYLOADS)])
         assert again.ledgers[0].ledger_id == ledger.ledger_id + 1
         again.discard()
 
@@ -148,9 +148,9 @@ def test_nothing_is_left_when_a_payload_fails(tmp_path: Path) -> None:
     create_store(tmp_path / "s", now_ms=NOW_MS)
     with open_store(tmp_path / "s", writable=True) as store:
         with pytest.raises(LimitExceeded):
-            write_ledgers(store, [(LedgerSpec("managed-ledger"), [b"x", b"y" * 6_000_000])])
+            write_ledgers(store, [(LedgerSpec({"component": b"managed-ledger"}), [b"x", b"y" * 6_000_000])])
         assert list((tmp_path / "s" / "entries").iterdir()) == []
-        written = write_ledgers(store, [(LedgerSpec("managed-ledger"), [b"x"])])
+        written = write_ledgers(store, [(LedgerSpec({"component": b"managed-ledger"}), [b"x"])])
         with pytest.raises(StalePlan):
             apply_written(written, Plan("test", 10**6, (), (ChangePart(),)), NOW_MS)
         assert list((tmp_path / "s" / "entries").iterdir()) == []
@@ -163,7 +163,7 @@ def test_a_killed_process_leaves_an_orphan_file_at_most(tmp_path: Path, stop: st
     child = os.fork()
     if child == 0:
         store = open_store(tmp_path / "s", writable=True)
-        written = write_ledgers(store, [(LedgerSpec("managed-ledger"), PAYLOADS)])
+        written = write_ledgers(store, [(LedgerSpec({"component": b"managed-ledger"}), PAYLOADS)])
         if stop == "indexed":
             store.write(lambda txn: (written.index(txn), os.kill(os.getpid(), signal.SIGKILL)))
         os.kill(os.getpid(), signal.SIGKILL)
@@ -173,7 +173,7 @@ def test_a_killed_process_leaves_an_orphan_file_at_most(tmp_path: Path, stop: st
         with store.read() as txn:
             assert find_own_ledgers(txn) is None
             assert largest_ledger_id(txn) == -1
-        written = write_ledgers(store, [(LedgerSpec("managed-ledger"), PAYLOADS)])
+        written = write_ledgers(store, [(LedgerSpec({"component": b"managed-ledger"}), PAYLOADS)])
         assert [path.name for path in written.files] == ["own-2.log"]
         assert [ledger.ledger_id for ledger in written.ledgers] == [0]
         _apply(written)

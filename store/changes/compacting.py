@@ -17,12 +17,11 @@ from store.compaction.phases import Compaction, CompactionRules
 from store.compaction.prepare import (
     Prepared,
     SourceOptions,
-    compacted_claims,
     loses_trimmed,
     passes_open_transaction,
     prepare,
+    view_claims,
 )
-from store.compaction.view import COMPACTED_COMPONENT
 from store.db.environment import Store
 from store.model.extent import Extent
 from store.model.reader import EntryReader, open_reader
@@ -128,8 +127,7 @@ class Compactor:
     def _write(
         self, reader: EntryReader, prepared: Prepared, compaction: Compaction, job: CompactionJob
     ) -> ChangeReport:
-        claims = compacted_claims(prepared.topic, prepared.horizon)
-        spec = LedgerSpec(COMPACTED_COMPONENT.decode(), claims, DigestType.CRC32)
+        spec = LedgerSpec(view_claims(prepared.topic, prepared.horizon), DigestType.CRC32)
         with self.progress(prepared.entries, "entries", f"{prepared.topic.name}: phase two") as bar:
             payloads = (
                 found if isinstance(found, bytes) else PayloadColumns(found.data, found.starts, found.sizes)

@@ -14,13 +14,14 @@ import os
 import struct
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from store.changes.own_ledgers import next_own_ledgers, way_back_of
 from store.changes.plan import Plan, Step, apply_plan, put_value_step
 from store.changes.report import ChangeReport
+from store.codec.claims import APPLICATION, COMPONENT
 from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
 from store.codec.entrylog import CURRENT_VERSION, EntryLogHeader, encode_header, encode_ledgers_map
 from store.codec.ledgermetadata import (
@@ -50,18 +51,16 @@ _RECORD_HEAD = struct.Struct(
     "q"  # lastAddConfirmed
     "q"  # length: payload bytes up to and including this entry
 )
-_APPLICATION = {"application": b"pulsar"}
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSpec:
-    """A ledger to write. ``component`` and ``custom`` are its custom metadata (upstream ``LedgerMetadataUtils``).
+    """A ledger to write. ``custom``: what it says of itself (``store.codec.claims``).
 
     ``ledger_id`` None takes the next own id; a given one must be unknown to the store. ``digest_type``: CRC32C or CRC32.
     """
 
-    component: str
-    custom: Mapping[str, bytes] = field(default_factory=dict)
+    custom: Mapping[str, bytes]
     digest_type: DigestType = DigestType.CRC32C
     ledger_id: int | None = None
 
@@ -116,7 +115,7 @@ class WrittenLedgers:
                 self.bookie,
                 ledger.entries,
                 ledger.size_bytes,
-                {"component": spec.component.encode(), **_APPLICATION, **spec.custom},
+                {COMPONENT: b"", **APPLICATION, **spec.custom},
                 spec.digest_type,
             )
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from store.changes.plan import Plan, Step, put_value_step
 from store.changes.report import ChangePart
+from store.codec.claims import APPLICATION, bucket_claims, cursor_claims, schema_claims, topic_claims
 from store.codec.ledgermetadata import (
     LedgerMetadata,
     LedgerState,
@@ -21,8 +22,7 @@ from store.codec.ledgermetadata import (
     encode_ledger_metadata,
     ledger_path,
 )
-from store.compaction.prepare import compacted_claims
-from store.compaction.view import COMPACTED_COMPONENT, COMPONENT
+from store.compaction.prepare import view_claims
 from store.db.environment import Txn
 from store.db.owners import Owner, find_owners, iter_owners
 from store.db.tree import find_node
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 _COMMAND = "ledgers restore"
-_APPLICATION = {"application": b"pulsar"}
 _SIBLINGS = 1000
 """Ledgers of others that are looked at for quorums."""
 
@@ -317,32 +316,24 @@ def _members(
 
 def _claims(reader: EntryReader, name: TopicName, owner: Owner, ledger_id: int) -> dict[str, bytes]:
     """Return the custom metadata that a broker gives a ledger of OWNER."""
-    claims: dict[str, bytes] = {
-        COMPONENT: b"managed-ledger",
-        "pulsar/managed-ledger": name.managed_ledger_name.encode(),
-    }
     if owner.kind == "cursor":
-        claims["pulsar/cursor"] = owner.cursor.encode()
+        claims = cursor_claims(name, owner.cursor)
     elif owner.kind == "schema":
-        claims = {COMPONENT: b"schema", "pulsar/schemaId": name.schema_path.removeprefix("/schemas/").encode()}
+        claims = schema_claims(name)
     elif owner.kind == "compacted":
         topic = read_topic(reader.txn, name)
-        horizon = read_cursor(reader.txn, reader, topic, COMPACTION_CURSOR).mark_delete
-        claims = {COMPONENT: COMPACTED_COMPONENT, **compacted_claims(topic, horizon)}
+        claims = view_claims(topic, read_cursor(reader.txn, reader, topic, COMPACTION_CURSOR).mark_delete)
     elif owner.kind == "delayed-bucket":
-        claims = _bucket_claims(reader, name, owner, ledger_id)
-    return {**_APPLICATION, **claims}
+        claims = bucket_claims(name, owner.cursor, _bucket_key(reader, name, owner, ledger_id))
+    else:
+        claims = topic_claims(name)
+    return {**APPLICATION, **claims}
 
 
-def _bucket_claims(reader: EntryReader, name: TopicName, owner: Owner, ledger_id: int) -> dict[str, bytes]:
+def _bucket_key(reader: EntryReader, name: TopicName, owner: Owner, ledger_id: int) -> str:
     cursor = read_cursor(reader.txn, reader, read_topic(reader.txn, name), owner.cursor)
     keys = (key for key, value in cursor.info.cursor_properties.items() if value == str(ledger_id))
-    return {
-        COMPONENT: b"delayed-index-bucket",
-        "pulsar/delayedIndexBucketKey": next(key for key in keys if key.startswith(BUCKET_PREFIX)).encode(),
-        "pulsar/delayedIndexTopic": str(name).encode(),
-        "pulsar/delayedIndexCursor": owner.cursor.encode(),
-    }
+    return next(key for key in keys if key.startswith(BUCKET_PREFIX))
 
 
 def _part(ledger_id: int, owner: Owner, metadata: LedgerMetadata) -> ChangePart:

@@ -17,6 +17,7 @@ from store.changes.plan import Plan, delete_step, put_value_step
 from store.changes.report import ChangePart, ChangeReport
 from store.codec.avro import parse_definition
 from store.codec.avrocompat import can_read
+from store.codec.claims import schema_claims
 from store.codec.ledgermetadata import ledger_path
 from store.codec.policies import decode_json_object
 from store.codec.schema import (
@@ -165,8 +166,7 @@ def _plan_version(txn: Txn, command: str, name: TopicName, entry: SchemaEntry, n
     index = () if locator is None else locator.index
     version = 0 if locator is None else locator.newest.version + 1
     digest = b"" if entry.deleted else hashlib.sha256(entry.definition).digest()
-    schema_id = name.schema_path.removeprefix("/schemas/")
-    entry = replace(entry, schema_id=schema_id, index=index or (IndexEntry(version, Position(-1, -1), digest),))
+    entry = replace(entry, schema_id=name.schema_id, index=index or (IndexEntry(version, Position(-1, -1), digest),))
     before = None if locator is None else {"version": locator.newest.version}
     after = {"version": version, **({"deleted": True} if entry.deleted else {"type": entry.type_name})}
     part = ChangePart(topic=str(name), before=before, after=after)
@@ -175,8 +175,7 @@ def _plan_version(txn: Txn, command: str, name: TopicName, entry: SchemaEntry, n
     def make(store: Store) -> tuple[ChangeReport, ...]:
         with store.read() as current:
             check_transaction(plan.txn_id, current.id)
-        spec = LedgerSpec("schema", {"pulsar/schemaId": schema_id.encode()})
-        written = write_ledgers(store, [(spec, [encode_schema_entry(entry)])])
+        written = write_ledgers(store, [(LedgerSpec(schema_claims(name)), [encode_schema_entry(entry)])])
         item = IndexEntry(version, Position(written.ledgers[0].ledger_id, 0), digest)
         with store.read() as current:
             node = find_node(current, name.schema_path)

@@ -19,6 +19,7 @@ from store.changes.log_writer import LedgerSpec, Payload, WrittenLedger, Written
 from store.changes.plan import Plan, Step, delete_step, put_value_step
 from store.changes.policies import PolicyJob, unknown_cluster
 from store.changes.report import ChangePart, ChangeReport, WrittenEvent
+from store.codec.claims import schema_claims, topic_claims
 from store.codec.interceptors import open_chain, parse_interceptors
 from store.codec.managedledger import LedgerInfo
 from store.codec.policies import JsonObject, Policies, decode_json_object, encode_json_object
@@ -222,12 +223,10 @@ class _Batch:
 
     def ledgers(self) -> Iterator[tuple[LedgerSpec, list[Payload]]]:
         """Yield the ledgers to write: the events', and that of a schema to register."""
-        name = self.events.managed_ledger_name.encode()
-        yield LedgerSpec("managed-ledger", {"pulsar/managed-ledger": name}), list(self.payloads)
+        yield LedgerSpec(topic_claims(self.events)), list(self.payloads)
         if self.schema is not None:
-            schema_id = self.events.schema_path.removeprefix("/schemas/")
             entry = SchemaEntry(
-                schema_id,
+                self.events.schema_id,
                 "",
                 _AVRO,
                 self.schema,
@@ -236,7 +235,7 @@ class _Batch:
                 _SCHEMA_PROPERTIES,
                 (IndexEntry(0, Position(-1, -1), hashlib.sha256(self.schema).digest()),),
             )
-            yield LedgerSpec("schema", {"pulsar/schemaId": schema_id.encode()}), [encode_schema_entry(entry)]
+            yield LedgerSpec(schema_claims(self.events)), [encode_schema_entry(entry)]
 
 
 def _by_events(changes: list[TopicChange]) -> Iterator[tuple[TopicName, list[TopicChange]]]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from store.codec.claims import COMPACTED_TO
 from store.codec.compactedentry import decode_compacted_to
 from store.compaction.heads import read_compacted_head
-from store.compaction.view import COMPACTED_TO, CompactedView
+from store.compaction.view import CompactedView
 from store.errors import EntryCorrupt, EntryNotFound
 from store.model.ledgers import find_metadata
 from store.model.messages import Message, MessageReader, ReadOptions

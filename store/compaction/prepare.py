@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+from store.codec.claims import compacted_claims
 from store.compaction.batches import MessageSource
 from store.compaction.floor import compacted_floor
 from store.compaction.forms import RULE_4_2
 from store.compaction.heads import read_compacted_head
 from store.compaction.tail import Transactions, find_topic_end, has_transactions, rank_behind, read_transactions
-from store.compaction.view import COMPACTED_TO, COMPACTED_TOPIC, CompactedView, find_compaction_cursor, open_view
+from store.compaction.view import CompactedView, find_compaction_cursor, open_view
 from store.errors import EntryCorrupt, EntryNotFound, MetadataCorrupt
 from store.model.cursors import Cursor
 from store.model.extent import iter_ledger_parts
@@ -18,7 +19,6 @@ from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
 from store.model.topics import Topic
 from store.names import Position
-from store.proto.pulsar_api_pb2 import MessageIdData
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +109,7 @@ def _end(
     return None if end is None else end.position
 
 
-def compacted_claims(topic: Topic, horizon: Position) -> dict[str, bytes]:
-    """Return what the metadata of a compacted ledger says of itself, beside its component."""
+def view_claims(topic: Topic, horizon: Position) -> dict[str, bytes]:
+    """Return what the compacted ledger of TOPIC up to HORIZON says of itself."""
     place = topic.place(horizon)
-    last = topic.at_rank(place - 1) if place else horizon
-    message_id = MessageIdData(ledgerId=last.ledger_id, entryId=last.entry_id, batch_size=0)
-    if topic.name.partition_index >= 0:
-        message_id.partition = topic.name.partition_index
-    return {COMPACTED_TOPIC: str(topic.name).encode(), COMPACTED_TO: message_id.SerializeToString()}
+    return compacted_claims(topic.name, topic.at_rank(place - 1) if place else horizon)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from store.codec.batch import iter_batch
+from store.codec.claims import COMPACTED_TO
 from store.codec.compactedentry import decode_compacted_to
 from store.codec.compression import NONE, decompress
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState
@@ -16,7 +17,6 @@ from store.compaction.forms import INDEXED, LEGACY, REDUCED
 from store.compaction.heads import read_compacted_head
 from store.compaction.view import (
     COMPACTED_LEDGER,
-    COMPACTED_TO,
     CompactedView,
     compacted_where,
     find_compaction_cursor,

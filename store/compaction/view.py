@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from store.codec.claims import COMPACTED_COMPONENT, COMPACTED_TOPIC, COMPONENT
 from store.codec.compactedentry import decode_compacted_entry
 from store.codec.ledgermetadata import LedgerMetadata
 from store.codec.message import EntryHeader, decode_message_entry
@@ -16,9 +17,6 @@ from store.names import Position, TopicName
 
 COMPACTED_LEDGER = "CompactedTopicLedger"
 """The cursor's property; the same as in ``store.model.references``, which costs a cold command 10 ms to import."""
-COMPONENT, COMPACTED_COMPONENT = "component", b"compacted-ledger"
-COMPACTED_TOPIC, COMPACTED_TO = "pulsar/compactedTopic", "pulsar/compactedTo"
-"""Keys of a compacted ledger's custom metadata (upstream ``LedgerMetadataUtils``)."""
 
 
 @frozen

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from store.codec.claims import BUCKET_COMPONENT, BUCKET_CURSOR, BUCKET_TOPIC, COMPONENT
 from store.codec.delayedbucket import (
     decode_entry_ids,
     decode_snapshot_metadata,
@@ -22,10 +23,6 @@ from store.model.ledger_owners import custom_text
 from store.model.ledgers import find_metadata, find_times, iter_ledger_ids
 from store.model.reader import EntryReader
 from store.names import TopicName
-
-COMPONENT = "delayed-index-bucket"
-TOPIC_CLAIM = "pulsar/delayedIndexTopic"
-CURSOR_CLAIM = "pulsar/delayedIndexCursor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,5 +86,5 @@ def iter_leaked(reader: EntryReader, topics: frozenset[TopicName]) -> Iterator[t
         except StoreError:
             continue
         claims = {} if metadata is None else custom_text(metadata)
-        if claims.get("component") == COMPONENT and claims.get(TOPIC_CLAIM) in names:
-            yield ledger_id, claims[TOPIC_CLAIM], claims.get(CURSOR_CLAIM, "")
+        if claims.get(COMPONENT) == BUCKET_COMPONENT.decode() and claims.get(BUCKET_TOPIC) in names:
+            yield ledger_id, claims[BUCKET_TOPIC], claims.get(BUCKET_CURSOR, "")

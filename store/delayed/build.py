@@ -13,7 +13,7 @@ from itertools import groupby
 
 from store.changes.delayed import find_rules
 from store.changes.log_writer import LedgerSpec, WrittenLedger, write_ledgers
-from store.codec.digest import DigestType
+from store.codec.claims import COMPONENT
 from store.db.delayed import Index, Partition, find_index, put_index
 from store.db.delayed_entries import iter_encoded
 from store.db.delayed_rules import DEFAULT_RULES, IndexRules
@@ -28,7 +28,7 @@ from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName
 
-COMPONENT = "delayed-message-index"
+_CLAIMS = {COMPONENT: b"delayed-message-index"}
 LEDGERS_MAX = 4
 """Ledgers of a partition before they are written as one."""
 TURN_ENTRIES = 1 << 24
@@ -196,7 +196,7 @@ def ledgers_of(draft: Draft) -> Iterator[tuple[LedgerSpec, Iterator[bytes]]]:
     """Yield the ledgers that DRAFT writes, a partition each, in time order; take the entries of one before the next."""
     for _, pieces in groupby(draft.writes.pieces(), key=lambda piece: piece[0]):
         entries = (entry for _, rows in pieces for entry, _ in iter_encoded(rows, draft.index.rules.tick_ms))
-        yield LedgerSpec(COMPONENT, digest_type=DigestType.CRC32C), entries
+        yield LedgerSpec(_CLAIMS), entries
 
 
 def written_index(draft: Draft, ledgers: Sequence[WrittenLedger]) -> Index:

@@ -18,6 +18,7 @@ from store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, 
 from store.changes.plan import Plan, Step, put_value_step
 from store.changes.report import ChangePart, ChangeReport
 from store.changes.subscriptions import PENDING_ACK_SUFFIX, shown_properties
+from store.codec.claims import schema_claims, topic_claims
 from store.codec.cursor import CursorState, encode_cursor_info
 from store.codec.managedledger import encode_managed_ledger
 from store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator, encode_schema_locator
@@ -36,8 +37,6 @@ from store.policies.in_force import iter_stored
 from store.wording import counted
 
 COMMAND = "topics copy"
-_LISTED = "pulsar/managed-ledger"
-_SCHEMA = "pulsar/schemaId"
 _OWN_FIELDS = {"isGlobal"}
 
 
@@ -179,14 +178,14 @@ class _Copying:
 
     def _topic_ledgers(self) -> Iterator[_Ledger]:
         for one in self._topics:
-            spec = LedgerSpec("managed-ledger", {_LISTED: one.target.managed_ledger_name.encode()})
+            spec = LedgerSpec(topic_claims(one.target))
             for ledger in _kept(one.topic):
                 yield _Ledger(ledger.ledger_id, ledger.entries, spec)
 
     def _schema_ledgers(self) -> Iterator[_Ledger]:
         for base, target in self._bases().items():
             locator = self._locator(base, target)
-            spec = LedgerSpec("schema", {_SCHEMA: target.schema_path.removeprefix("/schemas/").encode()})
+            spec = LedgerSpec(schema_claims(target))
             for ledger_id in () if locator is None else locator.ledger_ids:
                 metadata = find_metadata(self._theirs.txn, ledger_id)
                 last = -1 if metadata is None else metadata.last_entry_id

@@ -12,6 +12,7 @@ from store.changes.ledger_list import append_ledgers
 from store.changes.log_writer import LedgerSpec, Payload, PayloadColumns, WrittenLedgers, apply_written, write_ledgers
 from store.changes.plan import Plan
 from store.changes.report import ChangePart, ChangeReport
+from store.codec.claims import topic_claims
 from store.codec.interceptors import InterceptorChain, open_chain
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from store.db.environment import Store, Txn
@@ -150,11 +151,7 @@ def _iter_ledgers(
             recover_chain(reader, topic.name, chain)
         runs = (run for rows in stream for run in ledger_runs(rows))
         for ledger_id, group in groupby(runs, key=lambda run: int(run.ledger_ids[0])):
-            spec = LedgerSpec(
-                "managed-ledger",
-                {"pulsar/managed-ledger": topic.name.managed_ledger_name.encode()},
-                ledger_id=ledger_id if options.keep_ids else None,
-            )
+            spec = LedgerSpec(topic_claims(topic.name), ledger_id=ledger_id if options.keep_ids else None)
             yield spec, _payloads(topic, group, chain, options, advance)
         topic.properties = chain.properties()
 

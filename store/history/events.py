@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from store.codec.claims import COMPACTED_TOPIC, SCHEMA_KEY, TOPIC_KEY
 from store.codec.ledgermetadata import ledger_id_of_path, ledger_path
 from store.errors import StoreError
 from store.frozen import frozen
@@ -151,15 +152,15 @@ def iter_claims(path: str, value: bytes | None) -> Iterator[str]:
     """Yield the names of managed ledgers that the ledger at PATH, with metadata VALUE, says to be of."""
     custom = _decoded(path, value, "custom") or {}
     for key, text in custom.items():
-        if key in ("pulsar/managed-ledger", "pulsar/compactedTopic", "pulsar/schemaId"):
+        if key in (TOPIC_KEY, COMPACTED_TOPIC, SCHEMA_KEY):
             yield _managed_ledger_name(key, text.decode("utf-8", "replace"))
 
 
 def _managed_ledger_name(key: str, text: str) -> str:
     """Return the managed ledger's name of what custom metadata has under KEY: that, a topic, or a schema's tenant/namespace/topic."""
-    if key == "pulsar/managed-ledger":
+    if key == TOPIC_KEY:
         return text
-    if key == "pulsar/schemaId":
+    if key == SCHEMA_KEY:
         namespace, _, topic = text.rpartition("/")
         return f"{namespace}/persistent/{topic}"
     try:

@@ -5,9 +5,9 @@ Two witnesses join two ledgers, or they stay apart (``store.recovery.chains``); 
 
 from __future__ import annotations
 
+from store.codec.claims import APPLICATION, topic_claims
 from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
 from store.codec.managedledger import LedgerInfo
-from store.compaction.view import COMPONENT
 from store.db.blocks import ledger_of_key
 from store.db.tree import find_node
 from store.model.reader import EntryReader
@@ -51,11 +51,7 @@ def _add(
 ) -> None:
     node = find_node(reader.txn, name.path)
     past.fates[name.path] = Fate(b"", 0, 0) if node is None else Fate(node.value, 0)
-    custom = {
-        "application": b"pulsar",
-        COMPONENT: b"managed-ledger",
-        "pulsar/managed-ledger": name.managed_ledger_name.encode(),
-    }
+    custom = {**APPLICATION, **topic_claims(name)}
     for ledger_id in ledgers:
         published = evidence[ledger_id].publish_ms
         info = LedgerInfo(ledger_id, timestamp_ms=0 if published is None else published[1])

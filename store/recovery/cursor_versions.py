@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from store.codec.claims import CURSOR_KEY
 from store.codec.cursor import decode_cursor_info
 from store.codec.ledgermetadata import LEDGERS_ROOT, LedgerState, decode_ledger_metadata, ledger_id_of_path
 from store.errors import MetadataCorrupt, Refused, SubscriptionNotFound, Unsupported
@@ -17,7 +18,7 @@ from store.names import shell_word
 from store.recovery.acks import AckState, CursorVersion, LedgerLife, imported_versions, iter_ack_states
 from store.sources.zookeeper import ServerFiles
 
-_CURSOR_KEY = b"pulsar/cursor"  # LedgerMetadataUtils.METADATA_PROPERTY_CURSOR_NAME
+_CURSOR_KEY = CURSOR_KEY.encode()
 
 
 @dataclass(slots=True)

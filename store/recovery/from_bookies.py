@@ -16,10 +16,10 @@ from typing import Any
 from store.changes.plan import Plan, Step, put_value_step
 from store.changes.report import ChangePart
 from store.codec.bookie import COOKIE_FILE, decode_cookie
+from store.codec.claims import APPLICATION, COMPONENT, SCHEMA_KEY, compacted_claims, cursor_claims, topic_claims
 from store.codec.cursor import CursorState, decode_position_info
 from store.codec.ledgermetadata import LEDGERS_ROOT, encode_ledger_metadata, ledger_path
 from store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
-from store.compaction.view import COMPACTED_COMPONENT, COMPACTED_TO, COMPACTED_TOPIC, COMPONENT
 from store.db.bookies import iter_imported_bookies
 from store.db.environment import Txn
 from store.db.tree import find_node
@@ -31,7 +31,6 @@ from store.model.references import COMPACTED_LEDGER
 from store.model.resources import CLUSTER, TENANT, cluster_path, tenant_path
 from store.model.transactions import ASSIGN
 from store.names import NamespaceName, Position, TopicName, parse_topic
-from store.proto.pulsar_api_pb2 import MessageIdData
 from store.recovery.chains import Chains, Group, find_chains, likely_cluster
 from store.recovery.closing import Closed, close_ledger
 from store.recovery.contents import COMPACTED, CURSOR, MESSAGES, PENDING_ACKS, SCHEMA, TRANSACTIONS
@@ -132,19 +131,19 @@ class _Work:
             self.groups[name] = group
             self.survey.data[name] = sorted({*self.survey.data.get(name, ()), *group.ledger_ids})
             for ledger in group.ledger_ids:
-                claims[ledger] = _claim(name)
+                claims[ledger] = topic_claims(name)
             if group.kind == TRANSACTIONS:
                 most = {most for ledger in group.ledger_ids for most, _ in self.found.evidence[ledger].txns}
                 self.coordinators = max(self.coordinators, *(one + 1 for one in most))
             for subscription, ledgers in _subscriptions(self.sources.reader, self.found, group):
                 self.survey.cursors.setdefault(name, {})[subscription] = ledgers
-                claims |= {one: {**_claim(name), "pulsar/cursor": subscription.encode()} for one in ledgers}
+                claims |= {one: cursor_claims(name, subscription) for one in ledgers}
             for claim in self._compacted(group):
                 self.survey.compacted.setdefault(name, []).append(claim)
-                claims[claim.ledger_id] = compacted_claim(name, claim)
+                claims[claim.ledger_id] = compacted_claims(name, claim.horizon)
         for one in self.found.evidence.values():
             for schema in one.topics if one.kind == SCHEMA and len(one.topics) == 1 else ():
-                claims[one.ledger_id] = {COMPONENT: b"schema", "pulsar/schemaId": schema.encode()}
+                claims[one.ledger_id] = {COMPONENT: b"schema", SCHEMA_KEY: schema.encode()}
                 try:
                     self.survey.schemas.setdefault(parse_topic(f"persistent://{schema}"), []).append(one.ledger_id)
                 except StoreError:
@@ -161,7 +160,7 @@ class _Work:
     def close_ledgers(self, claims: Mapping[int, Mapping[str, bytes]]) -> None:
         """Give every ledger metadata: a bookie deletes the entries of one that has none."""
         for ledger_id in self.found.evidence:
-            custom = {"application": b"pulsar", **claims[ledger_id]} if ledger_id in claims else {}
+            custom = {**APPLICATION, **claims[ledger_id]} if ledger_id in claims else {}
             closed = self.closed[ledger_id] = close_ledger(self.sources.reader, ledger_id, custom)
             self.put(ledger_path(ledger_id), encode_ledger_metadata(closed.metadata))
         for ledger_id, one in self.found.evidence.items():
@@ -215,18 +214,6 @@ class _Work:
             )
         yield "what brokers had deleted and bookies still hold is here as well: nothing tells it from what they had not"
         yield f"cluster {cluster} has no addresses: set them with: pulsar-admin clusters update {cluster}"
-
-
-def _claim(name: TopicName) -> dict[str, bytes]:
-    return {COMPONENT: b"managed-ledger", "pulsar/managed-ledger": name.managed_ledger_name.encode()}
-
-
-def compacted_claim(name: TopicName, claim: CompactedClaim) -> dict[str, bytes]:
-    """Return what the metadata of a compacted ledger of topic NAME says of itself."""
-    to = MessageIdData(ledgerId=claim.horizon.ledger_id, entryId=claim.horizon.entry_id, batch_size=0)
-    if name.partition_index >= 0:
-        to.partition = name.partition_index
-    return {COMPONENT: COMPACTED_COMPONENT, COMPACTED_TOPIC: str(name).encode(), COMPACTED_TO: to.SerializeToString()}
 
 
 def _refused_parts(chains: Chains) -> Iterator[ChangePart]:

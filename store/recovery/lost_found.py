@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from store.changes.cursors import info_of_state
 from store.changes.plan import Step, put_value_step
 from store.changes.report import ChangePart
+from store.codec.claims import topic_claims
 from store.codec.cursor import CursorState, encode_cursor_info
 from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.codec.policies import encode_json_object
-from store.compaction.view import COMPONENT
 from store.db.tree import find_node, tree_key
 from store.errors import Refused
 from store.model.ledgers import find_metadata
@@ -80,10 +80,7 @@ def plan_lost_and_found(sources: Sources, groups: Sequence[Group], newest: int, 
 
 
 def _made(sources: Sources, found: LostAndFound, group: Group, newest: int, names: Names) -> list[MadeLedger]:
-    custom = {
-        COMPONENT: b"managed-ledger",
-        "pulsar/managed-ledger": topic_of(group, names).managed_ledger_name.encode(),
-    }
+    custom = topic_claims(topic_of(group, names))
     made = []
     sibling = find_metadata(sources.reader.txn, newest) if newest >= 0 else None
     for ledger_id in group.ledger_ids:

@@ -11,6 +11,7 @@ from itertools import islice, permutations
 from typing import TYPE_CHECKING, Any
 
 from store.changes.restoring import find_ensembles
+from store.codec.claims import APPLICATION
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
 from store.errors import Refused
 from store.model.coverage import read_disks, read_held
@@ -93,7 +94,7 @@ def make_ledger(
         segments=segments,
         digest_type=last.digest_type,
         password=b"",
-        custom={"application": b"pulsar", **custom},
+        custom={**APPLICATION, **custom},
         ctoken=0,
     )
     return MadeLedger(ledger_id, metadata, behind, astray)

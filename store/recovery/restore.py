@@ -14,6 +14,7 @@ from store.changes.intent import WritingPlan, check_transaction
 from store.changes.log_writer import LedgerSpec, Payload, WrittenLedgers, apply_written, write_ledgers
 from store.changes.plan import Plan
 from store.changes.report import ChangeReport
+from store.codec.claims import schema_claims, topic_claims
 from store.codec.cursor import CursorState, decode_cursor_info
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from store.codec.message import decode_entry_times
@@ -33,7 +34,7 @@ from store.recovery.cursor_versions import CursorHistory, read_cursor_history
 from store.recovery.ledgers import Returning, find_returning
 from store.recovery.past import Past
 from store.recovery.topics import CursorThen, TopicThen, find_fate, read_deleted
-from store.recovery.undelete import MANAGED_LEDGER_CLAIM, SCHEMA_CLAIM, Comeback, Copies, Undelete, target_of
+from store.recovery.undelete import Comeback, Copies, Undelete, target_of
 from store.sources.zookeeper import ServerFiles
 from store.timespec import format_time_ms
 
@@ -235,7 +236,7 @@ class Restoring:
                 hint="bring them back beside it, without --in-place",
                 topic=str(target),
             )
-        spec = LedgerSpec("managed-ledger", {MANAGED_LEDGER_CLAIM: target.managed_ledger_name.encode()})
+        spec = LedgerSpec(topic_claims(target))
         for info in then.infos[first:]:
             found = self._find(reader, info.ledger_id, then.ends.get(info.ledger_id))
             if found is not None:
@@ -246,7 +247,7 @@ class Restoring:
         fate = self.past.fates.get(base.schema_path)
         if fate is None or not fate.value or find_node(reader.txn, target.schema_path) is not None:
             return
-        spec = LedgerSpec("schema", {SCHEMA_CLAIM: target.schema_path.removeprefix("/schemas/").encode()})
+        spec = LedgerSpec(schema_claims(target))
         for ledger_id in decode_schema_locator(fate.value, base.schema_path).ledger_ids:
             if self.asked.copy or (self.copies_referenced and find_owners(reader.txn, ledger_id)):
                 found = self._find(reader, ledger_id, None)

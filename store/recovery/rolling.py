@@ -14,11 +14,11 @@ from store.changes.cursors import info_of_state, state_json
 from store.changes.mending import forgotten_state
 from store.changes.plan import Plan, Step, put_value_step
 from store.changes.report import ChangePart
+from store.codec.claims import compacted_claims, topic_claims
 from store.codec.cursor import CursorState, encode_cursor_info
 from store.codec.given import parse_integer
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledger_metadata, ledger_path
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.compaction.view import COMPONENT
 from store.db.blocks import ledger_of_key
 from store.db.environment import Txn
 from store.db.tree import find_node, read_node
@@ -34,16 +34,14 @@ from store.recovery.collected import find_collected
 from store.recovery.contents import MESSAGES
 from store.recovery.cursor_chains import Followed, follow, newest_compaction, read_unnamed
 from store.recovery.evidence import LedgerEvidence, read_evidence
-from store.recovery.from_bookies import compacted_claim
 from store.recovery.from_ledgers import COMMAND, Sources, newer_index
 from store.recovery.lost_found import plan_lost_and_found
 from store.recovery.making import MadeLedger, find_readable_end, fit_ensembles, make_ledger
 from store.recovery.naming import Naming, find_names
-from store.recovery.survey import CompactedClaim, Survey
+from store.recovery.survey import Survey
 from store.recovery.younger import Younger, close_others, tie_schemas, used_versions
 from store.wording import counted, plural
 
-_MANAGED_LEDGER, _CLAIMED = "pulsar/managed-ledger", b"managed-ledger"
 _SHOWN = 10
 
 
@@ -205,12 +203,11 @@ def _is_gone(txn: Txn, ledger: TopicLedger) -> bool:
 
 
 def _made(rolled: Rolled, topic: Topic, young: list[int]) -> list[MadeLedger]:
-    custom = {COMPONENT: _CLAIMED, _MANAGED_LEDGER: topic.name.managed_ledger_name.encode()}
     sibling = _sibling(rolled.txn, topic.ids)
     made: list[MadeLedger] = []
     for ledger_id in young:
         try:
-            made.append(make_ledger(rolled.sources.reader, ledger_id, custom, sibling))
+            made.append(make_ledger(rolled.sources.reader, ledger_id, topic_claims(topic.name), sibling))
         except Refused as error:
             rolled.warnings.append(error.message)
             continue
@@ -328,8 +325,7 @@ def _roll_cursors(rolled: Rolled, world: _World, topic: Topic, after: Topic, gon
     compaction = newest_compaction(after, unnamed, world.evidence)
     if compaction is not None:
         followed[COMPACTION_CURSOR] = compaction
-        compacted = CompactedClaim(compaction.compacted, compaction.state.mark_delete)
-        rolled.tied[compaction.compacted] = compacted_claim(topic.name, compacted)
+        rolled.tied[compaction.compacted] = compacted_claims(topic.name, compaction.state.mark_delete)
         if COMPACTION_CURSOR not in cursors:
             rolled.put(
                 topic.name.cursor_path(COMPACTION_CURSOR), encode_cursor_info(info_of_state(compaction.state, {}))

@@ -9,8 +9,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from store.codec.claims import (
+    BUCKET_CURSOR,
+    BUCKET_KEY,
+    BUCKET_TOPIC,
+    COMPACTED_COMPONENT,
+    COMPACTED_TO,
+    COMPACTED_TOPIC,
+    COMPONENT,
+    CURSOR_KEY,
+    SCHEMA_KEY,
+    TOPIC_KEY,
+)
 from store.codec.ledgermetadata import LEDGERS_ROOT, LedgerMetadata
-from store.compaction.view import COMPACTED_COMPONENT, COMPACTED_TO, COMPACTED_TOPIC, COMPONENT
 from store.db.blocks import ledger_of_key
 from store.db.environment import Txn
 from store.db.own_ledgers import find_own_ledgers
@@ -22,12 +33,6 @@ from store.proto.pulsar_api_pb2 import MessageIdData
 
 _LAYOUT = f"{LEDGERS_ROOT}/LAYOUT"
 KNOWN_LAYOUT = "2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
-_MANAGED_LEDGER, _CURSOR, _SCHEMA = "pulsar/managed-ledger", "pulsar/cursor", "pulsar/schemaId"
-_BUCKET_TOPIC, _BUCKET_CURSOR, _BUCKET_KEY = (
-    "pulsar/delayedIndexTopic",
-    "pulsar/delayedIndexCursor",
-    "pulsar/delayedIndexBucketKey",
-)
 
 
 class CompactedClaim(NamedTuple):
@@ -69,17 +74,17 @@ class Survey:
             to = MessageIdData.FromString(claims.get(COMPACTED_TO, b""))
             claim = CompactedClaim(ledger_id, Position(to.ledgerId, to.entryId))
             self.compacted.setdefault(_topic(claims, COMPACTED_TOPIC), []).append(claim)
-        elif _BUCKET_KEY in claims:
-            buckets = self.buckets.setdefault(_topic(claims, _BUCKET_TOPIC), {})
-            claim_of = BucketClaim(ledger_id, claims[_BUCKET_KEY].decode())
-            buckets.setdefault(claims[_BUCKET_CURSOR].decode(), []).append(claim_of)
-        elif _SCHEMA in claims:
-            name = parse_topic(f"persistent://{claims[_SCHEMA].decode()}")
+        elif BUCKET_KEY in claims:
+            buckets = self.buckets.setdefault(_topic(claims, BUCKET_TOPIC), {})
+            claim_of = BucketClaim(ledger_id, claims[BUCKET_KEY].decode())
+            buckets.setdefault(claims[BUCKET_CURSOR].decode(), []).append(claim_of)
+        elif SCHEMA_KEY in claims:
+            name = parse_topic(f"persistent://{claims[SCHEMA_KEY].decode()}")
             self.schemas.setdefault(name, []).append(ledger_id)
-        elif _MANAGED_LEDGER in claims:
-            name = topic_of_path(f"{MANAGED_LEDGERS}/{claims[_MANAGED_LEDGER].decode()}") or parse_topic("")
-            if _CURSOR in claims:
-                self.cursors.setdefault(name, {}).setdefault(claims[_CURSOR].decode(), []).append(ledger_id)
+        elif TOPIC_KEY in claims:
+            name = topic_of_path(f"{MANAGED_LEDGERS}/{claims[TOPIC_KEY].decode()}") or parse_topic("")
+            if CURSOR_KEY in claims:
+                self.cursors.setdefault(name, {}).setdefault(claims[CURSOR_KEY].decode(), []).append(ledger_id)
             else:
                 self.data.setdefault(name, []).append(ledger_id)
         else:

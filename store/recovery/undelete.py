@@ -14,6 +14,7 @@ from store.changes.cursors import info_of_state, state_json
 from store.changes.plan import Plan, Step, put_value_step
 from store.changes.report import ChangePart
 from store.changes.subscriptions import shown_properties
+from store.codec.claims import COMPACTED_TOPIC, schema_claims, topic_claims
 from store.codec.cursor import CursorState, encode_cursor_info
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger, encode_managed_ledger
 from store.codec.policies import decode_json_object
@@ -41,9 +42,6 @@ _SHOWN = 10
 Copies = Mapping[int, LedgerInfo]
 """Ledger id → how a topic lists the copy of it."""
 _NO_COPIES: Copies = {}
-MANAGED_LEDGER_CLAIM = "pulsar/managed-ledger"
-SCHEMA_CLAIM = "pulsar/schemaId"
-_COMPACTED_CLAIM = "pulsar/compactedTopic"
 _ROOTS = ("/managed-ledgers", "/admin/partitioned-topics", "/admin/policies", "/admin/local-policies", "/schemas")
 
 
@@ -209,8 +207,7 @@ class Comeback:
             if info.ledger_id in there or info.ledger_id in copies:
                 continue
             try:
-                claims = {MANAGED_LEDGER_CLAIM: target.managed_ledger_name.encode()}
-                found = self._take(info.ledger_id, claims, then.ends.get(info.ledger_id))
+                found = self._take(info.ledger_id, topic_claims(target), then.ends.get(info.ledger_id))
             except LedgerNotFound as error:
                 texts.append(error.message)
                 continue
@@ -286,7 +283,7 @@ class Comeback:
             return state
         reason = ""
         try:
-            found = self._take(ledger_id, {_COMPACTED_CLAIM: str(topic.name).encode()})
+            found = self._take(ledger_id, {COMPACTED_TOPIC: str(topic.name).encode()})
             reason = lost_text(found)
         except (Refused, LedgerNotFound) as error:
             reason = error.message
@@ -325,9 +322,8 @@ class Comeback:
         if schema is None or find_node(self._txn, target.schema_path) is not None or not schema.value:
             return
         locator = decode_schema_locator(schema.value, base.schema_path)
-        claim = {SCHEMA_CLAIM: target.schema_path.removeprefix("/schemas/").encode()}
         try:
-            found = [self._take(one, claim) for one in locator.ledger_ids if one not in copies]
+            found = [self._take(one, schema_claims(target)) for one in locator.ledger_ids if one not in copies]
         except (Refused, LedgerNotFound) as error:
             self._warnings[f"{target}: its schema does not come back: {error.message}"] = None
             return

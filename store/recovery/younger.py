@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from store.changes.plan import Step, put_value_step
 from store.changes.report import ChangePart
+from store.codec.claims import APPLICATION, schema_claims
 from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
 from store.codec.schema import decode_schema_locator
-from store.compaction.view import COMPONENT
 from store.db.tree import find_node
 from store.errors import Refused, StoreError
 from store.names import TopicName, parse_topic
@@ -82,14 +82,10 @@ def _tie_schema(younger: Younger, name: TopicName, ledgers: Iterable[LedgerEvide
         else f"messages of the topic use version {min(used, found.versions[-1].number)}"
     )
     younger.put(name.schema_path, found.value)
-    younger.tied |= {one: {COMPONENT: b"schema", "pulsar/schemaId": _schema_id(name)} for one in ids}
+    younger.tied |= {one: schema_claims(name) for one in ids}
     shown = [{"version": one.number, "ledger": one.ledger_id} for one in found.versions if one.ledger_id not in listed]
     after = {"schemaVersions": shown, "witnesses": ["its entries name the topic", second]}
     younger.parts.append(ChangePart(topic=str(name), after=after, warnings=tuple(found.warnings)))
-
-
-def _schema_id(name: TopicName) -> bytes:
-    return str(name).removeprefix("persistent://").encode()
 
 
 def used_versions(
@@ -115,7 +111,7 @@ def close_others(younger: Younger, young: Iterable[LedgerEvidence]) -> None:
     for one in young:
         claims = younger.tied.get(one.ledger_id)
         try:
-            closed = close_ledger(younger.sources.reader, one.ledger_id, {"application": b"pulsar", **(claims or {})})
+            closed = close_ledger(younger.sources.reader, one.ledger_id, {**APPLICATION, **(claims or {})})
         except Refused as error:
             younger.warnings.append(error.message)
             continue

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from store.codec.claims import COMPACTED_COMPONENT, COMPONENT
 from store.codec.compactedentry import decode_compacted_entry
 from store.codec.digest import DIGEST_SIZE
 from store.codec.message import decode_entry_times
-from store.compaction.view import COMPACTED_COMPONENT, COMPONENT
 from store.db.blocks import Block
 from store.db.files import find_log
 from store.errors import EntryCorrupt, StoreError

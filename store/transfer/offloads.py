@@ -128,7 +128,7 @@ def add_offload(store: Store, plan: OffloadPlan, now_ms: int, advance: Advance =
     written = []
     with LogWriter(store.path / "entries", first_log_id) as writer:
         for info, held in plan.ledgers:
-            spec = LedgerSpec("managed-ledger", ledger_id=info.ledger_id, digest_type=DigestType.CRC32C)
+            spec = LedgerSpec({}, ledger_id=info.ledger_id, digest_type=DigestType.CRC32C)
             payloads = _iter_payloads(plan.objects, info, held)
             entries, size_bytes = writer.write_ledger(info.ledger_id, spec.digest_type, payloads)
             written.append(WrittenLedger(info.ledger_id, entries, size_bytes, spec))

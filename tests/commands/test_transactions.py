@@ -89,7 +89,10 @@ def store(tmp_path: Path) -> Path:
     topic = parse_topic("tdo/one/txn")
     logs = {log_topic(0): LOG, pending_ack_topic(topic, "sub"): PENDING}
     with open_store(made, writable=True) as opened:
-        specs = [(LedgerSpec("managed-ledger"), [bytes.fromhex(one) for one in entries]) for entries in logs.values()]
+        specs = [
+            (LedgerSpec({"component": b"managed-ledger"}), [bytes.fromhex(one) for one in entries])
+            for entries in logs.values()
+        ]
         written = write_ledgers(opened, specs)
         with opened.read() as txn:
             steps = [*written.steps(txn, 0), put_value_step(txn, topic.path, b"", 0)]

@@ -102,7 +102,7 @@ def test_what_was_sent_again_stays_out(cli: Cli, tmp_path: Path) -> None:
         with open_reader(opened) as reader:
             again = bytes(reader.read(LEDGER, 39).payload)
             managed = read_topic(reader.txn, name).managed
-        written = write_ledgers(opened, [(LedgerSpec("managed-ledger"), [again])])
+        written = write_ledgers(opened, [(LedgerSpec({"component": b"managed-ledger"}), [again])])
         with open_reader(opened) as reader:
             infos = tuple(info for info in managed.ledgers if info.ledger_id <= LEDGER)
             new = LedgerInfo(written.ledgers[0].ledger_id, 1, len(again), 1)

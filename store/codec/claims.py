@@ -1,0 +1,51 @@
+"""What a ledger says of itself in BookKeeper's metadata (custom metadata; upstream ``LedgerMetadataUtils``, Pulsar 4.0.8)."""
+
+from __future__ import annotations
+
+from store.names import Position, TopicName
+
+COMPONENT = "component"
+APPLICATION = {"application": b"pulsar"}
+TOPIC_KEY, CURSOR_KEY, SCHEMA_KEY = "pulsar/managed-ledger", "pulsar/cursor", "pulsar/schemaId"
+COMPACTED_COMPONENT, COMPACTED_TOPIC, COMPACTED_TO = b"compacted-ledger", "pulsar/compactedTopic", "pulsar/compactedTo"
+BUCKET_COMPONENT = b"delayed-index-bucket"
+BUCKET_TOPIC, BUCKET_CURSOR, BUCKET_KEY = (
+    "pulsar/delayedIndexTopic",
+    "pulsar/delayedIndexCursor",
+    "pulsar/delayedIndexBucketKey",
+)
+
+
+def topic_claims(name: TopicName) -> dict[str, bytes]:
+    """Return what a ledger of topic NAME says."""
+    return {COMPONENT: b"managed-ledger", TOPIC_KEY: name.managed_ledger_name.encode()}
+
+
+def cursor_claims(name: TopicName, subscription: str) -> dict[str, bytes]:
+    """Return what a cursor ledger of SUBSCRIPTION of topic NAME says."""
+    return {**topic_claims(name), CURSOR_KEY: subscription.encode()}
+
+
+def schema_claims(name: TopicName) -> dict[str, bytes]:
+    """Return what a ledger of versions of the schema of topic NAME says."""
+    return {COMPONENT: b"schema", SCHEMA_KEY: name.schema_id.encode()}
+
+
+def compacted_claims(name: TopicName, horizon: Position) -> dict[str, bytes]:
+    """Return what a compacted ledger of topic NAME says, which stands for all up to HORIZON."""
+    from store.proto.pulsar_api_pb2 import MessageIdData  # 10 ms, and few commands write one
+
+    to = MessageIdData(ledgerId=horizon.ledger_id, entryId=horizon.entry_id, batch_size=0)
+    if name.partition_index >= 0:
+        to.partition = name.partition_index
+    return {COMPONENT: COMPACTED_COMPONENT, COMPACTED_TOPIC: str(name).encode(), COMPACTED_TO: to.SerializeToString()}
+
+
+def bucket_claims(name: TopicName, subscription: str, key: str) -> dict[str, bytes]:
+    """Return what a bucket of delayed messages says; KEY: the cursor's property that names it."""
+    return {
+        COMPONENT: BUCKET_COMPONENT,
+        BUCKET_KEY: key.encode(),
+        BUCKET_TOPIC: str(name).encode(),
+        BUCKET_CURSOR: subscription.encode(),
+    }
