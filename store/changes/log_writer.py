@@ -23,7 +23,7 @@ from store.changes.plan import Plan, Step, apply_plan, put_value_step
 from store.changes.report import ChangeReport
 from store.codec.claims import APPLICATION, COMPONENT
 from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
-from store.codec.entrylog import CURRENT_VERSION, EntryLogHeader, encode_header, encode_ledgers_map
+from store.codec.entrylog import CURRENT_VERSION, LOG_LIMIT_BYTES, EntryLogHeader, encode_header, encode_ledgers_map
 from store.codec.ledgermetadata import (
     LEDGERS_ROOT,
     closed_ledger,
@@ -40,7 +40,6 @@ from store.files import create_file, mode_below, open_regular, remove_file
 from store.model.ledgers import find_metadata, find_times
 from store.names import FileKind
 
-LOG_SIZE_LIMIT_BYTES = 1 << 30  # BookKeeper's logSizeLimit: a log rolls before a record that would pass it
 ENTRY_MAX_BYTES = 5_253_120 - 500  # BookKeeper warns above nettyMaxFrameSizeBytes − 500; this is the one Pulsar ships
 DEFAULT_BOOKIE = "127.0.0.1:3181"
 _BUFFER_BYTES = 1 << 20
@@ -202,7 +201,7 @@ class LogWriter:
     Use in ``with``: everything written goes away unless ``finish`` was reached.
     """
 
-    def __init__(self, directory: Path, first_log_id: int, *, limit_bytes: int = LOG_SIZE_LIMIT_BYTES) -> None:
+    def __init__(self, directory: Path, first_log_id: int, *, limit_bytes: int = LOG_LIMIT_BYTES) -> None:
         self._directory = directory
         self._log_id = first_log_id
         self._limit_bytes = limit_bytes

@@ -209,7 +209,7 @@ def find_ensembles(
     As few ensembles as there can be, of as many bookies as SIBLING's where that is as good. Raises Refused where entries have unlike
     numbers of copies.
     """
-    holders = _holders(held, last_entry_id)
+    holders = holders_of(held, last_entry_id)
     if not holders:
         raise Refused(f"ledger {ledger_id} is empty: nothing tells which bookies it was on", ledgerId=ledger_id)
     write_quorum = max(len(one) for one in holders)
@@ -238,7 +238,7 @@ def _names(bookies: Iterable[str]) -> str:
     return ", ".join(sorted(bookies)) or "no bookie"
 
 
-def _holders(held: Mapping[str, Array], last_entry_id: int) -> list[frozenset[str]]:
+def holders_of(held: Mapping[str, Array], last_entry_id: int) -> list[frozenset[str]]:
     """Return for each entry the bookies that have it."""
     found: list[set[str]] = [set() for _ in range(last_entry_id + 1)]
     for bookie, entries in held.items():

@@ -45,7 +45,9 @@ from store.frozen import frozen
 
 __all__ = [
     "HEADER_BYTES",
+    "LOG_LIMIT_BYTES",
     "MAP_BATCH_LEDGERS",
+    "SIZE_BYTES",
     "EntryLogHeader",
     "Gap",
     "GapReason",
@@ -65,6 +67,10 @@ __all__ = [
 MAGIC = b"BKLO"
 CURRENT_VERSION = 1
 MAP_BATCH_LEDGERS = 10_000
+LOG_LIMIT_BYTES = 1 << 30
+"""BookKeeper's logSizeLimit: a log rolls before a record that would pass it."""
+SIZE_BYTES = 4
+"""Of a record's size, in front of it."""
 
 _HEADER = struct.Struct(
     ">4s"  # magic              b"BKLO"

@@ -131,14 +131,7 @@ class CloneNodes:
 
 def on_one_bookie(metadata: LedgerMetadata, bookie_id: str) -> LedgerMetadata:
     """Return METADATA with BOOKIE_ID as the whole ensemble."""
-    return replace(
-        metadata,
-        write_quorum=1,
-        ensemble_size=1,
-        ack_quorum=1,
-        segments=(Segment(0, (bookie_id,)),),
-        ctoken=metadata.ctoken,
-    )
+    return replace(metadata, write_quorum=1, ensemble_size=1, ack_quorum=1, segments=(Segment(0, (bookie_id,)),))
 
 
 def _nowhere(key: str, value: Any) -> Any:  # Any: JSON

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE, LogMark, encode_cookie, encode_last_mark
 from store.codec.dbledger import LedgerData, encode_ledgers_row
 from store.codec.digest import master_key
-from store.codec.entrylog import HEADER_BYTES, encode_location
+from store.codec.entrylog import encode_location
 from store.codec.journal import LATEST_VERSION, PADDED_HEADER_BYTES, encode_header
 from store.db.entry_files import EntryFiles
 from store.db.environment import Store, Txn
@@ -22,7 +21,7 @@ from store.errors import StalePlan
 from store.files import create_directory, create_file, new_directory
 from store.model.ledgers import find_metadata, read_ledger
 from store.sources.locations import Locations
-from store.sources.log_files import LOG_LIMIT_BYTES, SIZE_BYTES, put_log, raise_last_id
+from store.sources.log_files import put_logs
 from store.sources.rocksdb import create_database
 
 
@@ -56,45 +55,16 @@ def _write_bookie(plan: ClonePlan, current: Path, now_ms: int) -> None:
 
 
 def _write_entries(txn: Txn, files: EntryFiles, plan: ClonePlan, current: Path) -> None:
-    bodies = _iter_bodies(txn, files, plan)
     with Locations(current / "locations") as rows:
-        while (first := next(bodies, None)) is not None:
-            part = _LogPart(chain((first,), bodies))
-            log_id = put_log(iter(part), current)
-            rows.add(
-                np.array(part.ledgers), np.array(part.entries), np.array(part.positions) + encode_location(log_id, 0)
-            )
-            bodies = chain(part.left, bodies)
-    raise_last_id(current)
+        for log in put_logs(_iter_bodies(txn, files, plan), current):
+            locations = np.array(log.positions) + encode_location(log.log_id, 0)
+            rows.add(np.array(log.ledger_ids), np.array(log.entry_ids), locations)
 
 
 def _iter_bodies(txn: Txn, files: EntryFiles, plan: ClonePlan) -> Iterator[bytes | memoryview]:
     for cloned in plan.ledgers:
         for block, index in iter_cloned(txn, read_ledger(txn, cloned.ledger_id)):
             yield files.read_record(block.place(index))
-
-
-class _LogPart:
-    """The entries of one log, and where they are in it; ``left``: the one that it had no room for."""
-
-    def __init__(self, bodies: Iterator[bytes | memoryview]) -> None:
-        self._bodies = bodies
-        self.ledgers: list[int] = []
-        self.entries: list[int] = []
-        self.positions: list[int] = []
-        self.left: list[bytes | memoryview] = []
-
-    def __iter__(self) -> Iterator[bytes | memoryview]:
-        position = HEADER_BYTES
-        for body in self._bodies:
-            if self.positions and position + SIZE_BYTES + len(body) > LOG_LIMIT_BYTES:
-                self.left = [body]
-                return
-            self.ledgers.append(int.from_bytes(body[:8], "big"))
-            self.entries.append(int.from_bytes(body[8:16], "big"))
-            self.positions.append(position + SIZE_BYTES)
-            position += SIZE_BYTES + len(body)
-            yield body
 
 
 def _ledgers_rows(txn: Txn, plan: ClonePlan) -> Iterator[tuple[bytes, bytes]]:

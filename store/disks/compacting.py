@@ -19,6 +19,7 @@ import numpy as np
 from store.codec.entrylog import (
     CURRENT_VERSION,
     HEADER_BYTES,
+    LOG_LIMIT_BYTES,
     EntryLogHeader,
     encode_header,
     encode_ledgers_map,
@@ -33,7 +34,6 @@ from store.recovery.known import Array
 from store.scan.files import FileScan, LedgerDigests, Slice
 
 COMPACTING = ".compacting"
-LOG_LIMIT_BYTES = 1 << 30  # BookKeeper's logSizeLimit
 _WINDOW_BYTES = 4 << 20
 
 
@@ -209,8 +209,8 @@ def _digest_of(path: Path, end: int) -> bytes:
     return digest.digest()
 
 
-def bytes_of_logs(records: Iterable[int], ledgers: int, limit_bytes: int = LOG_LIMIT_BYTES) -> int:
+def bytes_of_logs(records: Iterable[int], ledgers: int) -> int:
     """Return about how many bytes new logs of RECORDS (bytes of each part) and so many LEDGERS take."""
     total = sum(records)
-    logs = -(-total // (limit_bytes - HEADER_BYTES)) if total else 0
+    logs = -(-total // (LOG_LIMIT_BYTES - HEADER_BYTES)) if total else 0
     return total + logs * HEADER_BYTES + 16 * ledgers + 24 * logs

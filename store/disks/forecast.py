@@ -18,12 +18,12 @@ import numpy as np
 
 from store.codec.entrylog import log_id_of
 from store.disks.compacting import COMPACTING, bytes_of_logs
-from store.disks.ledgers import Ledgers, read_held
 from store.disks.live import LiveRecords, read_live
 from store.disks.placed import Find, Index, Places, join_places, open_index
 from store.errors import StoreError
 from store.frozen import frozen
-from store.recovery.known import Array, Known
+from store.recovery.disks import read_ledger_ids
+from store.recovery.known import Array, Known, is_among
 from store.reports.log_files import read_ledger_sizes
 from store.scan.ledgers_map import read_ledgers_map
 from store.sources.bookies import read_bookie_directory
@@ -94,7 +94,7 @@ class StorageForecast:
     logs: tuple[LogForecast, ...]
     leftovers: tuple[Path, ...]
     garbage: Array
-    alive: Ledgers
+    alive: Array
     index_bytes: int
     """By how much its index grows, until RocksDB compacts it."""
     state: tuple[FileState, ...]
@@ -157,11 +157,11 @@ def read_forecast(
         in_logs = np.unique(
             np.concatenate([np.zeros(0, np.int64), *(_ledgers_in(path, maps[one]) for one, path in logs)])
         )
-        held = np.union1d(read_held(storage), indexed.ledgers)
+        held = np.union1d(read_ledger_ids(storage.index / "ledgers", []), indexed.ledgers)
         # Index and log part when a bookie is killed, or its disk is full; after re-replication it deletes what others have (upstream
         # ``removeOverReplicatedledgers``): then its ensembles do not name it any more.
         doubtful = np.setdiff1d(in_logs[known.has(in_logs)], held)
-        alive = Ledgers(np.union1d(held[known.has(held)], members(doubtful) if len(doubtful) else doubtful))
+        alive = np.union1d(held[known.has(held)], members(doubtful) if len(doubtful) else doubtful)
         found_logs = []
         for log_id, path in logs:
             here = indexed.here.where(indexed.here.log_ids == log_id)
@@ -224,7 +224,7 @@ class _Reader:
     """Makes the forecast of the log at ``path``."""
 
     path: Path
-    alive: Ledgers
+    alive: Array
     here: Places
     find: Find
     advance: Callable[[int], None]
@@ -243,7 +243,7 @@ class _Reader:
 
     def _listed(self, sizes: Mapping[int, int]) -> dict[int, int]:
         ids = np.fromiter(sizes, np.int64, len(sizes))
-        return {ledger_id: sizes[ledger_id] for ledger_id in ids[self.alive.has(ids)].tolist()}
+        return {ledger_id: sizes[ledger_id] for ledger_id in ids[is_among(self.alive, ids)].tolist()}
 
     def _from_records(self, live: LiveRecords, entries: int) -> LogForecast:
         if live.damage:

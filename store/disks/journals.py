@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from store.codec import journal
-from store.codec.bookie import LAST_MARK_FILE, LogMark, decode_last_mark
+from store.codec.bookie import LAST_MARK_FILE
 from store.codec.entry import RECORD_MAX_BYTES
 from store.codec.proof import Proofs
 from store.db.bookies import Bookie
 from store.disks.held import Entries
-from store.errors import JournalCorrupt, MetadataCorrupt
-from store.files import open_file, read_file
+from store.errors import JournalCorrupt
+from store.files import open_file
 from store.frozen import frozen
 from store.scan.wholefile import WholeFile
-from store.sources.bookies import read_bookie_directory
+from store.sources.bookies import read_bookie_directory, read_mark
 
 _LEN = struct.Struct(">i")
 _IDS = struct.Struct(">qq")
@@ -89,7 +89,7 @@ def survey_journals(bookie: Bookie, held: Entries, unproven: Container[int]) -> 
     """Read all journals of BOOKIE. HELD: what its entry logs have; UNPROVEN: ledgers whose digests cannot be verified here."""
     reader = _Reader(held, unproven)
     for number, current in enumerate(bookie.journal_dirs):
-        mark = _mark_of(bookie, number)
+        mark = read_mark(bookie, number, [])
         journals = read_bookie_directory(current).journals
         if mark.journal_id > 0 and all(journal_id != mark.journal_id for journal_id, _ in journals):
             path = current / f"{mark.journal_id:x}.txn"
@@ -99,18 +99,6 @@ def survey_journals(bookie: Bookie, held: Entries, unproven: Container[int]) -> 
             start = mark.offset if journal_id == mark.journal_id else 0
             reader.read(path, start if journal_id >= mark.journal_id else None)
     return reader.survey
-
-
-def _mark_of(bookie: Bookie, number: int) -> LogMark:
-    """Return the greatest of the marks that the ledger directories have of the NUMBER-th journal directory."""
-    name = LAST_MARK_FILE if len(bookie.journal_dirs) == 1 else f"{LAST_MARK_FILE}.{number}"
-    marks = [LogMark(0, 0)]
-    for current in bookie.ledger_dirs:
-        try:
-            marks.append(decode_last_mark(read_file(current / name), str(current / name)))
-        except (OSError, MetadataCorrupt):
-            continue  # BookKeeper passes over it, too
-    return max(marks)
 
 
 class _Reader:

@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 
 from store.codec.entry import RECORD_MAX_BYTES, find_digest_type
-from store.codec.entrylog import log_file_name
-from store.disks.ledgers import Ledgers
-from store.disks.placed import SIZE_BYTES, Find, Places
+from store.codec.entrylog import SIZE_BYTES, log_file_name
+from store.disks.placed import Find, Places
 from store.errors import StoreError
 from store.files import open_file
 from store.names import FileKind
-from store.recovery.known import Array
+from store.recovery.known import Array, is_among
 from store.scan.files import FileScan, LedgerDigests, Slice
 
 _NAMES = ("ledger_id", "entry_id", "offset", "size")
@@ -53,7 +52,7 @@ class LiveRecords:
         return int(self.sizes.sum())
 
 
-def read_live(path: Path, alive: Ledgers, here: Places, find: Find, advance: Callable[[int], None]) -> LiveRecords:
+def read_live(path: Path, alive: Array, here: Places, find: Find, advance: Callable[[int], None]) -> LiveRecords:
     """Return what must stay of the log at PATH, every digest verified; HERE: rows of the index that name a place in it.
 
     ADVANCE is told the bytes read.
@@ -64,7 +63,7 @@ def read_live(path: Path, alive: Ledgers, here: Places, find: Find, advance: Cal
         return _damaged(path, error.message)
     if damage:
         return _damaged(path, damage)
-    wanted = here.where(alive.has(here.ledger_ids))
+    wanted = here.where(is_among(alive, here.ledger_ids))
     rows, missing = _rows_at(records, wanted)
     if missing.any():
         row = int(np.flatnonzero(missing)[0])
@@ -97,14 +96,14 @@ def _rows_at(records: Any, wanted: Places) -> tuple[Array, Array]:  # Any: struc
     return rows, ~(is_there & (found["entry_id"] == wanted.entry_ids))
 
 
-def _scan(path: Path, alive: Ledgers, advance: Callable[[int], None]) -> tuple[Any, int, str]:
+def _scan(path: Path, alive: Array, advance: Callable[[int], None]) -> tuple[Any, int, str]:
     """Return the records of live ledgers in the log at PATH, how many other ledgers it has, and what is wrong with it."""
     nothing_known = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
     size = path.stat().st_size
     scan = FileScan(Slice(str(path), FileKind.ENTRY_LOG, 0, size), nothing_known, verify=True)
     parts, dead, before = [], set[int](), 0
     for batch in scan.batches():
-        is_alive = alive.has(batch["ledger_id"])
+        is_alive = is_among(alive, batch["ledger_id"])
         live = batch[is_alive]
         dead.update(np.unique(batch["ledger_id"][~is_alive]).tolist())
         kept = np.empty(len(live), _KEPT)

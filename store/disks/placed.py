@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from store.codec.entrylog import SIZE_BYTES
 from store.errors import MetadataCorrupt, Refused
 from store.recovery.known import Array
 from store.sources.rocksdb import apply_changes
@@ -19,7 +20,6 @@ _PART_ROWS = 1 << 16
 _LOG_ID_SHIFT = 32
 _POSITION = (1 << 32) - 1
 _LENGTHS = {16, 8}
-SIZE_BYTES = 4
 
 
 class Places(NamedTuple):

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, decode_last_id, encode_last_id
+from store.codec.bookie import COOKIE_FILE
 from store.codec.entrylog import log_id_of
 from store.db.bookies import Bookie
 from store.disks.compacting import COMPACTING, Compactor, NewLog
@@ -46,16 +46,14 @@ from store.errors import IndexCorrupt, InvalidValue, NotFound, Refused, StalePla
 from store.files import (
     check_may_write_for,
     copy_file,
-    create_file,
     link_by_name,
-    read_file,
     remove_file,
     remove_tree,
     rename,
-    replace_like,
     sync_directory,
 )
-from store.recovery.known import Array, Known
+from store.recovery.known import Array, Known, is_among
+from store.sources.log_files import newest_log_id, raise_last_id
 from store.sources.rocksdb import check_unlocked, is_rocksdb, lock_database
 from store.sources.storage import Storage, cookie_of, storages_of
 from store.wording import counted
@@ -412,7 +410,7 @@ class _Reclaim:
         """Raise IndexCorrupt unless the index names just the EXPECTED places of live ledgers in the logs LOG_IDS."""
         with open_index(self._storage) as index:
             chosen = (rows.where(np.isin(rows.log_ids, log_ids)) for rows in index.iter_places())
-            found = join_places([rows.where(self._forecast.alive.has(rows.ledger_ids)) for rows in chosen])
+            found = join_places([rows.where(is_among(self._forecast.alive, rows.ledger_ids)) for rows in chosen])
         if not same_places(found, expected):
             raise IndexCorrupt(
                 f"{self._storage.index}: the index names {len(found.log_ids):,} entries in {', '.join(f'{one:x}.log' for one in log_ids)},"
@@ -444,23 +442,7 @@ def _lent_to(path: Path) -> Path | None:
 def next_log_id(current: Path) -> int:
     """Return the id behind those of all logs in CURRENT and all that its bookie gave; raises Unsupported at the last one."""
     names = (_LOG_ID.fullmatch(file.name) for file in current.iterdir())
-    found = max([*(int(name[1], 16) for name in names if name is not None), _last_id(current)]) + 1
+    found = max([*(int(name[1], 16) for name in names if name is not None), newest_log_id(current)]) + 1
     if found >= _LAST_LOG_ID:
         raise Unsupported(f"{current}: ids of entry logs are used up, at {found - 1:#x}: the bookie begins again at 0")
     return found
-
-
-def _last_id(current: Path) -> int:
-    path = current / LAST_ID_FILE
-    return decode_last_id(read_file(path), str(path)) if path.exists() else -1
-
-
-def raise_last_id(current: Path, log_id: int) -> None:
-    """Let the bookie of CURRENT give ids above LOG_ID."""
-    path = current / LAST_ID_FILE
-    if log_id <= _last_id(current):
-        return
-    if not path.exists():
-        with create_file(path, like=(current / COOKIE_FILE).stat()):
-            pass
-    replace_like(path, encode_last_id(log_id), f"{LAST_ID_FILE}.new")

@@ -5,9 +5,9 @@ Everything is looked at again each time: what a stopped salvage had written, suc
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from store.errors import MetadataCorrupt, StalePlan
 from store.files import create_file, cut_file, open_file, remove_file
 from store.scan.files import LedgerDigests
 from store.sources.locations import Locations
-from store.sources.log_files import LOG_LIMIT_BYTES, SIZE_BYTES, put_log, raise_last_id
+from store.sources.log_files import put_logs
 from store.sources.rocksdb import create_database, lock_database, open_for_reading
 
 _CHUNK_BYTES = 1 << 20
@@ -50,7 +50,7 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> dict[str, Any]:  # Any: JS
         with store.read() as txn, EntryFiles(store, txn) as files:
             digests = known_digests(read_listed(txn, plan.bookie.bookie_id).digests)
             for part in parts:
-                _add_entries(txn, files, plan, part)
+                deque(put_logs(_iter_bodies(txn, files, plan, part), part.storage.logs), maxlen=0)
                 _make_index(part, digests)
         for part in parts:
             plan.kept.extend(_switch(part, locks))
@@ -66,36 +66,11 @@ def _lock(plan: SalvagePlan, locks: ExitStack) -> None:
         switching.clear_unfinished(database)
 
 
-def _add_entries(txn: Txn, files: EntryFiles, plan: SalvagePlan, part: StorageSalvage) -> None:
-    """Write the entries that the directory lacks into logs of its own."""
-    bodies = _iter_bodies(txn, files, plan, part)
-    wrote = False
-    while (first := next(bodies, None)) is not None:
-        put_log(_up_to_limit(first, bodies), part.storage.logs)
-        wrote = True
-    if wrote:
-        raise_last_id(part.storage.logs)
-
-
 def _iter_bodies(txn: Txn, files: EntryFiles, plan: SalvagePlan, part: StorageSalvage) -> Iterator[bytes]:
     for ledger_id in sorted(part.rescued.keys() | part.gaps.found.by_ledger.keys()):
         for place in part.rescued.get(ledger_id, {}).values():
             yield read_place(place)
         yield from read_missing(txn, files, plan.bookie.bookie_id, ledger_id, part.gaps.found.of(ledger_id))
-
-
-def _up_to_limit(first: bytes, bodies: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield FIRST and those behind it as far as one log takes them."""
-    size, body = 0, first
-    while True:
-        yield body
-        size += SIZE_BYTES + len(body)
-        if size >= LOG_LIMIT_BYTES:
-            return
-        following = list(islice(bodies, 1))
-        if not following:
-            return
-        (body,) = following
 
 
 def _make_index(part: StorageSalvage, digests: LedgerDigests) -> None:

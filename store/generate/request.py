@@ -8,11 +8,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from store.codec.entrylog import LOG_LIMIT_BYTES
 from store.codec.given import json_value
 from store.errors import InvalidValue, NotFound, reason_of
 from store.generate.spec import (
     CLOCKS,
-    DEFAULT_LOG_SIZE_LIMIT_BYTES,
     DEFAULT_START_MS,
     KILOBYTE,
     MINUTE_TO_DAY,
@@ -70,7 +70,7 @@ class ClusterRequest:
     seed: int = 1
     interceptors: tuple[str, ...] = ()
     entries_per_ledger: int = 50_000
-    log_size_limit: int = DEFAULT_LOG_SIZE_LIMIT_BYTES
+    log_size_limit: int = LOG_LIMIT_BYTES
     bookie_id: str = "127.0.0.1:3181"
     data_path: str = ""
 

@@ -7,13 +7,13 @@ from collections import Counter
 from dataclasses import dataclass
 
 from store.codec import compression
+from store.codec.entrylog import LOG_LIMIT_BYTES
 from store.errors import InvalidValue
 from store.generate import draws
 from store.names import INT_MAX, TopicName
 from store.timespec import MAX_TIME_MS, parse_duration_ms, parse_size_bytes, parse_time_point
 
 DEFAULT_START_MS = 1_700_000_000_000
-DEFAULT_LOG_SIZE_LIMIT_BYTES = 1 << 30
 _ENTRY_LIMIT_BYTES = 5 << 20  # BookKeeper's frame; larger entries cannot have been written
 _JUMP_MS = 3_600_000
 COUNT_LIMIT = 10**12
@@ -109,7 +109,7 @@ class ClusterSpec:
     data_path: str
     interceptors: tuple[str, ...] = ()
     entries_per_ledger: int = 50_000
-    log_size_limit_bytes: int = DEFAULT_LOG_SIZE_LIMIT_BYTES
+    log_size_limit_bytes: int = LOG_LIMIT_BYTES
     bookie_id: str = "127.0.0.1:3181"
 
 
@@ -232,7 +232,7 @@ def check_cluster(spec: ClusterSpec) -> None:
         what = f"topic twice: {twice[0]}" if twice else "no topics"
         raise InvalidValue(what, hint="name each topic once")
     _check_number("entries-per-ledger", spec.entries_per_ledger, 1, COUNT_LIMIT)
-    _check_number("log-size-limit", spec.log_size_limit_bytes, 1, DEFAULT_LOG_SIZE_LIMIT_BYTES)
+    _check_number("log-size-limit", spec.log_size_limit_bytes, 1, LOG_LIMIT_BYTES)
     for topic in spec.topics:
         _check_number("producers", topic.producers, 1, PRODUCERS_MAX)
         _check_number("subscriptions", topic.subscriptions, 0, SUBSCRIPTIONS_MAX)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from store.codec.ledgermetadata import (
     LedgerMetadata,
@@ -14,15 +13,21 @@ from store.codec.ledgermetadata import (
     ledger_id_of_path,
     ledger_path,
 )
-from store.db.blocks import BLOCK_BITS, Block, LedgerSums, LedgerTimes, block_key, decode_times, ledger_key
+from store.db.blocks import (
+    BLOCK_BITS,
+    Block,
+    LedgerSums,
+    LedgerTimes,
+    block_key,
+    decode_times,
+    ledger_key,
+    ledger_of_key,
+)
 from store.db.environment import Txn
 from store.db.files import Damage, iter_damage
 from store.db.tree import find_node, iter_paths
 from store.errors import LedgerNotFound
 from store.frozen import frozen
-
-if TYPE_CHECKING:
-    pass
 
 
 @frozen
@@ -198,6 +203,11 @@ def iter_ledger_ids(txn: Txn) -> Iterator[int]:
         ledger_id = ledger_id_of_path(path)
         if ledger_id is not None:
             yield ledger_id
+
+
+def iter_indexed_ids(txn: Txn) -> Iterator[int]:
+    """Yield the ids of the ledgers that any file has entries of, ascending."""
+    return map(ledger_of_key, txn.keys("times", b""))
 
 
 def sorted_ledger_ids(txn: Txn) -> array[int]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from store.codec.claims import APPLICATION, topic_claims
 from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
 from store.codec.managedledger import LedgerInfo
-from store.db.blocks import ledger_of_key
 from store.db.tree import find_node
+from store.model.ledgers import iter_indexed_ids
 from store.model.reader import EntryReader
 from store.model.topics import iter_topics, read_topic
 from store.names import TopicName, parse_topic
@@ -26,8 +26,7 @@ def read_past_by_evidence(reader: EntryReader) -> Past:
     """Return what entries say of deleted ledgers; every entry's head is read. Subscriptions are not known. Raises Refused."""
     txn = reader.txn
     known = {one: str(name) for name in iter_topics(txn) for one in read_topic(txn, name).ids}
-    indexed = [ledger_of_key(key) for key in txn.keys("times", b"")]
-    evidence = {one.ledger_id: one for one in read_evidence(reader, indexed)}
+    evidence = {one.ledger_id: one for one in read_evidence(reader, [*iter_indexed_ids(txn)])}
     chains = find_chains(evidence.values(), known)
     names = find_names(reader, evidence.values(), chains)
     deleted = set(iter_deleted_ids(txn))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from store.changes.restoring import find_ensembles
+from store.changes.restoring import find_ensembles, holders_of
 from store.codec.digest import DigestType
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
 from store.db.blocks import LedgerSums
@@ -101,7 +101,7 @@ def _ensembles(ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[in
     few = _repeating(ledger_id, held, last)
     if few is not None:
         return few
-    holders = _holders(held, last)
+    holders = holders_of(held, last)
     quorum = max((len(one) for one in holders), default=0)
     if not quorum:
         members = tuple(sorted(held))
@@ -136,14 +136,6 @@ def _repeating(ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[in
     except Refused:
         return None
     return (quorum, segments) if len(segments) == 1 and len(segments[0].members) % size == 0 else None
-
-
-def _holders(held: Mapping[str, Array], last: int) -> list[frozenset[str]]:
-    found: list[set[str]] = [set() for _ in range(last + 1)]
-    for bookie, entries in held.items():
-        for entry in entries[entries <= last].tolist():
-            found[entry].add(bookie)
-    return [frozenset(one) for one in found]
 
 
 def _completed(holders: list[frozenset[str]], quorum: int, size: int) -> list[frozenset[str]] | None:

@@ -104,11 +104,16 @@ def _read_database(directories: tuple[Path, ...], index: Path) -> Disk:
     if not is_rocksdb(database):
         return Disk(NONE, directories, (), np.zeros(0, np.int64))
     problems: list[str] = []
+    ledgers = np.unique(read_ledger_ids(database, problems))
+    return Disk(DB, directories, (index,), ledgers, tuple(problems))
+
+
+def read_ledger_ids(database: Path, problems: list[str]) -> Array:
+    """Return the ledgers in DATABASE, a bookie's ``ledgers`` (upstream ``LedgerMetadataIndex``), in no order; see ``open_for_reading``."""
     with open_for_reading(database, problems) as rows:
         # Rows of ``rebuild-db-ledgers-index`` have longer keys, and flags a negative one.
         keys = (int.from_bytes(key[:_KEY_BYTES], "big", signed=True) for key, _ in rows if len(key) >= _KEY_BYTES)
-        ledgers = np.fromiter((key for key in keys if key >= 0), np.int64)
-    return Disk(DB, directories, (index,), np.unique(ledgers), tuple(problems))
+        return np.fromiter((key for key in keys if key >= 0), np.int64)
 
 
 def iter_log_ledgers(disk: Disk, problems: list[str]) -> Iterator[LogLedgers]:

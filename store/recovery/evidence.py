@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from store.db.blocks import ledger_of_key
 from store.db.environment import Txn
 from store.frozen import frozen
-from store.model.ledgers import find_metadata, find_times
+from store.model.ledgers import find_metadata, find_times, iter_indexed_ids
 from store.model.reader import EntryReader
 from store.names import LONG_MAX
 from store.recovery.contents import MESSAGES, MIXED, UNKNOWN, Content, read_contents
@@ -98,10 +97,7 @@ class LedgerEvidence:
 
 def iter_unlisted(txn: Txn) -> Iterator[int]:
     """Yield the ledgers that have entries here and no metadata, by id."""
-    for key in txn.keys("times", b""):
-        ledger_id = ledger_of_key(key)
-        if find_metadata(txn, ledger_id) is None:
-            yield ledger_id
+    return (ledger_id for ledger_id in iter_indexed_ids(txn) if find_metadata(txn, ledger_id) is None)
 
 
 def unlisted_bytes(txn: Txn) -> int:

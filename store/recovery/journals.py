@@ -12,34 +12,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from store.codec.bookie import LAST_MARK_FILE, LogMark, decode_last_mark
 from store.codec.journal import MASTER_KEY_ENTRY_ID, PADDED_HEADER_BYTES, PADDING_MARK, decode_header
 from store.db.bookies import Bookie
 from store.errors import StoreError
-from store.files import open_file, read_file
-from store.sources.bookies import read_bookie_directory
+from store.files import open_file
+from store.sources.bookies import read_bookie_directory, read_mark
 
 _INT = struct.Struct(">i")
 _IDS = struct.Struct(">qq")
-_NO_MARK = LogMark(0, 0)
 
 
 def iter_replayed_ledgers(bookie: Bookie, problems: list[str]) -> Iterator[int]:
     """Yield the ledgers whose master keys the journals of BOOKIE have behind their marks; what cannot be read is told in PROBLEMS."""
     for number, directory in enumerate(bookie.journal_dirs):
-        name = LAST_MARK_FILE if len(bookie.journal_dirs) == 1 else f"{LAST_MARK_FILE}.{number}"
-        mark = max((_read_mark(path / name, problems) for path in bookie.ledger_dirs), default=_NO_MARK)
+        mark = read_mark(bookie, number, problems)
         for journal_id, path in read_bookie_directory(directory).journals:
             if journal_id >= mark.journal_id:
                 yield from _iter_keyed(path, mark.offset if journal_id == mark.journal_id else 0, problems)
-
-
-def _read_mark(path: Path, problems: list[str]) -> LogMark:
-    try:
-        return decode_last_mark(read_file(path), str(path)) if path.is_file() else _NO_MARK
-    except (OSError, StoreError) as error:
-        problems.append(f"{path} cannot be read: {error}")
-        return _NO_MARK
 
 
 def _iter_keyed(path: Path, offset: int, problems: list[str]) -> Iterator[int]:

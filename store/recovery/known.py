@@ -12,20 +12,29 @@ from typing import Any
 
 import numpy as np
 
-from store.codec.bookie import Cookie, decode_cookie
+from store.codec.bookie import Cookie
 from store.codec.cursor import decode_cursor_head, decode_cursor_ledger_id
 from store.codec.ledgermetadata import LEDGERS_ROOT, decode_members, ledger_id_of_path
 from store.codec.managedledger import decode_ledger_ids
 from store.codec.schema import decode_schema_locator
-from store.errors import MetadataCorrupt, StoreError, Unsupported
+from store.errors import StoreError, Unsupported
 from store.frozen import frozen
 from store.names import MANAGED_LEDGERS, decode_name, topic_of_path
+from store.sources.bookies import find_cookie
 
 Array = np.ndarray[Any, Any]  # int64, ascending, unless something else is said
 
 _BITS = 64
 _COOKIES = f"{LEDGERS_ROOT}/cookies/"
 _LAYOUTS = ("org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1", "hierarchical:1")
+
+
+def is_among(ids: Array, wanted: Array) -> Array:
+    """Return which of WANTED are among IDS, which ascend."""
+    if not len(ids):
+        return np.zeros(len(wanted), np.bool_)
+    found: Array = ids[np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)] == wanted
+    return found
 
 
 class Names:
@@ -93,11 +102,7 @@ class Known:
 
     def has(self, ledgers: Array) -> Array:
         """Return which of LEDGERS have a node."""
-        if not len(self.ledgers):
-            return np.zeros(len(ledgers), np.bool_)
-        at = np.minimum(np.searchsorted(self.ledgers, ledgers), len(self.ledgers) - 1)
-        found: Array = self.ledgers[at] == ledgers
-        return found
+        return is_among(self.ledgers, ledgers)
 
     def may_be_on(self, bookie_id: str, ledgers: Array) -> Array:
         """Return which of LEDGERS have a node that has the bookie in an ensemble, or of which that is not known."""
@@ -135,7 +140,7 @@ def read_known(
                 ledgers.append(ledger_id)
                 masks.extend((_mask(value, bits),) if bits else ())
             elif path.startswith(_COOKIES):
-                cookies[path.removeprefix(_COOKIES)] = _cookie(value, path)
+                cookies[path.removeprefix(_COOKIES)] = find_cookie(value, path)
             elif path == f"{LEDGERS_ROOT}/INSTANCEID":
                 instance_id = value.decode("utf-8", "replace").strip()
             elif path == f"{LEDGERS_ROOT}/LAYOUT":
@@ -154,13 +159,6 @@ def _mask(value: bytes, bits: Mapping[str, int]) -> int:
         return sum(bits.get(member, 0) for member in decode_members(value, "a ledger"))
     except StoreError:
         return (1 << _BITS) - 1
-
-
-def _cookie(value: bytes, path: str) -> Cookie | None:
-    try:
-        return decode_cookie(value, path)
-    except (MetadataCorrupt, Unsupported):
-        return None
 
 
 def _check_layout(name: str, value: bytes) -> None:

@@ -18,14 +18,13 @@ from store.codec.ledgermetadata import (
     encode_ledger_metadata,
     ledger_path,
 )
-from store.db.blocks import ledger_of_key
 from store.db.environment import Txn
 from store.db.owners import find_owners
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, Refused
 from store.model.coverage import count_unseen
 from store.model.ledger_owners import custom_text
-from store.model.ledgers import Ledger, find_times, iter_gaps
+from store.model.ledgers import Ledger, find_times, iter_gaps, iter_indexed_ids
 from store.model.reader import EntryReader
 from store.recovery.forgotten import Indexed, find_forgetful, read_indexed
 from store.recovery.past import Fate, Past
@@ -127,8 +126,7 @@ def lost_text(found: Returning) -> str:
 
 def iter_deleted_ids(txn: Txn) -> Iterator[int]:
     """Yield the ledgers that have entries here, no metadata, and nothing that references them."""
-    for key, _ in txn.items("times"):
-        ledger_id = ledger_of_key(key)
+    for ledger_id in iter_indexed_ids(txn):
         if find_node(txn, ledger_path(ledger_id)) is None and not find_owners(txn, ledger_id):
             yield ledger_id
 

@@ -19,13 +19,12 @@ from store.codec.cursor import CursorState, encode_cursor_info
 from store.codec.given import parse_integer
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledger_metadata, ledger_path
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.db.blocks import ledger_of_key
 from store.db.environment import Txn
 from store.db.tree import find_node, read_node
 from store.errors import Refused
 from store.model.coverage import absent_ids, read_disks, read_held
 from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor, read_cursor_ledger
-from store.model.ledgers import find_metadata, find_times, sorted_ledger_ids
+from store.model.ledgers import find_metadata, find_times, iter_indexed_ids, sorted_ledger_ids
 from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from store.model.topics import Topic, TopicLedger, iter_topics, partition_count, read_topic
 from store.names import TopicName
@@ -121,8 +120,7 @@ def _read_world(sources: Sources, survey: Survey) -> _World:
         unlisted = (one for one in survey.data.get(name, ()) if not ids or one > ids[-1])
         known |= dict.fromkeys((*ids, *unlisted), str(name))
     listed = sorted_ledger_ids(txn)
-    indexed = [ledger_of_key(key) for key in txn.keys("times", b"")]
-    evidence = {one.ledger_id: one for one in read_evidence(sources.reader, indexed)}
+    evidence = {one.ledger_id: one for one in read_evidence(sources.reader, [*iter_indexed_ids(txn)])}
     chains = find_chains(evidence.values(), known, sources.cluster or "")
     return _World(evidence, chains, survey, listed[-1] if len(listed) else -1)
 

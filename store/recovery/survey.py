@@ -5,7 +5,7 @@ Upstream: ``LedgerMetadataUtils`` writes the custom metadata, ``LedgerLayout`` t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,12 +22,11 @@ from store.codec.claims import (
     TOPIC_KEY,
 )
 from store.codec.ledgermetadata import LEDGERS_ROOT, LedgerMetadata
-from store.db.blocks import ledger_of_key
 from store.db.environment import Txn
 from store.db.own_ledgers import find_own_ledgers
 from store.db.tree import find_node, iter_children
 from store.errors import InvalidValue, Unsupported
-from store.model.ledgers import find_metadata, sorted_ledger_ids
+from store.model.ledgers import find_metadata, iter_indexed_ids, sorted_ledger_ids
 from store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
 from store.proto.pulsar_api_pb2 import MessageIdData
 
@@ -145,19 +144,13 @@ class Condition:
         return "B" if self.younger else None
 
 
-def indexed_ledgers(txn: Txn) -> Iterable[int]:
-    """Yield the ids of ledgers with entries in any file, ascending."""
-    for key in txn.keys("times", b""):
-        yield ledger_of_key(key)
-
-
 def read_condition(txn: Txn, survey: Survey) -> Condition:
     """Return what is there of the store's metadata."""
     listed = sorted_ledger_ids(txn)
     newest = listed[-1] if len(listed) else -1
     own = find_own_ledgers(txn)
     ours = range(0) if own is None else range(own.first_id, own.next_id)
-    younger = tuple(one for one in indexed_ledgers(txn) if one > newest and one not in ours)
+    younger = tuple(one for one in iter_indexed_ids(txn) if one > newest and one not in ours)
     topics = {name for name in survey.data if find_node(txn, name.path) is None}
     alive = {
         one for one in {name.namespace for name in topics} if next(iter_children(txn, one.managed_ledgers_path), None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import merge
 
 from store.codec.managedledger import decode_managed_ledger
-from store.db.blocks import LedgerSums, ledger_of_key
+from store.db.blocks import LedgerSums
 from store.db.delayed import find_index_ledgers
 from store.db.environment import Txn
 from store.db.own_ledgers import find_own_ledgers
@@ -16,7 +16,14 @@ from store.db.tree import find_node
 from store.errors import LedgerNotFound, StoreError
 from store.model.broken import Missing, find_missing
 from store.model.ledger_owners import custom_text
-from store.model.ledgers import count_missing, find_metadata, find_times, read_ledger, sorted_ledger_ids
+from store.model.ledgers import (
+    count_missing,
+    find_metadata,
+    find_times,
+    iter_indexed_ids,
+    read_ledger,
+    sorted_ledger_ids,
+)
 from store.model.topics import iter_topics
 
 DELETED = "DELETED"
@@ -56,9 +63,8 @@ class Orphan:
 def iter_all_ledger_ids(txn: Txn) -> Iterator[int]:
     """Yield every ledger id in the metadata or the index once, ascending."""
     listed = sorted_ledger_ids(txn)
-    indexed = (ledger_of_key(key) for key, _ in txn.items("times"))
     last = None
-    for ledger_id in merge(listed, indexed):
+    for ledger_id in merge(listed, iter_indexed_ids(txn)):
         if ledger_id != last:
             yield ledger_id
         last = ledger_id

@@ -12,13 +12,14 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from store.codec.bookie import COOKIE_FILE, Cookie, decode_cookie
+from store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE, Cookie, LogMark, decode_cookie, decode_last_mark
 from store.codec.entrylog import log_id_of
 from store.codec.ledgermetadata import decode_members, ledger_id_of_path
 from store.db.bookies import Bookie
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_nodes
 from store.errors import MetadataCorrupt, StoreError, Unsupported
+from store.files import read_file
 from store.names import FileKind
 
 INSTANCE_ID = "/ledgers/INSTANCEID"
@@ -113,10 +114,10 @@ def find_strangers(txn: Txn, bookies: Sequence[Bookie]) -> list[Stranger]:
     node = find_node(txn, INSTANCE_ID)
     instance_id = "" if node is None else node.value.decode("utf-8", "replace").strip()
     registered = {
-        node.path.removeprefix(_COOKIES): identity_of(_decode(node.value, node.path))
+        node.path.removeprefix(_COOKIES): identity_of(find_cookie(node.value, node.path))
         for node in iter_nodes(txn, _COOKIES)
     }
-    cookies = {bookie: _cookie_of(bookie) for bookie in bookies}
+    cookies = {bookie: read_bookie_cookie(bookie) for bookie in bookies}
     others = {bookie: _other_instance(cookie, instance_id) for bookie, cookie in cookies.items() if cookie is not None}
     reasons = {
         bookie: "" if cookie is None else others[bookie] or _unregistered(cookie, registered)
@@ -174,19 +175,36 @@ def identity_of(cookie: Cookie | None) -> tuple[object, ...] | None:
 def read_cookie(current: Path) -> Cookie | None:
     """Return the cookie in the directory CURRENT, None where there is none that can be read."""
     file = current / COOKIE_FILE
-    return _decode(file.read_bytes(), str(file)) if file.is_file() else None
+    return find_cookie(file.read_bytes(), str(file)) if file.is_file() else None
 
 
-def _cookie_of(bookie: Bookie) -> Cookie | None:
+def read_bookie_cookie(bookie: Bookie) -> Cookie | None:
+    """Return the cookie of BOOKIE, None where no directory has one that can be read."""
     cookies = (read_cookie(path) for path in bookie.directories)
     return next((cookie for cookie in cookies if cookie is not None), None)
 
 
-def _decode(data: bytes, where: str) -> Cookie | None:
+def find_cookie(data: bytes, where: str) -> Cookie | None:
+    """Return the cookie in DATA, None where it cannot be read: that proves nothing."""
     try:
         return decode_cookie(data, where)
     except (MetadataCorrupt, Unsupported):
-        return None  # what cannot be read proves nothing
+        return None
+
+
+def read_mark(bookie: Bookie, number: int, problems: list[str]) -> LogMark:
+    """Return the greatest of the marks that the ledger directories have of the NUMBER-th journal directory.
+
+    BookKeeper passes over one that cannot be read; PROBLEMS gets it.
+    """
+    name = LAST_MARK_FILE if len(bookie.journal_dirs) == 1 else f"{LAST_MARK_FILE}.{number}"
+    marks = [LogMark(0, 0)]
+    for path in (current / name for current in bookie.ledger_dirs):
+        try:
+            marks += [decode_last_mark(read_file(path), str(path))] if path.is_file() else []
+        except (OSError, MetadataCorrupt) as error:
+            problems.append(f"{path} cannot be read: {error}")
+    return max(marks)
 
 
 def files_of(bookies: Iterable[Bookie], strangers: Sequence[Stranger] = ()) -> Iterator[BookieFile]:

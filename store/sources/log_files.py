@@ -6,12 +6,18 @@ Source: ``DefaultEntryLogger``, ``EntryLoggerAllocator``; BookKeeper 4.16.
 from __future__ import annotations
 
 import filecmp
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 
 from store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, decode_last_id, encode_last_id
 from store.codec.entrylog import (
     CURRENT_VERSION,
+    HEADER_BYTES,
+    LOG_LIMIT_BYTES,
+    SIZE_BYTES,
     EntryLogHeader,
     encode_header,
     encode_ledgers_map,
@@ -19,9 +25,6 @@ from store.codec.entrylog import (
     log_id_of,
 )
 from store.files import create_file, remove_file, rename, replace_like
-
-LOG_LIMIT_BYTES = 1 << 30
-SIZE_BYTES = 4
 
 
 def put_log(bodies: Iterable[bytes | memoryview], current: Path) -> int:
@@ -41,9 +44,46 @@ def put_log(bodies: Iterable[bytes | memoryview], current: Path) -> int:
     return log_id
 
 
-def raise_last_id(current: Path) -> None:
-    """Let the bookie give ids above those of all its logs."""
-    newest, path = newest_log_id(current), current / LAST_ID_FILE
+@dataclass(slots=True)
+class LoggedEntries:
+    """The entries of a log of ours, in its order, and their places: offsets behind the size."""
+
+    log_id: int = -1
+    ledger_ids: array[int] = field(default_factory=lambda: array("q"))
+    entry_ids: array[int] = field(default_factory=lambda: array("q"))
+    positions: array[int] = field(default_factory=lambda: array("q"))
+
+    def taken(
+        self, bodies: Iterator[bytes | memoryview], left: list[bytes | memoryview]
+    ) -> Iterator[bytes | memoryview]:
+        """Yield those of BODIES that fit into one log; LEFT gets the first that does not."""
+        position = HEADER_BYTES
+        for body in bodies:
+            if self.positions and position + SIZE_BYTES + len(body) > LOG_LIMIT_BYTES:
+                left.append(body)
+                return
+            self.ledger_ids.append(int.from_bytes(body[:8], "big"))
+            self.entry_ids.append(int.from_bytes(body[8:16], "big"))
+            self.positions.append(position + SIZE_BYTES)
+            position += SIZE_BYTES + len(body)
+            yield body
+
+
+def put_logs(bodies: Iterator[bytes | memoryview], current: Path) -> Iterator[LoggedEntries]:
+    """Write the entries BODIES into logs as ``put_log`` does, and yield what is in each; ``lastId`` is raised behind the last."""
+    left: list[bytes | memoryview] = []
+    logged = None
+    while first := left or [*islice(bodies, 1)]:
+        left, logged = [], LoggedEntries()
+        logged.log_id = put_log(logged.taken(chain(first, bodies), left), current)
+        yield logged
+    if logged is not None:
+        raise_last_id(current)
+
+
+def raise_last_id(current: Path, log_id: int = -1) -> None:
+    """Let the bookie give ids above those of all its logs, and above LOG_ID."""
+    newest, path = max(log_id, newest_log_id(current)), current / LAST_ID_FILE
     if newest > _last_id(current):
         if not path.exists():
             with create_file(path, like=(current / COOKIE_FILE).stat()):

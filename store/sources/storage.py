@@ -12,7 +12,7 @@ from pathlib import Path
 from store.codec.bookie import Cookie
 from store.db.bookies import Bookie
 from store.errors import InvalidValue, SourceNotFound
-from store.sources.bookies import read_cookie
+from store.sources.bookies import read_bookie_cookie
 from store.wording import counted
 
 DATABASES = ("ledgers", "locations")
@@ -33,7 +33,7 @@ class Storage:
 
 def cookie_of(bookie: Bookie) -> Cookie:
     """Return the cookie of BOOKIE; raises SourceNotFound where no directory has one."""
-    cookie = next((cookie for path in bookie.directories if (cookie := read_cookie(path)) is not None), None)
+    cookie = read_bookie_cookie(bookie)
     if cookie is None:
         raise SourceNotFound(
             f"{bookie.directories[0]} has no cookie (VERSION): a bookie that never ran takes no ledgers",

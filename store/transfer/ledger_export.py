@@ -29,6 +29,8 @@ from store.codec.digest import master_key
 from store.codec.entry import decode_entry
 from store.codec.entrylog import (
     HEADER_BYTES,
+    LOG_LIMIT_BYTES,
+    SIZE_BYTES,
     log_file_name,
 )
 from store.codec.rocksvalue import decode_counter
@@ -39,7 +41,7 @@ from store.errors import Corrupt, MetadataCorrupt, NotFound, Unsupported
 from store.files import open_file
 from store.model.ledgers import Ledger, iter_blocks, read_ledger
 from store.sources.layout import StandaloneDirectory
-from store.sources.log_files import LOG_LIMIT_BYTES, SIZE_BYTES, put_log, raise_last_id
+from store.sources.log_files import put_log, raise_last_id
 from store.sources.rocksdb import apply_changes, open_ranges, read_values
 from store.sources.rocksopen import Pairs
 from store.sources.storage import DATABASES, Storage
