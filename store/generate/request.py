@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,7 @@ from store.codec.entrylog import LOG_LIMIT_BYTES
 from store.codec.given import json_value
 from store.errors import InvalidValue, NotFound, reason_of
 from store.generate.spec import (
-    CLOCKS,
-    DEFAULT_START_MS,
-    KILOBYTE,
-    MINUTE_TO_DAY,
-    Clock,
     ClusterSpec,
-    Span,
     TopicSpec,
     check_cluster,
     parse_batch,
@@ -35,29 +29,6 @@ from store.generate.spec import (
 from store.names import TopicName, parse_topic
 
 DEFAULT_TOPIC = "public/default/generated"
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRequest:
-    """What every topic is like unless a line of the file says otherwise; names are those of the options."""
-
-    partitions: int = 0
-    entries: int = 10_000
-    rate: float = 1000.0
-    start: int = DEFAULT_START_MS
-    message_size: Span = KILOBYTE
-    batch: Span | None = None
-    codecs: tuple[int, ...] = ()
-    producers: int = 1
-    clocks: tuple[Clock, ...] = (CLOCKS["steady"],)
-    keys: int = 0
-    delayed: int = 0
-    delay: Span = MINUTE_TO_DAY
-    tombstones: int = 0
-    event_time: bool = False
-    subscriptions: int = 0
-    acked: int = 5_000
-    holes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +67,21 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {  # Any: the type of the field
 }
 
 
-def split_options(options: Mapping[str, Any]) -> tuple[ClusterRequest, TopicRequest]:  # Any: parsed options by name
+_FIELDS = {"start": "start_ms", "message_size": "size", "delay": "delay_ms", "tombstones": "nulls"}
+"""Of ``TopicSpec``, where it calls an option otherwise."""
+
+TopicOptions = Mapping[str, Any]  # Any: as above
+"""What every topic is like unless a line of the file says otherwise: options that were given, by name."""
+
+
+def split_options(options: Mapping[str, Any]) -> tuple[ClusterRequest, TopicOptions]:  # Any: parsed options by name
     """Return the options of the cluster and those of its topics."""
-    topic = {one.name for one in fields(TopicRequest)}
-    return (
-        ClusterRequest(**{name: value for name, value in options.items() if name not in topic}),
-        TopicRequest(**{name: value for name, value in options.items() if name in topic}),
-    )
+    cluster = ClusterRequest(**{name: value for name, value in options.items() if name not in _PARSERS})
+    return cluster, {name: value for name, value in options.items() if name in _PARSERS}
 
 
-def plan_cluster(path: Path, cluster: ClusterRequest, topic: TopicRequest) -> ClusterSpec:
-    """Return the cluster to write at PATH; raises InvalidValue, NotFound."""
+def plan_cluster(path: Path, cluster: ClusterRequest, topic: TopicOptions) -> ClusterSpec:
+    """Return the cluster to write at PATH, its topics like TOPIC; raises InvalidValue, NotFound."""
     if not re.fullmatch(r"[^\s/]+:\d{1,5}", cluster.bookie_id):
         raise InvalidValue(f"invalid bookie id {cluster.bookie_id!r}", hint="write HOST:PORT", value=cluster.bookie_id)
     rows = [(name, topic) for name in _names(cluster)]
@@ -114,7 +89,7 @@ def plan_cluster(path: Path, cluster: ClusterRequest, topic: TopicRequest) -> Cl
         rows += list(_lines(cluster.from_file, topic))
     spec = ClusterSpec(
         seed=cluster.seed,
-        topics=tuple(part for name, request in rows for part in _topics(name, request)),
+        topics=tuple(part for name, request in rows for part in _topics(name, **request)),
         data_path=cluster.data_path or str(path.absolute()),
         interceptors=cluster.interceptors,
         entries_per_ledger=cluster.entries_per_ledger,
@@ -134,32 +109,14 @@ def _names(cluster: ClusterRequest) -> Iterator[TopicName]:
         yield default
 
 
-def _topics(name: TopicName, request: TopicRequest) -> Iterator[TopicSpec]:
+def _topics(name: TopicName, partitions: int = 0, **options: Any) -> Iterator[TopicSpec]:  # Any: as above
     """Yield the topic, or its partitions, each with the entries asked for."""
-    names = [name.partition(index) for index in range(request.partitions)] or [name]
-    for part in names:
-        yield TopicSpec(
-            name=part,
-            entries=request.entries,
-            rate=request.rate,
-            start_ms=request.start,
-            size=request.message_size,
-            batch=request.batch,
-            codecs=request.codecs,
-            producers=request.producers,
-            clocks=request.clocks,
-            keys=request.keys,
-            delayed=request.delayed,
-            delay_ms=request.delay,
-            nulls=request.tombstones,
-            event_time=request.event_time,
-            subscriptions=request.subscriptions,
-            acked=request.acked,
-            holes=request.holes,
-        )
+    shape = {_FIELDS.get(option, option): value for option, value in options.items()}
+    for part in [name.partition(index) for index in range(partitions)] or [name]:
+        yield TopicSpec(part, **shape)
 
 
-def _lines(path: Path, topic: TopicRequest) -> Iterator[tuple[TopicName, TopicRequest]]:
+def _lines(path: Path, topic: TopicOptions) -> Iterator[tuple[TopicName, TopicOptions]]:
     """Yield the topics of a file of JSON objects, one a line: ``topic`` and any options of a topic, as typed there."""
     try:
         lines = path.read_text("utf-8").splitlines()
@@ -172,7 +129,7 @@ def _lines(path: Path, topic: TopicRequest) -> Iterator[tuple[TopicName, TopicRe
             yield _line(line, f"{path}:{number}", topic)
 
 
-def _line(line: str, where: str, topic: TopicRequest) -> tuple[TopicName, TopicRequest]:
+def _line(line: str, where: str, topic: TopicOptions) -> tuple[TopicName, TopicOptions]:
     try:
         found = json_value(line)
     except ValueError as error:
@@ -187,4 +144,4 @@ def _line(line: str, where: str, topic: TopicRequest) -> tuple[TopicName, TopicR
             known = ", ".join(one.replace("_", "-") for one in _PARSERS)
             raise InvalidValue(f"{where}: unknown {key!r}", hint=f"known are topic, {known}", value=key)
         values[option] = _PARSERS[option](str(value))
-    return name, replace(topic, **values)
+    return name, {**topic, **values}

@@ -10,7 +10,7 @@ from store.codec import compression
 from store.errors import InvalidValue, NotFound
 from store.generate import spec
 from store.generate.draws import mix
-from store.generate.request import ClusterRequest, TopicRequest, plan_cluster
+from store.generate.request import ClusterRequest, TopicOptions, plan_cluster
 from store.names import parse_topic
 
 
@@ -71,15 +71,15 @@ def test_refusals(parse: object, texts: list[str]) -> None:
         assert caught.value.hint
 
 
-def _plan(cluster: ClusterRequest, topic: TopicRequest | None = None) -> spec.ClusterSpec:
-    return plan_cluster(Path("/data"), cluster, topic or TopicRequest())
+def _plan(cluster: ClusterRequest, topic: TopicOptions | None = None) -> spec.ClusterSpec:
+    return plan_cluster(Path("/data"), cluster, topic or {})
 
 
 def test_names_of_topics() -> None:
     names = [str(topic.name) for topic in _plan(ClusterRequest()).topics]
     assert names == ["persistent://public/default/generated"]
     request = ClusterRequest(topic=(parse_topic("a/b/c"),), topics=2)
-    names = [topic.name.local_name for topic in _plan(request, TopicRequest(partitions=2)).topics]
+    names = [topic.name.local_name for topic in _plan(request, {"partitions": 2}).topics]
     assert names == [f"{base}-partition-{index}" for base in ("c", "generated-0", "generated-1") for index in (0, 1)]
 
 
@@ -89,7 +89,7 @@ def test_a_file_of_topics(tmp_path: Path) -> None:
         '{"topic":"a/b/c","entries":"2K","rate":0.25,"event-time":true,"message-size":"1..9","delayed":2.5}\n'
         '\n{"topic":"a/b/d","partitions":2,"codecs":"zstd","start":1700000000123}\n'
     )
-    topics = _plan(ClusterRequest(from_file=file), TopicRequest(keys=5)).topics
+    topics = _plan(ClusterRequest(from_file=file), {"keys": 5}).topics
     assert [topic.name.local_name for topic in topics] == ["c", "d-partition-0", "d-partition-1"]
     assert (topics[0].entries, topics[0].rate, topics[0].event_time, topics[0].delayed) == (2000, 0.25, True, 250)
     assert (topics[1].codecs, topics[1].start_ms, topics[1].keys) == ((compression.ZSTD,), 1_700_000_000_123, 5)
@@ -112,19 +112,19 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cluster", "topic"),
     [
-        (ClusterRequest(topic=(parse_topic("a"), parse_topic("a"))), TopicRequest()),
-        (ClusterRequest(bookie_id="nobody"), TopicRequest()),
-        (ClusterRequest(entries_per_ledger=0), TopicRequest()),
-        (ClusterRequest(log_size_limit=4096), TopicRequest()),
-        (ClusterRequest(log_size_limit=1 << 32), TopicRequest()),
-        (ClusterRequest(), TopicRequest(message_size=spec.Span(1, 100_000), batch=spec.Span(1, 100))),
-        (ClusterRequest(), TopicRequest(start=0, clocks=(spec.CLOCKS["slow"],))),
-        (ClusterRequest(), TopicRequest(entries=10**12, rate=0.001)),
-        (ClusterRequest(), TopicRequest(producers=0)),
-        (ClusterRequest(), TopicRequest(subscriptions=2000)),
+        (ClusterRequest(topic=(parse_topic("a"), parse_topic("a"))), {}),
+        (ClusterRequest(bookie_id="nobody"), {}),
+        (ClusterRequest(entries_per_ledger=0), {}),
+        (ClusterRequest(log_size_limit=4096), {}),
+        (ClusterRequest(log_size_limit=1 << 32), {}),
+        (ClusterRequest(), {"message_size": spec.Span(1, 100_000), "batch": spec.Span(1, 100)}),
+        (ClusterRequest(), {"start": 0, "clocks": (spec.CLOCKS["slow"],)}),
+        (ClusterRequest(), {"entries": 10**12, "rate": 0.001}),
+        (ClusterRequest(), {"producers": 0}),
+        (ClusterRequest(), {"subscriptions": 2000}),
     ],
 )
-def test_plans_that_no_bookie_could_have_written(cluster: ClusterRequest, topic: TopicRequest) -> None:
+def test_plans_that_no_bookie_could_have_written(cluster: ClusterRequest, topic: TopicOptions) -> None:
     with pytest.raises(InvalidValue) as caught:
         _plan(cluster, topic)
     assert caught.value.hint
