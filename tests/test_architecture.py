@@ -101,7 +101,6 @@ ARROWS = {
         "changes",
         "history",
         "reports",
-        "compaction",
         "policies",
         "search",
         "scan",

@@ -16,8 +16,8 @@ from store.changes.report import ChangePart
 from store.codec.claims import APPLICATION, bucket_claims, cursor_claims, schema_claims, topic_claims
 from store.codec.ledgermetadata import (
     LedgerMetadata,
-    LedgerState,
     Segment,
+    closed_over,
     decode_ledger_metadata,
     encode_ledger_metadata,
     ledger_path,
@@ -106,35 +106,31 @@ def restored_metadata(reader: EntryReader, ledger_id: int, owner: Owner) -> Ledg
     txn = reader.txn
     name = parse_topic(owner.topic)
     end = _find_end(reader, ledger_id, _listed(txn, name, ledger_id) if owner.kind == "managed-ledger" else None)
+    held = read_bookies_of(txn, ledger_id)
+    sibling = _find_sibling(txn, ledger_id, owner)
+    write_quorum, segments = find_ensembles(ledger_id, held, end.last_entry_id, sibling)
+    digest_type, custom = reader.read(ledger_id, 0).digest_type, _claims(reader, name, owner, ledger_id)
+    ack_quorum = ack_quorum_like(sibling, write_quorum)
+    return closed_over(segments, write_quorum, end.last_entry_id, end.length, custom, digest_type, ack_quorum)
+
+
+def ack_quorum_like(sibling: LedgerMetadata | None, write_quorum: int) -> int:
+    """Return the ack quorum of SIBLING where that has the same WRITE_QUORUM, else 0."""
+    return sibling.ack_quorum if sibling is not None and sibling.write_quorum == write_quorum else 0
+
+
+def read_bookies_of(txn: Txn, ledger_id: int) -> Mapping[str, Array]:
+    """Return bookie → the entries of a ledger that it has; raises Refused where that is not known of all of them."""
     held = read_held(txn, ledger_id, read_disks(txn))
     if held is None:
         raise Refused(f"ledger {ledger_id} was written by this toolkit: undo the change that deleted its metadata")
     if "" in held:
         raise Refused(
             f"whose disk holds entries of ledger {ledger_id} is not known: its ensemble cannot be made",
-            hint="import the bookie with its cookie (the file VERSION)",
+            hint="import the bookie with its cookie (the file VERSION), or name it: --bookie ID=DIR,DIR",
             ledgerId=ledger_id,
         )
-    sibling = _find_sibling(txn, ledger_id, owner)
-    write_quorum, segments = find_ensembles(ledger_id, held, end.last_entry_id, sibling)
-    ack_quorum = write_quorum
-    if sibling is not None and sibling.write_quorum == write_quorum:
-        ack_quorum = sibling.ack_quorum
-    first = reader.read(ledger_id, 0)
-    return LedgerMetadata(
-        version=3,
-        write_quorum=write_quorum,
-        ensemble_size=len(segments[0].members),
-        ack_quorum=ack_quorum,
-        length=end.length,
-        last_entry_id=end.last_entry_id,
-        state=LedgerState.CLOSED,
-        segments=segments,
-        digest_type=first.digest_type,
-        password=b"",
-        custom=_claims(reader, name, owner, ledger_id),
-        ctoken=0,
-    )
+    return held
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------

@@ -100,15 +100,28 @@ def closed_ledger(
     bookie: str, entries: int, length: int, custom: Mapping[str, bytes], digest_type: DigestType = DigestType.CRC32C
 ) -> LedgerMetadata:
     """Return the metadata of a closed ledger without a password, all of whose ENTRIES lie on one BOOKIE."""
+    return closed_over((Segment(0, (bookie,)),), 1, entries - 1, length, custom, digest_type)
+
+
+def closed_over(
+    segments: tuple[Segment, ...],
+    write_quorum: int,
+    last_entry_id: int,
+    length: int,
+    custom: Mapping[str, bytes],
+    digest_type: DigestType | None,
+    ack_quorum: int = 0,
+) -> LedgerMetadata:
+    """Return the metadata of a closed ledger without a password; an ACK_QUORUM of 0 is the write quorum."""
     return LedgerMetadata(
         version=3,
-        write_quorum=1,
-        ensemble_size=1,
-        ack_quorum=1,
+        write_quorum=write_quorum,
+        ensemble_size=len(segments[0].members),
+        ack_quorum=ack_quorum or write_quorum,
         length=length,
-        last_entry_id=entries - 1,
+        last_entry_id=last_entry_id,
         state=LedgerState.CLOSED,
-        segments=(Segment(0, (bookie,)),),
+        segments=segments,
         digest_type=digest_type,
         password=b"",
         custom=custom,

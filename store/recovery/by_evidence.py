@@ -12,13 +12,12 @@ from store.db.tree import find_node
 from store.model.ledgers import iter_indexed_ids
 from store.model.reader import EntryReader
 from store.model.topics import iter_topics, read_topic
-from store.names import TopicName, parse_topic
-from store.recovery.chains import Chains, Group, find_chains
+from store.names import TopicName
+from store.recovery.chains import Chains, find_chains
 from store.recovery.closing import close_ledger
 from store.recovery.evidence import LedgerEvidence, read_evidence
-from store.recovery.from_bookies import LOST_AND_FOUND
 from store.recovery.ledgers import iter_deleted_ids
-from store.recovery.naming import Naming, find_names
+from store.recovery.naming import Naming, find_names, name_of
 from store.recovery.past import Fate, Listing, Past
 
 
@@ -34,15 +33,9 @@ def read_past_by_evidence(reader: EntryReader) -> Past:
     for group in chains.groups:
         mine = [one for one in group.ledger_ids if one in deleted]
         if mine:
-            _add(past, reader, _name(group, names), mine, evidence)
-            past.witnesses[_name(group, names)] = _witnesses(chains, names.get(group), mine)
+            _add(past, reader, name_of(group, names), mine, evidence)
+            past.witnesses[name_of(group, names)] = _witnesses(chains, names.get(group), mine)
     return past
-
-
-def _name(group: Group, names: dict[Group, Naming]) -> TopicName:
-    if group.topic:
-        return parse_topic(group.topic)
-    return names[group].topic if group in names else TopicName(LOST_AND_FOUND, f"from-{group.ledger_ids[0]}")
 
 
 def _add(

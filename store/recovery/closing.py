@@ -9,14 +9,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from store.changes.restoring import find_ensembles, holders_of
+from store.changes.restoring import find_ensembles, holders_of, read_bookies_of
 from store.codec.digest import DigestType
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
+from store.codec.ledgermetadata import LedgerMetadata, Segment, closed_over
 from store.db.blocks import LedgerSums
 from store.db.environment import Txn
 from store.errors import Refused, StoreError
 from store.frozen import frozen
-from store.model.coverage import read_disks, read_held
 from store.model.ledgers import iter_entry_ids, read_ledger
 from store.model.reader import EntryReader
 
@@ -45,29 +44,9 @@ def close_ledger(reader: EntryReader, ledger_id: int, custom: Mapping[str, bytes
     ledger = read_ledger(txn, ledger_id)
     assert ledger.sums is not None
     last = min(ledger.last_entry_id, ledger.sums.last_entry)
-    held = read_held(txn, ledger_id, read_disks(txn))
-    if held is None or "" in held:
-        raise Refused(
-            f"whose disk holds entries of ledger {ledger_id} is not known: its ensemble cannot be made",
-            hint="import the bookie with its cookie (the file VERSION), or name it: --bookie ID=DIR,DIR",
-            ledgerId=ledger_id,
-        )
-    write_quorum, segments = _ensembles(ledger_id, held, last)
+    write_quorum, segments = _ensembles(ledger_id, read_bookies_of(txn, ledger_id), last)
     length, digest = _end_of(reader, ledger_id, last, ledger.sums.payload_bytes)
-    metadata = LedgerMetadata(
-        version=3,
-        write_quorum=write_quorum,
-        ensemble_size=len(segments[0].members),
-        ack_quorum=write_quorum,
-        length=length,
-        last_entry_id=last,
-        state=LedgerState.CLOSED,
-        segments=segments,
-        digest_type=digest,
-        password=b"",
-        custom=custom,
-        ctoken=0,
-    )
+    metadata = closed_over(segments, write_quorum, last, length, custom, digest)
     here = _count_to(txn, ledger_id, ledger.sums, last)
     return Closed(metadata, last + 1 - here, ledger.sums.entries - here)
 

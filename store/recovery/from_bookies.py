@@ -38,12 +38,9 @@ from store.recovery.evidence import LedgerEvidence, iter_unlisted, read_evidence
 from store.recovery.from_ledgers import COMMAND, Sources, default_policies, plan_from_ledgers
 from store.recovery.master_keys import read_master_keys
 from store.recovery.names_file import SUBSCRIPTION, TOPIC, GivenNames, Row
-from store.recovery.naming import Naming, find_names
+from store.recovery.naming import LOST_AND_FOUND, Naming, find_names, name_of
 from store.recovery.survey import KNOWN_LAYOUT, CompactedClaim, Survey
 from store.wording import counted
-
-LOST_AND_FOUND = NamespaceName("lost-and-found", "ledgers")
-"""Where topics are that nothing names."""
 
 _OWN_CURSORS = {TRANSACTIONS: "transaction.subscription", PENDING_ACKS: "__pending_ack_state"}
 """Of logs of the broker's own: ``MLTransactionLogImpl``, ``MLPendingAckStore``."""
@@ -62,13 +59,7 @@ class Found:
 
     def name_of(self, group: Group) -> TopicName:
         """Return the name of GROUP: the operator's, what entries say, or one that says nothing."""
-        if group.topic:
-            return parse_topic(group.topic)
-        naming = self.names.get(group)
-        taken = {*self.given.topics.values()}
-        if naming is not None and naming.topic not in taken:
-            return naming.topic
-        return TopicName(LOST_AND_FOUND, f"from-{group.ledger_ids[0]}")
+        return name_of(group, self.names, {*self.given.topics.values()})
 
 
 def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "") -> Found:

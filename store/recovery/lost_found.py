@@ -17,13 +17,12 @@ from store.db.tree import find_node, tree_key
 from store.errors import Refused
 from store.model.ledgers import find_metadata
 from store.model.resources import TENANT, tenant_path
-from store.names import NamespaceName, Position, TopicName, parse_topic
+from store.names import NamespaceName, Position, parse_topic
 from store.recovery.chains import Group
-from store.recovery.from_bookies import LOST_AND_FOUND
 from store.recovery.from_ledgers import Sources, cluster_of, default_policies
 from store.recovery.holding import HOLDING
 from store.recovery.making import MadeLedger, make_ledger
-from store.recovery.naming import Naming
+from store.recovery.naming import LOST_AND_FOUND, Naming, name_of
 from store.wording import counted, plural
 
 SUBSCRIPTION = HOLDING
@@ -41,13 +40,6 @@ class LostAndFound:
 
 
 Names = Mapping[Group, Naming]
-
-
-def topic_of(group: Group, names: Names) -> TopicName:
-    """Return the topic that a group of no known topic becomes."""
-    if group in names:
-        return names[group].topic
-    return TopicName(LOST_AND_FOUND, f"from-{group.ledger_ids[0]}")
 
 
 def plan_lost_and_found(sources: Sources, groups: Sequence[Group], newest: int, names: Names) -> LostAndFound:
@@ -80,7 +72,7 @@ def plan_lost_and_found(sources: Sources, groups: Sequence[Group], newest: int, 
 
 
 def _made(sources: Sources, found: LostAndFound, group: Group, newest: int, names: Names) -> list[MadeLedger]:
-    custom = topic_claims(topic_of(group, names))
+    custom = topic_claims(name_of(group, names))
     made = []
     sibling = find_metadata(sources.reader.txn, newest) if newest >= 0 else None
     for ledger_id in group.ledger_ids:
@@ -93,7 +85,7 @@ def _made(sources: Sources, found: LostAndFound, group: Group, newest: int, name
 
 
 def _make_topic(sources: Sources, found: LostAndFound, group: Group, made: Sequence[MadeLedger], names: Names) -> None:
-    name = topic_of(group, names)
+    name = name_of(group, names)
     txn, now_ms = sources.reader.txn, sources.now_ms
     closed = [LedgerInfo(one.ledger_id, one.entries, one.metadata.length, now_ms) for one in made[:-1]]
     managed = ManagedLedger((*closed, LedgerInfo(made[-1].ledger_id)))

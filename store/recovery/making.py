@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from itertools import islice, permutations
 from typing import TYPE_CHECKING, Any
 
-from store.changes.restoring import find_ensembles
+from store.changes.restoring import ack_quorum_like, find_ensembles, read_bookies_of
 from store.codec.claims import APPLICATION
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
+from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, closed_over
 from store.errors import Refused
-from store.model.coverage import read_disks, read_held
 from store.model.ledgers import find_metadata, iter_gaps, read_ledger
 from store.model.reader import EntryReader
 from store.wording import counted
@@ -66,13 +65,7 @@ def make_ledger(
     Raises Refused where entries lie on a disk without a cookie, or where there is no entry 0.
     """
     txn = reader.txn
-    held = read_held(txn, ledger_id, read_disks(txn))
-    if not held or "" in held:
-        raise Refused(
-            f"whose disk holds entries of ledger {ledger_id} is not known: its ensemble cannot be made",
-            hint="import the bookie with its cookie (the file VERSION)",
-            ledgerId=ledger_id,
-        )
+    held = read_bookies_of(txn, ledger_id)
     end, behind = find_readable_end(reader, ledger_id)
     if end < 0:
         raise Refused(f"entry 0 of ledger {ledger_id} is in no file: nothing of it can be served", ledgerId=ledger_id)
@@ -82,21 +75,8 @@ def make_ledger(
         closed = replace(own, state=LedgerState.CLOSED, last_entry_id=end, length=last.length)
         return MadeLedger(ledger_id, closed, behind, 0)
     write_quorum, segments, astray = fit_ensembles(ledger_id, held, end, sibling)
-    same = sibling is not None and sibling.write_quorum == write_quorum
-    metadata = LedgerMetadata(
-        version=3,
-        write_quorum=write_quorum,
-        ensemble_size=len(segments[0].members),
-        ack_quorum=sibling.ack_quorum if same and sibling is not None else write_quorum,
-        length=last.length,
-        last_entry_id=end,
-        state=LedgerState.CLOSED,
-        segments=segments,
-        digest_type=last.digest_type,
-        password=b"",
-        custom={**APPLICATION, **custom},
-        ctoken=0,
-    )
+    claims, ack_quorum = {**APPLICATION, **custom}, ack_quorum_like(sibling, write_quorum)
+    metadata = closed_over(segments, write_quorum, end, last.length, claims, last.digest_type, ack_quorum)
     return MadeLedger(ledger_id, metadata, behind, astray)
 
 

@@ -7,7 +7,7 @@ topic and a position of it, ``PulsarEvent`` topics of the namespace whose ``__ch
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -35,12 +35,26 @@ _VALUES = 20
 """Messages of a group that a schema is tried on."""
 
 
+LOST_AND_FOUND = NamespaceName("lost-and-found", "ledgers")
+"""Where topics are that nothing names."""
+
+
 @frozen
 class Naming:
     """The name of a group, and what says so."""
 
     topic: TopicName
     witnesses: tuple[str, ...]
+
+
+def name_of(group: Group, names: Mapping[Group, Naming], taken: Container[TopicName] = ()) -> TopicName:
+    """Return the name of GROUP: the known one, else what entries say unless that is TAKEN, else one that says nothing."""
+    if group.topic:
+        return parse_topic(group.topic)
+    naming = names.get(group)
+    if naming is not None and naming.topic not in taken:
+        return naming.topic
+    return TopicName(LOST_AND_FOUND, f"from-{group.ledger_ids[0]}")
 
 
 @dataclass(slots=True)

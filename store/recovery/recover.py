@@ -89,7 +89,7 @@ def _summed(plan: Plan, level: str, condition: Condition) -> Plan:
 
 def _sums(plan: Plan) -> dict[str, int]:
     """Return how many topics nothing names, the entries that topics get, and those that are lost in front of ledgers' ends."""
-    from store.recovery.from_bookies import LOST_AND_FOUND
+    from store.recovery.naming import LOST_AND_FOUND
 
     topics = [part for part in plan.parts if part.topic and _kind(part) == "topics"]
     nameless = sum(parse_topic(part.topic).namespace == LOST_AND_FOUND for part in topics if part.topic)

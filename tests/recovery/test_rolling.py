@@ -18,8 +18,8 @@ from store.model.ledgers import find_metadata
 from store.model.reader import open_reader
 from store.model.topics import iter_topics, read_topic
 from store.names import parse_topic
-from store.recovery.from_bookies import LOST_AND_FOUND
 from store.recovery.making import fit_ensembles
+from store.recovery.naming import LOST_AND_FOUND
 from tests.conftest import Cli
 from tests.plans.test_restoring import holders_of
 from tests.stores import apply_values, copied, imported, put_back

@@ -17,7 +17,7 @@ from store.model.ledgers import find_metadata, find_times, sorted_ledger_ids
 from store.model.reader import open_reader
 from store.model.topics import iter_topics, read_topic
 from store.names import parse_topic
-from store.recovery.from_bookies import LOST_AND_FOUND
+from store.recovery.naming import LOST_AND_FOUND
 from tests.conftest import Cli
 from tests.plans.test_restoring import holders_of
 from tests.recovery.test_rolling import rolled, state_of
