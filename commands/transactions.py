@@ -16,7 +16,6 @@ from store.model.topics import read_topic
 from store.model.transactions import (
     coordinator_ids,
     log_topic,
-    pending_ack_topic,
     read_buffer,
     read_coordinator,
     read_transaction,
@@ -185,7 +184,7 @@ def pending_ack_internal_stats(app: App, topic: str, subscription_name: str, met
     name = parse_topic(topic)
     with app.session.reader() as reader:
         reports.check_subscription(reader.txn, name, subscription_name)
-        log = pending_ack_topic(name, subscription_name)
+        log = name.pending_ack(subscription_name)
         app.answer({"pendingAckLogStats": _internal(reader, log, metadata)})
 
 

@@ -12,6 +12,9 @@ from enum import StrEnum
 from store.errors import InvalidValue
 from store.frozen import frozen
 
+EVENTS = "__change_events"
+"""The topic of a namespace's topic policies."""
+TRANSACTION_LOG_PREFIX, PENDING_ACK_SUFFIX = "__transaction_log_", "__transaction_pending_ack"
 PARTITION_SUFFIX = "-partition-"
 MANAGED_LEDGERS = "/managed-ledgers"
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
@@ -246,17 +249,19 @@ class TopicName:
         """Metadata path of the cursor's ManagedCursorInfo; CURSOR in clear."""
         return f"{self.path}/{encode_name(cursor)}"
 
+    def pending_ack(self, subscription: str) -> TopicName:
+        """The topic that logs what transactions acknowledge of SUBSCRIPTION."""
+        return TopicName(self.namespace, f"{self.local_name}-{subscription}{PENDING_ACK_SUFFIX}")
+
     @property
     def is_system(self) -> bool:
         """Whether ``topics list`` hides it (upstream SystemTopicNames)."""
         local = self.base.local_name
         if str(self.namespace) == "pulsar/system" and local.startswith(
-            ("__transaction_log_", "transaction_coordinator_assign")
+            (TRANSACTION_LOG_PREFIX, "transaction_coordinator_assign")
         ):
             return True
-        return local.startswith(("__change_events", "__transaction_buffer_snapshot")) or local.endswith(
-            "__transaction_pending_ack"
-        )
+        return local.startswith((EVENTS, "__transaction_buffer_snapshot")) or local.endswith(PENDING_ACK_SUFFIX)
 
 
 def parse_topic(text: str) -> TopicName:

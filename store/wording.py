@@ -1,4 +1,4 @@
-"""Counts in sentences: ``1 entry is``, ``1,203 entries are``; the zone of times in them."""
+"""Counts and lists in sentences: ``1 entry is``, ``1,203 entries are``, ``7, 8 and 5 more``; the zone of times in them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import tzinfo
 
 shown_zone: ContextVar[tzinfo | None] = ContextVar("shown_zone", default=None)
@@ -16,6 +17,13 @@ _PLURALS = {"batch": "batches", "copy": "copies", "entry": "entries"}
 def plural(count: int, one: str, many: str = "") -> str:
     """Return ONE for a count of 1, else MANY, which is ONE with an s, or what ``_PLURALS`` knows, where it is not given."""
     return one if count == 1 else many or _PLURALS.get(one, f"{one}s")
+
+
+def listed(items: Iterable[object], most: int = 10) -> str:
+    """Return ITEMS with commas between them: the first MOST of them, and how many more there are."""
+    words = [*map(str, items)]
+    more = f" and {len(words) - most:,} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
 
 
 def counted(count: int, one: str, many: str = "") -> str:

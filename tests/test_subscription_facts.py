@@ -12,7 +12,7 @@ from store.db.environment import open_store
 from store.errors import StoreError
 from store.model.reader import open_reader
 from store.names import encode_name, parse_topic
-from store.reports.subscriptions import Asked, NotDue, SubscriptionFacts, iter_subscription_facts
+from store.reports.subscriptions import CHEAP, Asked, NotDue, SubscriptionFacts, iter_subscription_facts
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied, imported, lose_nodes
 from tests.why.planted import put
@@ -23,10 +23,16 @@ WORLDS = (*WORLD_NAMES, CLUSTER)
 ALL = Asked(messages=True, oldest=True, delayed_ms=NOW_MS)
 
 
+def refuse(error: StoreError) -> None:
+    raise error
+
+
 def facts_by_topic(world: str, state: str, topics: Json) -> Iterator[tuple[Json, dict[str, SubscriptionFacts]]]:
     with open_store(imported(world, state)) as store, open_reader(store) as reader:
         for topic, answers in topics.items():
-            found = {one.subscription: one for one in iter_subscription_facts(reader, [parse_topic(topic)], ALL)}
+            found = {
+                one.subscription: one for one in iter_subscription_facts(reader, [parse_topic(topic)], ALL, refuse)
+            }
             assert all(str(one.topic) == str(parse_topic(topic)) for one in found.values())
             yield answers, found
 
@@ -112,7 +118,7 @@ def test_what_is_not_due(world: str) -> None:
         for topic, times in due.items():
             answers = oracle(world)["topics"][topic.removeprefix("persistent://")]
             middle = sorted(times.values())[len(times) // 2]
-            for one in iter_subscription_facts(reader, [parse_topic(topic)], Asked(delayed_ms=middle)):
+            for one in iter_subscription_facts(reader, [parse_topic(topic)], Asked(delayed_ms=middle), refuse):
                 waiting = left_of(times, answers["internal_stats"]["cursors"][encode_name(one.subscription)])
                 later = [times[at] for at in waiting if times[at] > middle]
                 assert one.delayed == NotDue(len(later), min(later, default=None), max(later, default=None))
@@ -126,13 +132,15 @@ def test_a_cursor_whose_ledger_is_gone_says_so(tmp_path: Any, damages_stores: No
         before = {
             (str(one.topic), one.subscription): one
             for topic in oracle("small")["topics"]
-            for one in iter_subscription_facts(reader, [parse_topic(topic)])
+            for one in iter_subscription_facts(reader, [parse_topic(topic)], CHEAP, refuse)
         }
     (topic, name), whole = next((key, one) for key, one in before.items() if one.source == "cursor-ledger")
     text = f"{whole.cursor_ledger:010d}"
     assert lose_nodes(path, f"/ledgers/{text[:2]}/{text[2:6]}/L{text[6:]}") == 1
     with open_store(path) as store, open_reader(store) as reader:
-        lost = {one.subscription: one for one in iter_subscription_facts(reader, [parse_topic(topic)])}[name]
+        lost = {one.subscription: one for one in iter_subscription_facts(reader, [parse_topic(topic)], CHEAP, refuse)}[
+            name
+        ]
     assert lost.source == "metadata-fallback"
     assert lost.mark_delete <= whole.mark_delete
 
@@ -141,11 +149,11 @@ def test_what_cannot_be_read_is_told_and_the_rest_goes_on() -> None:
     problems: list[StoreError] = []
     names = [parse_topic("public/default/no-such"), parse_topic("public/default/plain")]
     with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
-        found = list(iter_subscription_facts(reader, names, fail=problems.append))
+        found = list(iter_subscription_facts(reader, names, CHEAP, problems.append))
         assert [error.code for error in problems] == ["topic-not-found"]
         assert {str(one.topic) for one in found} == {"persistent://public/default/plain"}
         with pytest.raises(StoreError, match="no-such"):
-            list(iter_subscription_facts(reader, names))
+            list(iter_subscription_facts(reader, names, CHEAP, refuse))
 
 
 def test_policies_that_cannot_be_read_hide_no_subscription(tmp_path: Any, cli: Cli, damages_stores: None) -> None:

@@ -19,7 +19,7 @@ from store.errors import (
     StoreBusy,
     Unsupported,
 )
-from store.wording import counted
+from store.wording import counted, listed
 
 if TYPE_CHECKING:
     from store.transfer.offloads import OffloadResult
@@ -59,7 +59,7 @@ def add_offload(app: App, place: str) -> None:
 
 def render(result: OffloadResult) -> str:
     """Return the result as lines of text."""
-    absent = ", ".join(map(str, result.absent[:20])) + (", …" if len(result.absent) > 20 else "")
+    absent = listed(result.absent, 20)
     rows = [
         ("store", result.store),
         ("place", result.place),

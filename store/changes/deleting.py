@@ -24,6 +24,7 @@ from store.model.reader import EntryReader
 from store.model.resources import current_cluster, find_json, list_tenants, tenant_path
 from store.model.topics import iter_topics
 from store.names import NamespaceName, TopicName, decode_name, shell_word
+from store.wording import listed
 
 
 def plan_delete_namespace(reader: EntryReader, namespace: NamespaceName, now_ms: int, *, force: bool) -> Plan:
@@ -114,6 +115,6 @@ def _check_empty(txn: Txn, namespace: NamespaceName) -> None:
     if found:
         raise Refused(
             "Cannot delete non empty namespace",
-            hint=f"it has {', '.join(found[:3])}{', …' if len(found) > 3 else ''}; --force deletes them, too",
+            hint=f"it has {listed(found, 3)}; --force deletes them, too",
             namespace=str(namespace),
         )

@@ -27,7 +27,6 @@ from store.model.extent import Extent, extent_of, pending_intervals
 from store.model.partitions import existing_partitions, read_partitioned
 from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger, read_topic
-from store.model.transactions import pending_ack_topic
 from store.names import Position, TopicName, shell_word
 from store.policies.trimming import trimmable
 
@@ -209,7 +208,7 @@ def _without(part: ChangePart, kept: set[int]) -> ChangePart:
 def _with_pending_acks(txn: Txn, names: Iterable[TopicName]) -> dict[TopicName, None]:
     """Return NAMES, each once, and the logs of what transactions acknowledged on their subscriptions: a broker deletes those, too."""
     listed = dict.fromkeys(names)
-    logs = (pending_ack_topic(name, cursor) for name in listed for cursor in iter_cursor_names(txn, name))
+    logs = (name.pending_ack(cursor) for name in listed for cursor in iter_cursor_names(txn, name))
     return listed | dict.fromkeys(log for log in logs if find_node(txn, log.path) is not None)
 
 

@@ -33,9 +33,8 @@ from store.model.reader import EntryReader
 from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from store.model.schemas import find_locator
 from store.model.topics import Topic, read_topic
-from store.names import Position, TopicName, parse_topic, shell_word
-from store.policies.events import EVENTS_TOPIC
-from store.wording import counted, plural
+from store.names import EVENTS, Position, TopicName, parse_topic, shell_word
+from store.wording import counted, listed, plural
 
 _COMMAND = "ledgers forget"
 _NAMED = 20
@@ -259,7 +258,7 @@ def _topic_warnings(reader: EntryReader, topic: Topic, gone: Ids) -> Iterator[st
                 else f"dump {plural(here, 'it', 'them')} before: pulsar-admin topics dump {shell_word(topic.name)}"
             )
             yield f"{counted(here, 'entry')} of ledger {ledger_id} can be read and {plural(here, 'goes', 'go')} with it: {keep}"
-    if topic.name.local_name == EVENTS_TOPIC:
+    if topic.name.local_name == EVENTS:
         yield _lost_policies(reader, topic, gone)
 
 
@@ -276,8 +275,7 @@ def _lost_policies(reader: EntryReader, topic: Topic, gone: Ids) -> str:
     lost = f"{counted(events, 'event')} of topic policies {plural(events, 'is', 'are')} lost: "
     if not found:
         return f"{lost}which topics' policies they set is unknown"
-    more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
-    return f"{lost}these topics have policies from before them, or none: {', '.join(list(found)[:_NAMED])}{more}"
+    return f"{lost}these topics have policies from before them, or none: {listed(found, _NAMED)}"
 
 
 def _cursor_part(topic: Topic, after: Topic, cursor: Cursor, state: CursorState, lost: Ids) -> ChangePart:

@@ -9,7 +9,7 @@ from typing import Any
 from store.codec.rocksvalue import decode_counter
 from store.db.environment import Store, Txn
 from store.db.own_ledgers import RESERVED_GAP, SEQUENCE_KEY, OwnLedgers, find_own_ledgers, largest_ledger_id
-from store.wording import counted
+from store.wording import counted, listed
 
 
 def next_own_ledgers(store: Store, txn: Txn) -> OwnLedgers:
@@ -41,9 +41,8 @@ def way_back_of(store: Store, ledger_ids: Sequence[int]) -> tuple[str, ...]:
     sources = [source for source in store.info.sources if not _is_standalone(source)]
     if not ledger_ids or not sources:
         return ()
-    listed = ", ".join(map(str, ledger_ids[:3])) + (", …" if len(ledger_ids) > 3 else "")
     return (
-        f"no bookie has {counted(len(ledger_ids), 'ledger')} that this wrote ({listed}): bring the entries to bookies"
+        f"no bookie has {counted(len(ledger_ids), 'ledger')} that this wrote ({listed(ledger_ids, 3)}): bring the entries to bookies"
         " with `store export bookie` before `store export zookeeper`, which refuses them until then",
     )
 

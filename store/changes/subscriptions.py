@@ -18,11 +18,10 @@ from store.model.extent import extent_of, pending_intervals
 from store.model.reader import EntryReader
 from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from store.model.topics import Topic
-from store.names import Position, TopicName, shell_word
+from store.names import Position, shell_word
 from store.policies.trimming import freed_ledgers, read_mark_deletes
 
 REPLICATED_PROPERTY = "pulsar.replicated.subscription"
-PENDING_ACK_SUFFIX = "__transaction_pending_ack"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ def plan_unsubscribe(
 def _removal_part(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int) -> ChangePart:
     before = read_mark_deletes(reader, topic)
     after = {name: position for name, position in before.items() if name != cursor.name}
-    pending_ack = TopicName(topic.name.namespace, f"{topic.name.local_name}-{cursor.name}{PENDING_ACK_SUFFIX}")
+    pending_ack = topic.name.pending_ack(cursor.name)
     warnings: tuple[str, ...] = ()
     if find_node(reader.txn, pending_ack.path) is not None:
         warnings = (f"the topic {pending_ack} of its transactions stays; a broker would delete it too",)

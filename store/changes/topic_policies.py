@@ -42,8 +42,8 @@ from store.model.extent import Extent
 from store.model.reader import EntryReader, open_reader
 from store.model.schemas import find_locator, find_schema
 from store.model.topics import expand_topic, partition_count, read_topic
-from store.names import NamespaceName, Position, TopicName, encode_name, java_hash
-from store.policies.events import EVENTS_TOPIC, find_policy_events
+from store.names import EVENTS, NamespaceName, Position, TopicName, encode_name, java_hash
+from store.policies.events import find_policy_events
 from store.policies.in_force import find_delivery, find_message_ttl, find_quotas, iter_stored
 from store.policies.rules import Scope
 from store.policies.values import find_cluster, read_namespace_json
@@ -143,7 +143,7 @@ def _conflicts(txn: Txn, name: TopicName, fields: JsonObject, changed: JsonObjec
 
 def _event_topic(txn: Txn, name: TopicName, is_global: bool) -> TopicName:
     """Return the topic or partition that the events of NAME go to; raises Refused when nothing can be added to it."""
-    events = TopicName(name.namespace, EVENTS_TOPIC)
+    events = TopicName(name.namespace, EVENTS)
     partitions = partition_count(txn, events)
     target = events.partition(java_hash(event_key(name, is_global=is_global)) % partitions) if partitions else events
     node = find_node(txn, target.path)

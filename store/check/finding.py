@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from store.errors import StoreError
+from store.names import EVENTS
 
 
 class Severity(StrEnum):
@@ -75,6 +76,6 @@ def weight(finding: Finding) -> tuple[int, int]:
     """Return what findings are sorted by: problems before notes, those that concern most first."""
     if finding.severity is not Severity.PROBLEM:
         return 1, 0
-    if "__change_events" in finding.where:  # no topic of its namespace loads
+    if EVENTS in finding.where:  # no topic of its namespace loads
         return 0, -1
     return 0, _WORST.index(finding.code) if finding.code in _WORST else len(_WORST)

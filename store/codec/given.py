@@ -26,7 +26,7 @@ def json_value(data: bytes | str) -> Any:  # Any: a JSON value
     if isinstance(data, str):
         data = data.encode()
     try:
-        value = json.loads(data.decode(), parse_float=_finite, parse_constant=_finite)
+        value = json.loads(data.decode(), parse_float=finite, parse_constant=finite)
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(reason_of(error)) from error
     except RecursionError as error:
@@ -77,7 +77,8 @@ def parse_integer(word: str) -> int | None:
     return number if number is not None and number <= LONG_MAX else None
 
 
-def _finite(word: str) -> float:
+def finite(word: str) -> float:
+    """Return the number WORD; raises ValueError for NaN and infinities, which JSON has none of."""
     number = float(word)
     if not math.isfinite(number):
         raise ValueError(f"{word[:20]} is not a number of JSON")

@@ -7,12 +7,11 @@ Upstream: ``Policies``, ``RetentionPolicies``, ``DelayedDeliveryPolicies``, ``Ba
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, TypeVar
 
-from store.codec.given import kind_of
+from store.codec.given import finite, kind_of
 from store.errors import MetadataCorrupt
 from store.frozen import frozen
 
@@ -71,7 +70,7 @@ class PartitionedTopic:
 def decode_json_object(value: bytes, where: str) -> JsonObject:
     """Return the JSON object in VALUE with its keys in their order; raises MetadataCorrupt."""
     try:
-        found = json.loads(value, parse_float=_finite, parse_constant=_finite)
+        found = json.loads(value, parse_float=finite, parse_constant=finite)
     except (ValueError, RecursionError) as cause:
         raise MetadataCorrupt(f"{where} is not JSON: {cause}", where=where, found=bytes(value[:32]).hex()) from cause
     if not isinstance(found, dict):
@@ -167,13 +166,6 @@ def encode_partitioned_topic(topic: PartitionedTopic, base: bytes = b"") -> byte
     if topic.properties or "properties" in found:
         found["properties"] = dict(topic.properties or {})
     return encode_json_object(found)
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is not a number")
-    return number
 
 
 def _put(found: JsonObject, key: str, value: ValueT | None, to_json: Callable[[ValueT], JsonObject] | None) -> None:

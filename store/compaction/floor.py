@@ -40,6 +40,14 @@ def compacted_floor(reader: EntryReader, topic: Topic, view: CompactedView) -> P
     return topic.at_rank(end - 1) if end > topic.place(floor) else floor
 
 
+def readable_floor(reader: EntryReader, topic: Topic, view: CompactedView) -> Position:
+    """Return ``compacted_floor``; the horizon where the last entry of the compacted ledger cannot be read."""
+    try:
+        return compacted_floor(reader, topic, view)
+    except EntryCorrupt:
+        return view.horizon
+
+
 def with_last_entry(reader: EntryReader, view: CompactedView, floor: Position) -> Position:
     """Return the later of FLOOR and the last entry of VIEW; raises EntryNotFound, EntryCorrupt."""
     if view.last_entry_id < 0:

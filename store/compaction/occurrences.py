@@ -11,11 +11,11 @@ import numpy as np
 
 from store.codec.message import decode_message_entry
 from store.compaction.batches import MessageBatch, MessageSource
-from store.compaction.floor import compacted_floor
+from store.compaction.floor import readable_floor
 from store.compaction.forms import RULE_4_2
 from store.compaction.tail import has_transactions, read_transactions
 from store.compaction.view import CompactedView
-from store.errors import EntryCorrupt, StoreError
+from store.errors import StoreError
 from store.frozen import frozen
 from store.kernels import compaction as kernel
 from store.kernels import slots as slot_kernel
@@ -84,7 +84,7 @@ def explain_key(
     advance: Callable[[int], None] = lambda entries: None,
 ) -> KeyHistory:
     """Return what compaction made of the messages with KEY, and what it would make of them now."""
-    floor = None if view is None else _floor(reader, topic, view)
+    floor = None if view is None else readable_floor(reader, topic, view)
     history = KeyHistory(key, floor, None if view is None else view.ledger_id)
     transactions = cache(lambda: read_transactions(reader, topic, None))
     known = has_transactions(reader, topic.name)
@@ -101,13 +101,6 @@ def explain_key(
     history.lost = kept.lost + log.lost
     history.occurrences = list(_judged(found, floor))
     return history
-
-
-def _floor(reader: EntryReader, topic: Topic, view: CompactedView) -> Position:
-    try:
-        return compacted_floor(reader, topic, view)
-    except EntryCorrupt:
-        return view.horizon
 
 
 def _of_log(log: MessageSource, history: KeyHistory, advance: Callable[[int], None]) -> Iterator[_Found]:

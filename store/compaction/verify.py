@@ -16,7 +16,7 @@ import numpy as np
 from store.codec.message import decode_message_entry
 from store.compaction.batches import MessageBatch, MessageSource
 from store.compaction.facts import uuid_of
-from store.compaction.floor import compacted_floor
+from store.compaction.floor import readable_floor
 from store.compaction.forms import INDEXED, LEGACY, REDUCED, RULE_4_0
 from store.compaction.keys import LIMIT_KEYS, LatestKeys
 from store.compaction.last_id import check_indexes
@@ -58,7 +58,7 @@ def verify_view(
 ) -> Verification:
     """Compare the compacted ledger of VIEW with the entries of TOPIC that it stands for."""
     found = Verification(view.ledger_id, view.horizon)
-    floor = _floor(reader, topic, view)
+    floor = readable_floor(reader, topic, view)
     parts = tuple(iter_ledger_parts(topic, 0, topic.place(floor)))
     transactions = cache(lambda: read_transactions(reader, topic, None))
     known = has_transactions(reader, topic.name)
@@ -84,14 +84,6 @@ def verify_view(
         )
     found.lost = len(log.damaged) + log.lost
     return found
-
-
-def _floor(reader: EntryReader, topic: Topic, view: CompactedView) -> Position:
-    """Return the last position that the compacted ledger stands for; the horizon where its last entry cannot be read."""
-    try:
-        return compacted_floor(reader, topic, view)
-    except EntryCorrupt:
-        return view.horizon
 
 
 def _batches_before(kept: MessageSource, first: Position) -> Iterator[MessageBatch]:

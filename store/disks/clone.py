@@ -24,9 +24,8 @@ from store.disks.clone_nodes import CLUSTERS, Address, CloneNodes
 from store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, Refused
 from store.model.ledgers import Ledger, iter_blocks, read_ledger, sorted_ledger_ids
 from store.model.topics import iter_topics, select_topics
-from store.names import TopicName
+from store.names import EVENTS, TopicName
 
-EVENTS = "__change_events"
 SYSTEM = "pulsar/system"
 
 

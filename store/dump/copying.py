@@ -17,7 +17,7 @@ from store.changes.intent import WritingPlan, check_transaction
 from store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
 from store.changes.plan import Plan, Step, put_value_step
 from store.changes.report import ChangePart, ChangeReport
-from store.changes.subscriptions import PENDING_ACK_SUFFIX, shown_properties
+from store.changes.subscriptions import shown_properties
 from store.codec.claims import schema_claims, topic_claims
 from store.codec.cursor import CursorState, encode_cursor_info
 from store.codec.managedledger import encode_managed_ledger
@@ -295,7 +295,7 @@ class _Copying:
                 )
             elif cursor.startswith(REPLICATOR_PREFIX):
                 left.append(f"the replicator's cursor {cursor}")
-            log = TopicName(name.namespace, f"{name.local_name}-{cursor}{PENDING_ACK_SUFFIX}")
+            log = name.pending_ack(cursor)
             if find_node(txn, log.path) is not None:
                 left.append(f"acknowledgements of open transactions on {cursor} ({log})")
         for source, fields in iter_stored(txn, name):

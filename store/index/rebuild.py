@@ -25,7 +25,7 @@ from store.errors import DiskFull, SourceChanged, StoreError
 from store.files import remove_file, remove_tree
 from store.index.build import Advance, Scanning, index_files, ledger_digests
 from store.index.held import note_copies
-from store.wording import counted
+from store.wording import counted, listed
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -71,8 +71,7 @@ def check_files(store: Store, logs: Sequence[LogFile]) -> None:
     lost = [f"{log.locate(store.path)} ({state})" for log, state in states if not state.holds_the_imported]
     if lost:
         raise SourceChanged(
-            f"{len(lost):,} of {counted(len(states), 'file')} cannot be indexed again: {', '.join(lost[:3])}"
-            + (f" and {len(lost) - 3} more" if len(lost) > 3 else ""),
+            f"{len(lost):,} of {counted(len(states), 'file')} cannot be indexed again: {listed(lost, 3)}",
             hint="bring them back, or do without them: pulsar-admin store refresh --forget",
             files=lost,
         )

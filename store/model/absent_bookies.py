@@ -14,7 +14,7 @@ from store.db.environment import Store, Txn
 from store.db.tree import iter_children, iter_values
 from store.errors import StoreError
 from store.frozen import frozen
-from store.wording import counted
+from store.wording import counted, listed, plural
 
 _ROW = b"bookies"
 _LEDGERS = "/ledgers/"
@@ -33,10 +33,7 @@ class AbsentBookies:
 
     def text(self) -> str:
         """Return what is not seen, as a sentence."""
-        return (
-            f"{self.counts()}: entries that only"
-            f" {', '.join(self.absent[:5])}{' …' * (len(self.absent) > 5)} {'has' if len(self.absent) == 1 else 'have'} are not seen"
-        )
+        return f"{self.counts()}: entries that only {listed(self.absent, 5)} {plural(len(self.absent), 'has', 'have')} are not seen"
 
     def hint(self) -> str:
         """Return how they come in."""

@@ -18,7 +18,7 @@ from store.model.coverage import count_unseen, iter_entry_gaps
 from store.model.ledgers import find_ledger, missing_ranges, read_ledger
 from store.model.topics import Topic, TopicLedger
 from store.model.whole import is_whole
-from store.names import Position
+from store.names import EVENTS, Position
 from store.wording import counted, plural
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ NOT_SEEN = "not-imported"
 
 _RANGES = 3  # that are named
 _SPLIT = 100_000  # ranges of one ledger that are told apart: metadata may claim any number of entries
-_EVENTS = "__change_events"
 _NO_LEDGER = "No such ledger exists on Metadata Server"
 
 
@@ -160,7 +159,7 @@ def _may_go_on(txn: Txn, listed: TopicLedger) -> bool:
 def find_broken_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLedger | None:
     """Return what is lost or not seen of one ledger that TOPIC lists, None where nothing is."""
     missing = find_missing(txn, listed.ledger_id)
-    is_last, of_events = listed.ledger_id == topic.ids[-1], topic.name.local_name == _EVENTS
+    is_last, of_events = listed.ledger_id == topic.ids[-1], topic.name.local_name == EVENTS
     found = BrokenLedger(listed.ledger_id, NOT_SEEN, listed.entries, (), is_last, of_events=of_events)
     if missing is not None and missing.reason not in (ENTRIES, NOT_SEEN):
         return replace(found, reason=missing.reason, lost=((0, listed.entries - 1),) if listed.entries else ())

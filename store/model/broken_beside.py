@@ -12,18 +12,17 @@ from store.db.tree import find_node, tree_key
 from store.errors import StoreError
 from store.model.topics import Topic, partition_count, read_topic
 from store.model.whole import may_be_broken
-from store.names import NamespaceName, TopicName
+from store.names import EVENTS, NamespaceName, TopicName
 
 _COMPACTION = "__compaction"
 _COMPACTED = "CompactedTopicLedger"
-_EVENTS = "__change_events"
 _MEMO = "brokenevents"
 
 
 def find_broken_beside(txn: Txn, topic: Topic) -> tuple[str, ...]:
     """Return in sentences what is lost beside the ledgers that TOPIC lists, with what a broker does."""
     found = list(_lost_view(txn, topic))
-    if topic.name.local_name != _EVENTS:
+    if topic.name.local_name != EVENTS:
         found += _lost_events(txn, topic.name.namespace)
     return tuple(found)
 
@@ -54,7 +53,7 @@ def _lost_events(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:
     """Return what is lost of the events of NAMESPACE; kept for the life of TXN."""
     key = (_MEMO, namespace)
     if key not in txn.memo:
-        txn.memo[key] = tuple(_find_lost_events(txn, TopicName(namespace, _EVENTS)))
+        txn.memo[key] = tuple(_find_lost_events(txn, TopicName(namespace, EVENTS)))
     found: tuple[str, ...] = txn.memo[key]
     return found
 

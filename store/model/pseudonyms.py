@@ -13,7 +13,7 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 
-from store.names import decode_name, encode_name, is_encoded
+from store.names import EVENTS, PENDING_ACK_SUFFIX, decode_name, encode_name, is_encoded
 
 SALT_BYTES = 32
 _DIGITS = 12
@@ -22,7 +22,7 @@ _LOG_FILE = re.compile(r"[0-9a-f]{1,16}\.(log|txn|idx)")
 _PARTITION = re.compile(r"(.*)(-partition-[0-9]{1,9})", re.DOTALL)
 _SYSTEM_TOPICS = frozenset(
     [
-        "__change_events",
+        EVENTS,
         "__transaction_buffer_snapshot",
         "__transaction_buffer_snapshot_segments",
         "__transaction_buffer_snapshot_indexes",
@@ -30,7 +30,6 @@ _SYSTEM_TOPICS = frozenset(
     ]
 )
 _TRANSACTION_LOG = re.compile(r"__transaction_log_[0-9]{1,9}")
-_PENDING_ACK = "__transaction_pending_ack"
 _REPLICATOR = "pulsar.repl."
 NAMES = frozenset(
     ["persistent", "non-persistent", "public", "default", "pulsar", "system", "current", "__compaction", "pulsar.dedup"]
@@ -119,8 +118,8 @@ class Pseudonyms:
         partition = _PARTITION.fullmatch(name)
         if partition is not None:
             return self.local(partition[1]) + partition[2]
-        if name.endswith(_PENDING_ACK):
-            return self.whole(name.removesuffix(_PENDING_ACK)) + _PENDING_ACK
+        if name.endswith(PENDING_ACK_SUFFIX):
+            return self.whole(name.removesuffix(PENDING_ACK_SUFFIX)) + PENDING_ACK_SUFFIX
         if name.startswith(_REPLICATOR):
             return _REPLICATOR + self.whole(name.removeprefix(_REPLICATOR))
         if name in NAMES or name in _SYSTEM_TOPICS or _TRANSACTION_LOG.fullmatch(name):

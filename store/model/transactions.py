@@ -28,11 +28,9 @@ from store.db.tree import find_node, iter_children
 from store.errors import EntryCorrupt, EntryNotFound, NotFound
 from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
-from store.names import EARLIEST, NamespaceName, Position, TopicName
+from store.names import EARLIEST, TRANSACTION_LOG_PREFIX, NamespaceName, Position, TopicName
 
 SYSTEM = NamespaceName("pulsar", "system")
-LOG_PREFIX = "__transaction_log_"
-PENDING_ACK_SUFFIX = "__transaction_pending_ack"
 ASSIGN = TopicName(SYSTEM, "transaction_coordinator_assign")
 MAX_ID = "max_local_txn_id"
 _TXN_COMMIT, _TXN_ABORT = 21, 22
@@ -66,13 +64,13 @@ class Coordinator:
 
 def log_topic(coordinator_id: int) -> TopicName:
     """Return the name of the managed ledger of a coordinator's log."""
-    return TopicName(SYSTEM, f"{LOG_PREFIX}{coordinator_id}")
+    return TopicName(SYSTEM, f"{TRANSACTION_LOG_PREFIX}{coordinator_id}")
 
 
 def coordinator_ids(txn: Txn) -> list[int]:
     """Return the coordinators that have a log."""
     names = iter_children(txn, SYSTEM.managed_ledgers_path)
-    numbers = (name.removeprefix(LOG_PREFIX) for name in names if name.startswith(LOG_PREFIX))
+    numbers = (name.removeprefix(TRANSACTION_LOG_PREFIX) for name in names if name.startswith(TRANSACTION_LOG_PREFIX))
     return sorted(int(number) for number in numbers if number.isascii() and number.isdigit())
 
 
@@ -117,17 +115,12 @@ def read_transaction(reader: EntryReader, txn: TxnId) -> OpenTransaction:
     return found
 
 
-def pending_ack_topic(name: TopicName, subscription: str) -> TopicName:
-    """Return the name of the managed ledger of the pending acknowledgements of a subscription."""
-    return TopicName(name.namespace, f"{name.local_name}-{subscription}{PENDING_ACK_SUFFIX}")
-
-
 def read_pending_acks(reader: EntryReader, name: TopicName, subscription: str) -> dict[TxnId, Position | None] | None:
     """Return the open transactions with acknowledgements on a subscription → the position of a cumulative one.
 
     None where there is no log of them. Raises EntryCorrupt, Unsupported.
     """
-    log = pending_ack_topic(name, subscription)
+    log = name.pending_ack(subscription)
     if find_node(reader.txn, log.path) is None:
         return None
     open_: dict[TxnId, Position | None] = {}

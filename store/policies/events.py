@@ -16,9 +16,8 @@ from store.errors import MetadataCorrupt, StoreError
 from store.model.cursors import COMPACTION_CURSOR
 from store.model.reader import EntryReader
 from store.model.topics import Topic, partition_count, read_topic
-from store.names import NamespaceName, TopicName
+from store.names import EVENTS, NamespaceName, TopicName
 
-EVENTS_TOPIC = "__change_events"
 _MEMO = "policyevents"
 
 Fields = Mapping[str, Any]  # Any: upstream's TopicPolicies, fields by name
@@ -35,7 +34,7 @@ class PolicyEvents:
 
 def event_topics(txn: Txn, namespace: NamespaceName) -> tuple[TopicName, ...]:
     """Return the partitions of NAMESPACE's ``__change_events``, or the one topic, or nothing when there is none."""
-    name = TopicName(namespace, EVENTS_TOPIC)
+    name = TopicName(namespace, EVENTS)
     partitions = partition_count(txn, name)
     names = tuple(map(name.partition, range(partitions))) if partitions else (name,)
     return tuple(topic for topic in names if find_node(txn, topic.path) is not None)

@@ -36,14 +36,14 @@ from store.recovery.closing import Closed, close_ledger
 from store.recovery.contents import COMPACTED, CURSOR, MESSAGES, PENDING_ACKS, SCHEMA, TRANSACTIONS
 from store.recovery.evidence import LedgerEvidence, iter_unlisted, read_evidence
 from store.recovery.from_ledgers import COMMAND, Sources, default_policies, plan_from_ledgers
+from store.recovery.holding import LOG_CURSOR, PENDING_ACK_CURSOR
 from store.recovery.master_keys import read_master_keys
 from store.recovery.names_file import SUBSCRIPTION, TOPIC, GivenNames, Row
 from store.recovery.naming import LOST_AND_FOUND, Naming, find_names, name_of
 from store.recovery.survey import KNOWN_LAYOUT, CompactedClaim, Survey
-from store.wording import counted
+from store.wording import counted, listed
 
-_OWN_CURSORS = {TRANSACTIONS: "transaction.subscription", PENDING_ACKS: "__pending_ack_state"}
-"""Of logs of the broker's own: ``MLTransactionLogImpl``, ``MLPendingAckStore``."""
+_OWN_CURSORS = {TRANSACTIONS: LOG_CURSOR, PENDING_ACKS: PENDING_ACK_CURSOR}
 _EMPTY_NODES = ("available", "available/readonly", "cookies")
 _BUILT_IN = (NamespaceName("public", "default"), NamespaceName("pulsar", "system"))
 
@@ -198,10 +198,9 @@ class _Work:
             yield f"{counted(behind, 'entry', 'entries')} lie behind a gap, where BookKeeper's recovery ends a ledger: nothing reads them"
         keys = read_master_keys(self.sources.reader.txn)
         if keys.locked:
-            ids = ", ".join(map(str, keys.locked[:10])) + (", …" if len(keys.locked) > 10 else "")
             yield (
-                f"bookies' master keys say that {counted(len(keys.locked), 'ledger')} have a password ({ids}), which is in no file:"
-                " they get none, and nothing opens them"
+                f"bookies' master keys say that {counted(len(keys.locked), 'ledger')} have a password ({listed(keys.locked)}),"
+                " which is in no file: they get none, and nothing opens them"
             )
         yield "what brokers had deleted and bookies still hold is here as well: nothing tells it from what they had not"
         yield f"cluster {cluster} has no addresses: set them with: pulsar-admin clusters update {cluster}"

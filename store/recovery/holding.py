@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from store.model.cursors import COMPACTION_CURSOR
 from store.model.topics import Topic
-from store.names import TopicName
+from store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, TopicName
 
 HOLDING = "recovered"
-_LOG_CURSOR, _PENDING_ACK_CURSOR = "transaction.subscription", "__pending_ack_state"
+LOG_CURSOR, PENDING_ACK_CURSOR = "transaction.subscription", "__pending_ack_state"
+"""Of ``MLTransactionLogImpl`` and ``MLPendingAckStore``."""
 
 
 def holding_name(topic: Topic, names: set[str]) -> str | None:
@@ -26,8 +27,8 @@ def holding_name(topic: Topic, names: set[str]) -> str | None:
 def _own_cursor(name: TopicName) -> str | None:
     """Return the cursor that the broker itself makes on its topic NAME; None for a topic of users."""
     local = name.base.local_name
-    if local.endswith("__transaction_pending_ack"):
-        return _PENDING_ACK_CURSOR
-    if local.startswith("__transaction_log_"):
-        return _LOG_CURSOR
+    if local.endswith(PENDING_ACK_SUFFIX):
+        return PENDING_ACK_CURSOR
+    if local.startswith(TRANSACTION_LOG_PREFIX):
+        return LOG_CURSOR
     return COMPACTION_CURSOR if name.is_system else None

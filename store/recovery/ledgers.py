@@ -28,10 +28,9 @@ from store.model.ledgers import Ledger, find_times, iter_gaps, iter_indexed_ids
 from store.model.reader import EntryReader
 from store.recovery.forgotten import Indexed, find_forgetful, read_indexed
 from store.recovery.past import Fate, Past
-from store.wording import counted, plural
+from store.wording import counted, listed, plural
 
 COMMAND = "ledgers restore"
-_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +105,7 @@ def _check_seen(txn: Txn, ledger_id: int, metadata: LedgerMetadata, gaps: tuple[
 
 def ranges_text(ranges: tuple[tuple[int, int], ...]) -> str:
     """Return ranges of entries for a person."""
-    shown = ", ".join(str(first) if first == last else f"{first}..{last}" for first, last in ranges[:_SHOWN])
-    return shown + (f" and {len(ranges) - _SHOWN:,} more ranges" if len(ranges) > _SHOWN else "")
+    return listed(str(first) if first == last else f"{first}..{last}" for first, last in ranges)
 
 
 def lost_text(found: Returning) -> str:
@@ -192,10 +190,9 @@ def _warnings(parts: Sequence[ChangePart], unknown: Sequence[int]) -> Iterator[s
             "no topic lists these ledgers: bookies keep their entries from the export on, and topics undelete puts them into a topic"
         )
     if unknown:
-        shown = ", ".join(map(str, unknown[:_SHOWN])) + (", …" if len(unknown) > _SHOWN else "")
         yield (
             f"{counted(len(unknown), 'ledger')} that {plural(len(unknown), 'has', 'have')} entries here {plural(len(unknown), 'is', 'are')}"
-            f" not in the history or {plural(len(unknown), 'has', 'have')} lost entry 0: {shown}"
+            f" not in the history or {plural(len(unknown), 'has', 'have')} lost entry 0: {listed(unknown)}"
         )
 
 
@@ -203,10 +200,10 @@ def index_texts(indexed: Indexed, forgotten: Mapping[int, Sequence[str]]) -> Ite
     """Yield what bookies' indexes mean for ledgers that come back; FORGOTTEN: ledger → bookies that have its entries in no index."""
     if forgotten:
         bookies = ", ".join(sorted({bookie for some in forgotten.values() for bookie in some}))
-        ids = ", ".join(map(str, list(forgotten)[:_SHOWN])) + (", …" if len(forgotten) > _SHOWN else "")
         yield (
-            f"{bookies} collected garbage since: no index there names {counted(len(forgotten), 'ledger')} ({ids}), whose entries still lie"
-            " in the entry logs; readers would find nothing: topics undelete --copy puts the entries into new ledgers"
+            f"{bookies} collected garbage since: no index there names {counted(len(forgotten), 'ledger')}"
+            f" ({listed(forgotten)}), whose entries still lie in the entry logs; readers would find"
+            " nothing: topics undelete --copy puts the entries into new ledgers"
         )
     if not indexed:
         yield "no index of a bookie was read: one that collected garbage since the deletion would find nothing of these ledgers"

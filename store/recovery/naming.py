@@ -21,14 +21,14 @@ from store.frozen import frozen
 from store.model.ledgers import iter_entry_ids
 from store.model.messages import Message, MessageReader, ReadOptions
 from store.model.reader import EntryReader
-from store.model.transactions import log_topic, pending_ack_topic
-from store.names import NamespaceName, Position, TopicName, parse_topic
+from store.model.transactions import log_topic
+from store.names import EVENTS, NamespaceName, Position, TopicName, parse_topic
 from store.recovery.chains import Chains, Group, find_subscriptions
 from store.recovery.contents import MESSAGES, PENDING_ACKS, SCHEMA, TRANSACTIONS
 from store.recovery.evidence import LedgerEvidence
 from store.wording import counted
 
-EVENTS, SNAPSHOTS = "__change_events", "__transaction_buffer_snapshot"
+SNAPSHOTS = "__transaction_buffer_snapshot"
 _PERSISTENT = "persistent://"
 _EVENTS_LIMIT = 10_000
 _VALUES = 20
@@ -152,7 +152,7 @@ def _name_pending_acks(names: _Names, found: Mapping[int, LedgerEvidence], chain
         topic, _, subscription = next(iter(both)).partition("\0")
         target = targets.pop()
         try:
-            own = str(pending_ack_topic(parse_topic(topic), subscription))
+            own = str(parse_topic(topic).pending_ack(subscription))
         except StoreError:
             continue
         names.say(group, own, f"its transactions acknowledge on {subscription} of {topic} alone")

@@ -39,9 +39,7 @@ from store.recovery.making import MadeLedger, find_readable_end, fit_ensembles, 
 from store.recovery.naming import Naming, find_names
 from store.recovery.survey import Survey
 from store.recovery.younger import Younger, close_others, tie_schemas, used_versions
-from store.wording import counted, plural
-
-_SHOWN = 10
+from store.wording import counted, listed, plural
 
 
 @dataclass(slots=True)
@@ -171,7 +169,9 @@ def _roll_topic(rolled: Rolled, world: _World, name: TopicName, ids: Iterable[in
         one for one in ids if one > last
     ]  # a broker trims in front of the last one only, so these are no deleted ones
     if topic.managed.terminated is not None and young:
-        rolled.warnings.append(f"{name} is terminated: ledgers {_ids(young)} that seem to go on with it stay apart")
+        rolled.warnings.append(
+            f"{name} is terminated: ledgers {listed(sorted(young))} that seem to go on with it stay apart"
+        )
         young = []
     gone = {one.ledger_id for one in topic.ledgers if _is_gone(rolled.txn, one)}
     made = _made(rolled, topic, young)
@@ -293,19 +293,12 @@ def _topic_part(world: _World, topic: Topic, after: Topic, made: list[MadeLedger
         shown["witnesses"] = {str(one.ledger_id): world.joins(one.ledger_id) for one in made}
     warnings = [text for one in made for text in one.warnings]
     if gone:
-        warnings.append(f"ledgers {_ids(gone)} were deleted since: no bookie has them")
+        warnings.append(f"ledgers {listed(sorted(gone))} were deleted since: no bookie has them")
     return ChangePart(
         topic=str(topic.name),
         before={"ledgers": topic.ids, "entries": topic.number_of_entries},
         after=shown,
         warnings=tuple(warnings),
-    )
-
-
-def _ids(ids: Iterable[int]) -> str:
-    listed = sorted(ids)
-    return ", ".join(map(str, listed[:_SHOWN])) + (
-        f" and {len(listed) - _SHOWN:,} more" if len(listed) > _SHOWN else ""
     )
 
 
@@ -399,11 +392,11 @@ def _warnings(rolled: Rolled) -> Iterator[str]:
         )
     if rolled.gone:
         gone = len(rolled.gone)
-        yield f"{counted(gone, 'ledger')} that topics listed {plural(gone, 'is', 'are')} deleted since: {_ids(rolled.gone)}"
+        yield f"{counted(gone, 'ledger')} that topics listed {plural(gone, 'is', 'are')} deleted since: {listed(sorted(rolled.gone))}"
     collected = find_collected(rolled.txn, rolled.kept)
     if collected:
         yield (
             f"{counted(len(collected), 'ledger')} {plural(len(collected), 'is', 'are')} in entry logs and in no bookie's index, as garbage"
-            f" collection leaves them: {_ids(collected)}. Before bookies start make their index again: pulsar-admin store salvage"
+            f" collection leaves them: {listed(sorted(collected))}. Before bookies start make their index again: pulsar-admin store salvage"
         )
     yield from rolled.warnings

@@ -35,7 +35,7 @@ from store.recovery.forgotten import find_forgetful, read_indexed
 from store.recovery.ledgers import Returning, find_returning, index_texts, ledger_step, lost_text
 from store.recovery.past import Keep, Past, is_ledger
 from store.recovery.topics import CursorThen, TopicThen, find_fate
-from store.wording import plural
+from store.wording import listed, plural
 
 SUFFIX = "-restored"
 _SHOWN = 10
@@ -367,9 +367,7 @@ def _moved(entry: IndexEntry, copies: Copies) -> IndexEntry:
 
 def _ids_text(ids: Sequence[int]) -> str:
     """Return ledger ids for a person."""
-    return f"{plural(len(ids), 'ledger', 'ledgers')} {', '.join(map(str, ids[:_SHOWN]))}" + (
-        ", …" if len(ids) > _SHOWN else ""
-    )
+    return f"{plural(len(ids), 'ledger')} {listed(ids, _SHOWN)}"
 
 
 def _in_copies(state: CursorState, copies: Copies) -> CursorState:

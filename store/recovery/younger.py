@@ -25,9 +25,7 @@ from store.recovery.contents import COMPACTED, CURSOR, MESSAGES, SCHEMA
 from store.recovery.evidence import LedgerEvidence
 from store.recovery.from_ledgers import Sources
 from store.recovery.schemas import made_locator
-from store.wording import counted, plural
-
-_SHOWN = 10
+from store.wording import counted, listed, plural
 
 
 @dataclass(slots=True)
@@ -139,8 +137,7 @@ def _warnings(loose: Counter[str], lost: list[int]) -> Iterator[str]:
     if loose[CURSOR]:
         yield f"{counted(loose[CURSOR], 'cursor ledger')} since may hold acknowledgements that are not taken over"
     if lost:
-        ids = ", ".join(map(str, lost[:_SHOWN])) + (", …" if len(lost) > _SHOWN else "")
         yield (
-            f"entries of {counted(len(lost), 'ledger')} are lost in part ({ids}): pulsar-admin ledgers missing lists them, and"
+            f"entries of {counted(len(lost), 'ledger')} are lost in part ({listed(lost)}): pulsar-admin ledgers missing lists them, and"
             " ledgers forget lets a broker go on behind them"
         )

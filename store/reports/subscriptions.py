@@ -88,26 +88,24 @@ class SubscriptionFacts:
 def iter_subscription_facts(
     reader: EntryReader,
     topics: Iterable[TopicName],
-    asked: Asked = CHEAP,
-    fail: Callable[[StoreError], None] | None = None,
+    asked: Asked,
+    fail: Callable[[StoreError], None],
 ) -> Iterator[SubscriptionFacts]:
     """Yield the facts of every subscription of TOPICS, compaction's cursor among them, topic by topic, in name order.
 
-    What cannot be read is told to FAIL, and raised without it.
+    What cannot be read is told to FAIL.
     """
     for name in topics:
         try:
             topic = read_topic(reader.txn, name)
         except StoreError as error:
-            if fail is None:
-                raise
             fail(error)
             continue
         yield from iter_facts_of(reader, topic, asked, fail)
 
 
 def iter_facts_of(
-    reader: EntryReader, topic: Topic, asked: Asked = CHEAP, fail: Callable[[StoreError], None] | None = None
+    reader: EntryReader, topic: Topic, asked: Asked, fail: Callable[[StoreError], None]
 ) -> Iterator[SubscriptionFacts]:
     """Yield the facts of every subscription of TOPIC; see ``iter_subscription_facts``."""
     names = sorted(name for name in iter_cursor_names(reader.txn, topic.name) if is_subscription(name))
@@ -116,17 +114,13 @@ def iter_facts_of(
         try:
             yield facts_of(reader, topic, read_cursor(reader.txn, reader, topic, name), ttl, asked, fail)
         except StoreError as error:
-            if fail is None:
-                raise
             fail(error)
 
 
-def _ttl(reader: EntryReader, topic: Topic, fail: Callable[[StoreError], None] | None) -> MessageTtl | None:
+def _ttl(reader: EntryReader, topic: Topic, fail: Callable[[StoreError], None]) -> MessageTtl | None:
     try:
         return find_message_ttl(reader.txn, topic.name)
     except MetadataCorrupt as error:
-        if fail is None:
-            raise
         fail(error)
         return None
 
@@ -136,8 +130,8 @@ def facts_of(
     topic: Topic,
     cursor: Cursor,
     ttl: MessageTtl | None,
-    asked: Asked = CHEAP,
-    fail: Callable[[StoreError], None] | None = None,
+    asked: Asked,
+    fail: Callable[[StoreError], None],
 ) -> SubscriptionFacts:
     """Return what is known of CURSOR of TOPIC; TTL is the one in force, which compaction's cursor ignores."""
     state = cursor.state
@@ -172,13 +166,11 @@ def facts_of(
 
 
 def _delayed(
-    reader: EntryReader, topic: Topic, state: CursorState, now_ms: int, fail: Callable[[StoreError], None] | None
+    reader: EntryReader, topic: Topic, state: CursorState, now_ms: int, fail: Callable[[StoreError], None]
 ) -> NotDue | None:
     try:
         return read_not_due(reader, topic, state, now_ms)
     except StoreError as error:  # whether delays are enabled is not known: where the cursor stands is
-        if fail is None:
-            raise
         fail(error)
         return None
 

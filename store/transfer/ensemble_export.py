@@ -35,13 +35,12 @@ from store.names import NamespaceName, TopicName, parse_topic, topic_of_path
 from store.sources.ensemble import Address, Client, Session, open_session
 from store.sources.ensemble_writes import Conflict, Transaction, Write, ledger_sequence, raise_ledger_sequence
 from store.transfer.exports import ChangedNode, Previewed, check_entries_are_there, iter_changed_nodes
-from store.wording import counted
+from store.wording import counted, listed
 
 COMMAND = "store export zookeeper"
 _INSTANCE = "/ledgers/INSTANCEID"
 _BROKERS = "/loadbalance/brokers"
 _OWNERS = "/namespace"
-_LISTED = 5
 _HINT_MOVED = (
     "refresh the store (pulsar-admin store refresh), undo its change where both changed the node, and make it again"
 )
@@ -200,9 +199,9 @@ def _free_bundles(session: Session, topics: set[TopicName]) -> Iterator[str]:
         owners = session.find_nodes(f"{below}/{name}" for name in owned)
         served = [(topic, node) for topic in here for path, node in owners.items() if _holds(namespace, path, topic)]
         if served:
-            names = ", ".join(f"{topic} ({_broker(node)})" for topic, node in served[:_LISTED])
+            names = listed((f"{topic} ({_broker(node)})" for topic, node in served), 5)
             raise Refused(
-                f"{counted(len(served), 'topic is', 'topics are')} served by a broker: {names}{', …' * (len(served) > _LISTED)}",
+                f"{counted(len(served), 'topic is', 'topics are')} served by a broker: {names}",
                 hint="stop the brokers, or: pulsar-admin namespaces unload NAMESPACE on the live cluster, with clients stopped;"
                 " a broker that was killed counts until its session ends (zooKeeperSessionTimeoutMillis, by default 30 s)",
                 topics=[str(topic) for topic, _ in served[:100]],

@@ -42,7 +42,7 @@ from store.sources.rocksdb import (
     read_values,
 )
 from store.transfer.ledger_export import LedgerExport, apply_ledger_export, databases_of, plan_ledger_export
-from store.wording import counted, plural
+from store.wording import counted, listed, plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,8 @@ def check_entries_are_there(txn: Txn, nodes: Iterable[ChangedNode]) -> None:
         if is_own(txn, ledger_id) and placed.get(ledger_id) != _members(txn, ledger_id)
     ]
     if ours:
-        listed = ", ".join(map(str, ours[:5])) + (", …" if len(ours) > 5 else "")
         raise Refused(
-            f"{counted(len(ours), 'ledger was', 'ledgers were')} written by this toolkit and no bookie has the entries: {listed}",
+            f"{counted(len(ours), 'ledger was', 'ledgers were')} written by this toolkit and no bookie has the entries: {listed(ours, 5)}",
             hint="put them on bookies first: pulsar-admin store export bookie ID=DIR; or undo the change that wrote them, see"
             " pulsar-admin store log",
             ledgers=ours[:100],

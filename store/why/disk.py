@@ -27,7 +27,7 @@ from store.policies.trimming import consumed_ledgers, read_mark_deletes, release
 from store.reports.usage import read_file_sizes
 from store.timespec import format_age_ms
 from store.why.reason import Reason, when
-from store.wording import counted, plural
+from store.wording import counted, listed, plural
 
 CURSOR, RETENTION, OPEN, TRIM, OFFLOADED = "cursor", "retention", "open-ledger", "trim-due", "offloaded"
 SHARED, GARBAGE, ORPHAN, JOURNAL, OVERHEAD = "dead-in-log", "dead-log", "orphan", "journal", "overhead"
@@ -205,7 +205,7 @@ class _Teller:
         name, at = self._slowest
         end = Position(ledgers[-1].ledger_id, ledgers[-1].entries - 1)
         others = [one for one, position in self._positions.items() if position < end and one != name]
-        also = f", and so do {_some(others)}" if others else ""
+        also = f", and so do {listed(others)}" if others else ""
         return Reason(
             CURSOR,
             f"{name} of {self._topic.name} stands at {at} and needs {counted(len(ledgers), 'ledger')}{also}.",
@@ -272,11 +272,6 @@ class _Teller:
             evidence,
             f"pulsar-admin topics stats-internal {shell_word(self._topic.name)}",
         )
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -362,7 +357,7 @@ def _log_reason(key: _Key, log: _Log, found: _Sum) -> Reason:
             "pulsar-admin store usage --by log",
         )
     last = f"ledger {log.live[0]} alone lives" if len(log.live) == 1 else f"{len(log.live):,} ledgers live"
-    whose = _some([name for name in log.owners if name] or ["nobody"])
+    whose = listed([name for name in log.owners if name] or ["nobody"])
     return Reason(
         SHARED,
         f"{dead} in {key.path} {plural(len(found.ledgers), 'stays', 'stay')} on disk because {last} in the same log, of {whose}. A "

@@ -28,7 +28,7 @@ from store.names import Position, TopicName, shell_word
 from store.timespec import format_age_ms
 from store.why.front import Front
 from store.why.reason import Reason, when
-from store.wording import counted, plural
+from store.wording import counted, listed, plural
 
 _SHOWN = 3
 _SNAPSHOTS = ("__transaction_buffer_snapshot", "__transaction_buffer_snapshot_indexes")
@@ -128,7 +128,7 @@ def iter_transaction_reasons(
             f"pulsar-admin transactions transaction-buffer-stats -t {name}",
         )
     if found.acks:
-        shown = ", ".join(map(str, found.acks[:_SHOWN])) + (" …" if len(found.acks) > _SHOWN else "")
+        shown = listed(found.acks, _SHOWN)
         holds = plural(len(found.acks), "holds", "hold")
         yield Reason(
             "pending-acks",

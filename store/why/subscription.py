@@ -16,16 +16,15 @@ from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, REPLICATOR_PREF
 from store.model.extent import Intervals, extent_of, pending_intervals, subtract
 from store.model.reader import EntryReader
 from store.model.topics import Topic
-from store.model.transactions import LOG_PREFIX, PENDING_ACK_SUFFIX
 from store.model.whole import may_be_broken
-from store.names import Position, TopicName, shell_word
+from store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, Position, TopicName, shell_word
 from store.reports.subscriptions import NotDue, read_not_due
 from store.timespec import shown_time
 from store.why.front import Front, entries, message_command, read_front
 from store.why.limits import iter_quota_reasons, iter_ttl_reasons
 from store.why.pending import TransactionFacts, iter_transaction_reasons, read_transaction_facts
 from store.why.reason import Reason, in_order, span, when
-from store.wording import counted, plural
+from store.wording import counted, listed, plural
 
 MAX_UNACKED_RANGES = 10_000
 """``managedLedgerMaxUnackedRangesToPersist`` of a broker that sets nothing."""
@@ -117,7 +116,7 @@ def _not_due(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int) -> 
 def _holds_messages(topic: TopicName) -> bool:
     """Whether the entries of TOPIC are messages, not the records of a log of transactions."""
     local = topic.base.local_name
-    return not local.startswith(LOG_PREFIX) and not local.endswith(PENDING_ACK_SUFFIX)
+    return not local.startswith(TRANSACTION_LOG_PREFIX) and not local.endswith(PENDING_ACK_SUFFIX)
 
 
 def _nothing_holds(case: Case, *, unseen: bool) -> Reason:
@@ -351,19 +350,18 @@ def _ack_holes(case: Case) -> Iterator[Reason]:
         return
     behind, left = sum(end - start for start, end in done), sum(end - start for start, end in holes)
     oldest = case.topic.at_rank(holes[0][0])
-    shown = [span(case.topic.at_rank(start), case.topic.at_rank(end - 1)) for start, end in holes[:_HOLES]]
-    more = f" and {len(holes) - _HOLES:,} more" if len(holes) > _HOLES else ""
+    spans = [span(case.topic.at_rank(start), case.topic.at_rank(end - 1)) for start, end in holes]
     said = f", {case.front.says(case.now_ms)}" if case.front is not None else ""
     yield Reason(
         "ack-holes",
         f"Stuck behind {oldest}{said}: it is not acknowledged, and {entries(behind)} behind it {plural(behind, 'is', 'are')}. "
-        f"{counted(len(holes), 'hole')} of {entries(left)} in all: {', '.join(shown)}{more}.",
+        f"{counted(len(holes), 'hole')} of {entries(left)} in all: {listed(spans, _HOLES)}.",
         {
             "holes": len(holes),
             "holeEntries": left,
             "acknowledgedBehind": behind,
             "ranges": len(case.cursor.state.ranges),
-            "firstHoles": shown,
+            "firstHoles": spans[:_HOLES],
             **_told(case),
         },
         message_command(case.topic.name, oldest),

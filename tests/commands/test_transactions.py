@@ -24,7 +24,7 @@ from store.codec.transactions import (
 from store.db.environment import open_store
 from store.db.tree import tree_key
 from store.errors import EntryCorrupt, Unsupported
-from store.model.transactions import log_topic, pending_ack_topic
+from store.model.transactions import log_topic
 from store.names import Position, parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
@@ -87,7 +87,7 @@ def store(tmp_path: Path) -> Path:
     """The world small with these logs in place of its own."""
     made = copied("small", "clean", tmp_path)
     topic = parse_topic("tdo/one/txn")
-    logs = {log_topic(0): LOG, pending_ack_topic(topic, "sub"): PENDING}
+    logs = {log_topic(0): LOG, topic.pending_ack("sub"): PENDING}
     with open_store(made, writable=True) as opened:
         specs = [
             (LedgerSpec({"component": b"managed-ledger"}), [bytes.fromhex(one) for one in entries])
@@ -176,7 +176,7 @@ def test_delete_takes_the_pending_acks_along(cli: Cli, store: Path) -> None:
     """As the broker did: behind ``topics delete`` the log of the subscription was gone, too."""
     rows = rows_of(store)
     gone = cli("--store", store, "topics", "delete", "tdo/one/txn", "-o", "jsonl").json_lines
-    log = pending_ack_topic(parse_topic("tdo/one/txn"), "sub")
+    log = parse_topic("tdo/one/txn").pending_ack("sub")
     assert [part["topic"] for part in gone] == ["persistent://tdo/one/txn", str(log)]
     assert tree_key(log.path) not in rows_of(store)["tree"]
     check_undo(cli, store, 2, rows)
