@@ -117,7 +117,7 @@ def raise_read_error(error: OSError, path: Path) -> NoReturn:
 def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """Replace PATH with DATA, durably; on any error the old content stays and no temporary file is left.
 
-    What is no regular file, such as /dev/stdout, keeps its name. MODE is by default the one of the file that is replaced, of a new
+    What is not a regular file, such as /dev/stdout, keeps its name. MODE is by default the one of the file that is replaced, of a new
     one that which its directory grants.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

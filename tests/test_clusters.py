@@ -382,7 +382,7 @@ BAD = {
     _one_id_twice: (3, "both claim to be bookie bk0test"),
     _twice: (3, "bk1/ledgers0 is given twice"),
     _twice_by_a_link: (3, "other is given twice, also as .*bk1/ledgers0"),
-    _no_logs: (5, "empty is no bookie's directory"),
+    _no_logs: (5, "empty is not a bookie's directory"),
     _only_a_cookie: (5, "no entry log and no journal of bookie bk0test"),
     _too_many: (3, "2 ledger directories given for bookie bk0test: .*its cookie names 1"),
     _ledgers_as_journal: (
@@ -705,7 +705,7 @@ def test_disks_that_cannot_be_fetched(disks: Path, tmp_path: Path, cli: Cli) -> 
     other.write_bytes(b"no archive")
     command = ("--store", tmp_path / "s", "store", "import", "cluster", "--bookie")
     for words, text in (
-        ((archive,), "is no directory of this machine.*--fetch-to"),
+        ((archive,), "is not a directory of this machine.*--fetch-to"),
         ((cut, *kept), "cut.tar cannot be unpacked"),
         ((other, *kept), "other.tar cannot be unpacked"),
         ((f"file://{tmp_path}/none", *kept), "none is not there"),

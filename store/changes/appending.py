@@ -13,7 +13,7 @@ from store.names import TopicName
 
 
 def append_payload(payload: bytes | memoryview, chain: InterceptorChain, now_ms: int) -> bytes:
-    """Return the entry as a broker with CHAIN would append it; what is no message gets no header there."""
+    """Return the entry as a broker with CHAIN would append it; what is not a message gets no header there."""
     try:
         metadata = decode_message_entry(payload, "entry", verify=False).metadata
     except EntryCorrupt:

@@ -70,7 +70,7 @@ def load_plan(data: bytes, where: str) -> Plan | Intent:
             undoes=None if undoes is None else integer(undoes, "undoes", 1),
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidValue(f"{where} is no plan: {reason_of(error)}", hint=_HINT, path=where) from error
+        raise InvalidValue(f"{where} is not a plan: {reason_of(error)}", hint=_HINT, path=where) from error
 
 
 def read_plan(path: Path) -> Plan | Intent:
@@ -316,7 +316,7 @@ def _rules(row: bytes | None, namespace: NamespaceName) -> IndexRules | None:
 
 def _namespace(parts: list[str]) -> NamespaceName:
     if len(parts) not in (2, 3):
-        raise _foreign(f"{'/'.join(parts)} is no namespace")
+        raise _foreign(f"{'/'.join(parts)} is not a namespace")
     return NamespaceName(parts[0], parts[-1], parts[1] if len(parts) == 3 else "")
 
 

@@ -36,7 +36,7 @@ class WritingPlan:
     made: Callable[[Store], tuple[ChangeReport, ...]]
     loses: str = ""
     digest: Callable[[], str] = lambda: ""
-    """Returns the digest of what is read that is no part of the store."""
+    """Returns the digest of what is read that is not part of the store."""
 
     def preview(self) -> tuple[ChangeReport, ...]:
         """Return what applying would report."""
@@ -108,7 +108,7 @@ class Intent:
         """Raise StalePlan unless STORE is the one that it was planned on, in that state."""
         with store.read() as txn:
             self.check_transaction(txn.id)
-            # The same number of transactions is no proof: every fresh import has the same.
+            # The same number of transactions proves nothing: every fresh import has the same.
             if state_of(store, txn) != self.state:
                 raise StalePlan("the plan was made on another store", hint="make the plan again on this store")
 

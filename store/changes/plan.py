@@ -97,7 +97,7 @@ def _check_current(txn: Txn, plan: Plan, found: int) -> None:
             planned=plan.txn_id,
             found=found,
         )
-    # The same number of transactions is no proof: a plan file may come from another store.
+    # The same number of transactions proves nothing: a plan file may come from another store.
     written: dict[tuple[str, bytes], bytes | None] = {}
     for step in plan.steps:
         row = step.database, step.key
@@ -124,7 +124,7 @@ class Change:
 def apply_plan(store: Store, plan: Plan, now_ms: int, first: Callable[[Txn], None] = lambda txn: None) -> ChangeReport:
     """Apply PLAN in one transaction; return its report. Raises StalePlan.
 
-    FIRST runs in the same transaction before the steps: what it writes is no part of the change, and undo leaves it.
+    FIRST runs in the same transaction before the steps: what it writes is not part of the change, and undo leaves it.
     """
 
     def work(txn: Txn) -> int:

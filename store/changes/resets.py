@@ -27,7 +27,7 @@ _WORD_BITS = 64
 def reset_state(reader: EntryReader, topic: Topic, cursor: Cursor, target: Position, *, exclude: bool) -> CursorState:
     """Return the state after a reset so that TARGET is the first entry given again (EXCLUDE: the one behind it).
 
-    A position that is no entry moves to the next one that is; behind the end, to the end. A batch index keeps the messages
+    A position that is not an entry moves to the next one that is; behind the end, to the end. A batch index keeps the messages
     before it acknowledged.
     """
     return replace(start_state(reader, topic, target, exclude=exclude), properties=kept_properties(cursor))
@@ -71,7 +71,7 @@ def _in_batch(reader: EntryReader, topic: Topic, target: Position, exclude: bool
 
 
 def batch_size(reader: EntryReader, position: Position) -> int:
-    """Return how many messages the batch at POSITION holds; 0 when it is no batch or cannot be read."""
+    """Return how many messages the batch at POSITION holds; 0 when it is not a batch or cannot be read."""
     try:
         payload = reader.read(position.ledger_id, position.entry_id).payload
         metadata = decode_message_entry(payload, f"entry {position}").metadata

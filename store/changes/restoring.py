@@ -225,7 +225,7 @@ def find_ensembles(
     if fits:
         return write_quorum, min(fits, key=len)  # the first of those with as few ensembles
     raise Refused(
-        f"ledger {ledger_id}: where its entries lie is no round robin over an ensemble of {write_quorum} to {len(here)} bookies",
+        f"ledger {ledger_id}: where its entries lie is not round robin over an ensemble of {write_quorum} to {len(here)} bookies",
         ledgerId=ledger_id,
     )
 

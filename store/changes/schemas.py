@@ -64,9 +64,11 @@ def parse_schema(data: bytes, where: str) -> NewSchema:
         kind, definition = found["type"], found.get("schema") or ""
         properties = {str(key): str(value) for key, value in (found.get("properties") or {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidValue(f"{where} is no schema: {error}", hint="see the example in --help", path=where) from error
+        raise InvalidValue(f"{where} is not a schema: {error}", hint="see the example in --help", path=where) from error
     if not isinstance(definition, str):
-        raise InvalidValue(f'{where}: "schema" is no text', hint="write the definition as a text in quotes", path=where)
+        raise InvalidValue(
+            f'{where}: "schema" is not text', hint="write the definition as a text in quotes", path=where
+        )
     if kind not in TYPE_NUMBERS:
         raise InvalidValue(f"No enum constant org.apache.pulsar.common.schema.SchemaType.{kind}", value=str(kind))
     new = NewSchema(kind, definition, properties)

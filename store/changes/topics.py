@@ -75,7 +75,7 @@ def plan_missing_partitions(txn: Txn, name: TopicName, now_ms: int) -> Plan:
     """Plan making the partitions of NAME that have no node; raises TopicNotFound unless it is partitioned."""
     count = read_partitioned(txn, name).partitions
     if not count:
-        raise TopicNotFound(f"Topic {name} does not exist", hint="it is no partitioned topic", topic=str(name))
+        raise TopicNotFound(f"Topic {name} does not exist", hint="it is not a partitioned topic", topic=str(name))
     steps = tuple(_missing(txn, name, count, now_ms))
     part = ChangePart(topic=str(name), before={"partitions": count - len(steps)}, after={"partitions": count})
     return Plan("topics create-missed-partitions", txn.id, steps, (part,))

@@ -34,7 +34,7 @@ def check_store(
     """Yield every finding about STORE, the worst first, those of a deep check as they are found.
 
     DEEP reads every catalogued byte, on ENGINE or in this process: all digests, index and metadata against the data.
-    A bad row or record is a finding, never an error; ADVANCE is told the bytes a deep check has read.
+    A bad row or record is a finding, never an error; ADVANCE gets the bytes a deep check has read.
     """
     if deep:
         refuse_bundle(store)

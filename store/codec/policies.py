@@ -104,7 +104,7 @@ _LISTS = ("replication_clusters", "allowed_clusters", "subscription_types_enable
 
 
 def decode_namespace_json(value: bytes, where: str) -> JsonObject:
-    """Return ``Policies`` as stored; raises MetadataCorrupt, also for a member that is no object, or no list, where upstream has one."""
+    """Return ``Policies`` as stored; raises MetadataCorrupt, also where a member is not the object or list that upstream has there."""
     found = decode_json_object(value, where)
     for members, kind, words in ((_OBJECTS, dict, "an object"), (_LISTS, list, "an array")):
         for member in members:

@@ -15,7 +15,7 @@ class EntryColumns(Protocol):
         """Return the record of an entry that is kept whole, from its size field on; None for any other."""
 
     def times(self, block: Block) -> Iterator[tuple[int, int | None] | None]:
-        """Yield (publish, broker) time in ms of each entry of BLOCK; None for one that is no message."""
+        """Yield (publish, broker) time in ms of each entry of BLOCK; None for one that is not a message."""
 
     def batches(self, parts: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, Any]]:  # Any: numpy's columns
         """Yield (entries that no file holds, columns) of PARTS: (ledger id, first entry, last entry)."""

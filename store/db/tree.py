@@ -79,7 +79,7 @@ def row_of(node: Node) -> Row:
 
 
 def row_of_packed(path: bytes, stat: bytes, value: bytes) -> Row | None:
-    """Return the row of a persistent node whose STAT is packed as in a row; None for a PATH that is no key as it is.
+    """Return the row of a persistent node whose STAT is packed as in a row; None for a PATH that is not a key as it is.
 
     For passes over millions of nodes: ``row_of`` costs five times as much.
     """

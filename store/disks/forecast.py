@@ -144,7 +144,7 @@ def read_forecast(
 ) -> StorageForecast:
     """Return what would be done with the logs of STORAGE; those less than BELOW_PERCENT alive are worth compacting.
 
-    MEMBERS is asked of listed ledgers that lie in the logs and not in the index. ADVANCE is told the bytes of logs that were read.
+    MEMBERS is asked of listed ledgers that lie in the logs and not in the index. ADVANCE gets the bytes of logs that were read.
     Raises MetadataCorrupt, Refused for an index that is damaged.
     """
     state = read_state(storage)

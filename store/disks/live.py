@@ -55,7 +55,7 @@ class LiveRecords:
 def read_live(path: Path, alive: Array, here: Places, find: Find, advance: Callable[[int], None]) -> LiveRecords:
     """Return what must stay of the log at PATH, every digest verified; HERE: rows of the index that name a place in it.
 
-    ADVANCE is told the bytes read.
+    ADVANCE gets the bytes read.
     """
     try:
         records, dead, damage = _scan(path, alive, advance)

@@ -62,7 +62,7 @@ def known_digests(sizes: Mapping[int, int]) -> LedgerDigests:
 
 
 def iter_batches(storage: Storage, digests: LedgerDigests, lost: list[int] | None = None) -> Iterator[LogBatch]:
-    """Yield the records of the logs of STORAGE, oldest log first; LOST gets the sizes of what is no record."""
+    """Yield the records of the logs of STORAGE, oldest log first; LOST gets the sizes of what is not a record."""
     for log_id, path in read_bookie_directory(storage.logs).logs:
         scan = FileScan(Slice(str(path), FileKind.ENTRY_LOG, 0, path.stat().st_size), digests)
         for rows in scan.batches():

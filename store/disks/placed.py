@@ -72,7 +72,7 @@ class Index:
             raw = b"".join(chain.from_iterable(part))
             if len(raw) != 24 * len(part) or set(map(len, chain.from_iterable(part))) != _LENGTHS:
                 raise MetadataCorrupt(
-                    f"{self._where}: a row that is no location: 16 and 8 bytes were expected", where=self._where
+                    f"{self._where}: a row that is not a location: 16 and 8 bytes were expected", where=self._where
                 )
             rows = np.frombuffer(raw, ">i8").reshape(-1, 3).astype(np.int64)
             yield Places(rows[:, 0], rows[:, 1], rows[:, 2] >> _LOG_ID_SHIFT, (rows[:, 2] & _POSITION) - SIZE_BYTES)

@@ -159,11 +159,11 @@ def free_bytes(directory: Path) -> int:
 
 
 def check_scratch(scratch: Path | None, bookie: Bookie) -> None:
-    """Raise NotFound, InvalidValue for a SCRATCH that is no directory, or is on a disk of BOOKIE's logs."""
+    """Raise NotFound, InvalidValue for a SCRATCH that is not a directory, or is on a disk of BOOKIE's logs."""
     if scratch is None:
         return
     if not scratch.is_dir():
-        raise NotFound(f"{scratch} is no directory", hint="make it first, on a disk with room", path=str(scratch))
+        raise NotFound(f"{scratch} is not a directory", hint="make it first, on a disk with room", path=str(scratch))
     for directory in bookie.ledger_dirs:
         if os.stat(directory).st_dev == os.stat(scratch).st_dev:
             raise InvalidValue(

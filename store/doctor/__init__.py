@@ -63,7 +63,7 @@ def diagnose(
 ) -> Iterator[Diagnosis]:
     """Yield what is wrong with STORE and what Pulsar left in it, the worst first: by severity, then by messages and bytes at stake.
 
-    NOW_MS is the time that ages and due messages are counted at. ADVANCE is told the bytes that a deep look has read, on ENGINE or in
+    NOW_MS is the time that ages and due messages are counted at. ADVANCE gets the bytes that a deep look has read, on ENGINE or in
     this process.
     """
     options = options or DoctorOptions()

@@ -27,7 +27,7 @@ def read_checked_overview(
 ) -> Overview:
     """Return the overview of STORE at NOW_MS with TOP rows a list. CHECK: whether to check it; None: where it has few nodes.
 
-    ADVANCE is told the topics and ledgers looked at. Raises IndexCorrupt.
+    ADVANCE gets the topics and ledgers looked at. Raises IndexCorrupt.
     """
     with open_reader(store) as reader:
         wanted = Wanted(now_ms, read_copied_ms(store, reader.txn), top)

@@ -52,7 +52,7 @@ def parse_moment(text: str, *, now_ms: int, tz: tzinfo | None = None) -> Moment:
 
 
 def read_tree_at(servers: Sequence[ServerFiles], moment: Moment, problems: list[str]) -> Tree:
-    """Return the nodes as of MOMENT by SERVERS, copies of one ensemble; what is missing of them is told in PROBLEMS.
+    """Return the nodes as of MOMENT by SERVERS, copies of one ensemble; what is missing of them goes into PROBLEMS.
 
     As of a time: behind the last transaction in front of the first one that is later, by the leaders' clocks. Raises NothingMatches
     where nothing reaches so far back, or so far on, and as ``store.sources.zookeeper.read_tree``.

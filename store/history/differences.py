@@ -122,7 +122,7 @@ def find_changed(
 
 
 def _is_between(found: Difference) -> bool:
-    """Whether the node holds nothing and is no topic: one that ZooKeeper needs above others."""
+    """Whether the node holds nothing and is not a topic: one that ZooKeeper needs above others."""
     return not found.before and not found.after and topic_of_path(found.path) is None
 
 
@@ -186,7 +186,7 @@ def _is_part(path: str) -> bool:
 
 
 def _words(found: Difference, kind: str) -> str:
-    """Return what is another of a node that is no ledger and no cursor; "" for the empty ones between."""
+    """Return what differs of a node that is neither a ledger nor a cursor; "" for the empty ones between."""
     if _is_between(found):
         return "" if kind != "path" else found.change
     subject = subject_of(found.path)

@@ -66,8 +66,8 @@ def iter_versions(
     """Yield the versions of all nodes with a WANTED path, in the order of zxids, that SERVERS, copies of one ensemble, have together.
 
     Between them: a Gap where transactions are missing in all of them, followed by the versions that snapshots have of these; a Flaw for
-    what cannot be read. ADVANCE is told the bytes of the logs that were passed. Logs are read as they are yielded, one chunk of each
-    server in memory at a time; a snapshot that is asked is in memory as a whole. Raises MetadataCorrupt for a file that is no log.
+    what cannot be read. ADVANCE gets the bytes of the logs that were passed. Logs are read as they are yielded, one chunk of each
+    server in memory at a time; a snapshot that is asked is in memory as a whole. Raises MetadataCorrupt for a file that is not a log.
     """
     for server in servers:
         for text in iter_unread_logs(server.logs, -1):

@@ -17,7 +17,7 @@ from store.names import MANAGED_LEDGERS, Position, decode_name, topic_of_path
 from store.timespec import format_time_ms
 from store.wording import counted
 
-_SHOWN = 90  # characters of a value that is no structure
+_SHOWN = 90  # characters of a value that is not a structure
 _IDS = 6
 
 

@@ -1,7 +1,7 @@
 """The ``.idx`` files of a bookie, each against the entry logs that it leads to.
 
 Source: ``IndexPersistenceMgr``, ``InterleavedLedgerStorage.localConsistencyCheck``; BookKeeper 4.17. An index may lag behind the logs,
-so an entry that it lacks is no damage; where it names a record, that record must be the entry's.
+so an entry that it lacks is not damage; where it names a record, that record must be the entry's.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _problem(row: LocationRow, log: IO[bytes]) -> str:
         return f"{name} is not in the log"
     size, ledger_id, entry_id = _RECORD_HEAD.unpack(head)
     if (ledger_id, entry_id) != (row.ledger_id, row.entry_id):
-        return f"{name} is no record of it"
+        return f"{name} is not a record of it"
     if size < 0 or offset + _SIZE_BYTES + size > os.fstat(log.fileno()).st_size:
         return f"{name} is a record that is cut"
     return ""

@@ -210,7 +210,7 @@ def iter_namespace_cursors(
 ) -> Iterator[tuple[Topic, Cursor]]:
     """Yield the cursor SUBSCRIPTION, or all but the broker's own, of the topics of NAMESPACE that are meant, no system topics.
 
-    What cannot be read is told to FAIL. Raises NamespaceNotFound, SubscriptionNotFound when there is none, and Refused for a
+    What cannot be read goes to FAIL. Raises NamespaceNotFound, SubscriptionNotFound when there is none, and Refused for a
     SUBSCRIPTION of the broker's own.
     """
     if subscription is not None and is_own(subscription):

@@ -78,7 +78,7 @@ def parse_path_test(text: str) -> PathTest:
 
 def _wrong(text: str, at: int) -> InvalidValue:
     return InvalidValue(
-        f"{text!r} is no path into a value: {text[at:]!r} is not understood",
+        f"{text!r} is not a path into a value: {text[at:]!r} is not understood",
         hint="write $.order.id=42, $.items[0].sku, $['a name']!=x; also < <= > >=",
         value=text,
     )

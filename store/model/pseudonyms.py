@@ -147,7 +147,7 @@ class Pseudonyms:
         return self.path(text) if "/" in text and text not in WORDS else self.word(text)
 
     def json(self, value: Any) -> Any:  # Any: JSON values
-        """Return JSON with every text, and every key, that is no word of Pulsar's replaced."""
+        """Return JSON with every text, and every key, that is not a word of Pulsar's replaced."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):

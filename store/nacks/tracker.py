@@ -74,7 +74,7 @@ class NegativeAcksTracker:
     ) -> None:
         """Track many entries; DELAYS_MS and NOW_MS are columns too, or one number for all.
 
-        Raises InvalidValue for anything that is no 63-bit number, columns of different lengths, or a time beyond
+        Raises InvalidValue for anything that is not a 63-bit number, columns of different lengths, or a time beyond
         64 bits, and then changes nothing.
         """
         ledgers, entries = check_column("ledger id", ledger_ids), check_column("entry id", entry_ids)

@@ -70,7 +70,7 @@ def _move(reader: EntryReader, topic: Topic, cursor: Cursor, as_of: AsOf) -> Cur
     )
     if found.state is None:
         why = found.problem or f"{cursor.name} was deleted then"
-        raise EntryNotFound(f"{topic.name}: {found.name} is no state: {why}", hint=_list_hint(cursor))
+        raise EntryNotFound(f"{topic.name}: {found.name} is not a state: {why}", hint=_list_hint(cursor))
     return CursorMove(
         topic,
         cursor,

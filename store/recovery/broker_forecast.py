@@ -111,7 +111,7 @@ def read_broker_conf(file: Path) -> BrokerDefaults:
     def number(key: str, default: int) -> int:
         text = found.get(key, "").strip() or str(default)
         if not _NUMBER.fullmatch(text):
-            raise InvalidValue(f"{file}: {key}={text[:40]} is no number", path=str(file))
+            raise InvalidValue(f"{file}: {key}={text[:40]} is not a number", path=str(file))
         return int(text)
 
     plain = BrokerDefaults()

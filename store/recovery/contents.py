@@ -1,4 +1,4 @@
-"""What an entry that is no message is: its kind told from its bytes alone, and the ledgers and topics that it names.
+"""What an entry that is not a message is: its kind told from its bytes alone, and the ledgers and topics that it names.
 
 Upstream, Pulsar 4.0.8: ``PositionInfo`` (cursors), ``SchemaStorageFormat.SchemaEntry``, ``RawMessageImpl`` (compacted), delayed-bucket
 snapshots, ``TransactionMetadataEntry``, ``PendingAckMetadataEntry``. All but the compacted are bare protobuf without a mark, so an entry
@@ -26,7 +26,7 @@ from store.proto import delayed_bucket_pb2, managed_ledger_pb2, schema_pb2, tran
 MESSAGES, CURSOR, SCHEMA, COMPACTED, BUCKET = "messages", "cursor", "schema", "compacted", "delayed-bucket"
 TRANSACTIONS, PENDING_ACKS, MIXED, UNKNOWN = "transaction-log", "pending-acks", "mixed", "unknown"
 
-_LIMIT = 1 << 24  # an entry that is no message and larger than this stays unknown
+_LIMIT = 1 << 24  # an entry that is not a message and larger than this stays unknown
 _FOOTER = b"{"  # of a cursor state in parts (PIP-381): JSON
 
 

@@ -117,7 +117,7 @@ def read_ledger_ids(database: Path, problems: list[str]) -> Array:
 
 
 def iter_log_ledgers(disk: Disk, problems: list[str]) -> Iterator[LogLedgers]:
-    """Yield what is in each entry log of DISK; one that cannot be read is told in PROBLEMS."""
+    """Yield what is in each entry log of DISK; one that cannot be read goes into PROBLEMS."""
     for path in disk.logs():
         try:
             sizes = read_ledgers_map(path)

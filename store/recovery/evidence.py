@@ -1,7 +1,7 @@
 """What the entries of ledgers say about themselves, for ledgers whose metadata is gone: one pass, on any engine, in bounded memory.
 
 An executor returns sums for each batch of entries, which are put together here in entry order. Of a large entry only its head is read.
-Upstream: ``MessageMetadata``, ``BrokerEntryMetadata`` (Pulsar 4.0.8); what is no message: ``store.recovery.contents``.
+Upstream: ``MessageMetadata``, ``BrokerEntryMetadata`` (Pulsar 4.0.8); what is not a message: ``store.recovery.contents``.
 """
 
 from __future__ import annotations

@@ -274,7 +274,7 @@ def _read_cursor(reader: EntryReader, one: LedgerEvidence) -> _CursorLedger | No
     return None if last is None else _CursorLedger(one.ledger_id, first, last)
 
 
-# -- what is no topic's -----------------------------------------------------------------------------------------------
+# -- what belongs to no topic -----------------------------------------------------------------------------------------------
 
 
 def _cluster_steps(sources: Sources, cluster: str, work: _Work) -> Iterator[Step]:

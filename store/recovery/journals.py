@@ -23,7 +23,7 @@ _IDS = struct.Struct(">qq")
 
 
 def iter_replayed_ledgers(bookie: Bookie, problems: list[str]) -> Iterator[int]:
-    """Yield the ledgers whose master keys the journals of BOOKIE have behind their marks; what cannot be read is told in PROBLEMS."""
+    """Yield the ledgers whose master keys the journals of BOOKIE have behind their marks; what cannot be read goes into PROBLEMS."""
     for number, directory in enumerate(bookie.journal_dirs):
         mark = read_mark(bookie, number, problems)
         for journal_id, path in read_bookie_directory(directory).journals:

@@ -91,7 +91,7 @@ def _rows(path: Path) -> Iterable[tuple[int, dict[str, str | None]]]:
             )
         return [(reader.line_num, row) for row in reader]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidValue(f"{path} is no CSV in UTF-8: {error}", hint="save it as CSV, in UTF-8") from error
+        raise InvalidValue(f"{path} is not CSV in UTF-8: {error}", hint="save it as CSV, in UTF-8") from error
 
 
 def _ledger(text: str | None, where: str) -> int:

@@ -124,7 +124,7 @@ def _iter_values(metadata: Source, problems: list[str]) -> Iterator[tuple[str, b
 
 
 def _find_next_id(metadata: Source) -> int | None:
-    """Return the ledger id that METADATA, which is no directory of ZooKeeper's, gives next; None where that is not known."""
+    """Return the ledger id that METADATA, which is not a directory of ZooKeeper's, gives next; None where that is not known."""
     if not isinstance(metadata, MetadataDirectory):
         from store.sources.ensemble import LiveEnsemble, open_session
         from store.sources.ensemble_writes import ledger_sequence

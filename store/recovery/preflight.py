@@ -143,7 +143,7 @@ def parse_percent(text: str) -> float:
     except ValueError:
         percent = -1.0
     if not 0 <= percent <= 100:
-        raise InvalidValue(f"{text!r} is no percentage from 0 to 100", hint="write 5, or 0.5%", value=text)
+        raise InvalidValue(f"{text!r} is not a percentage from 0 to 100", hint="write 5, or 0.5%", value=text)
     return percent
 
 

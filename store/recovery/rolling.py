@@ -167,7 +167,7 @@ def _roll_topic(rolled: Rolled, world: _World, name: TopicName, ids: Iterable[in
     last = topic.ids[-1] if topic.ids else -1
     young = [
         one for one in ids if one > last
-    ]  # a broker trims in front of the last one only, so these are no deleted ones
+    ]  # a broker trims in front of the last one only, so these are not deleted ones
     if topic.managed.terminated is not None and young:
         rolled.warnings.append(
             f"{name} is terminated: ledgers {listed(sorted(young))} that seem to go on with it stay apart"

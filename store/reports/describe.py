@@ -81,7 +81,7 @@ class TopicDescription:
 
 
 def describe_topic(reader: EntryReader, name: TopicName, asked: Asked, problems: list[StoreError]) -> TopicDescription:
-    """Return what there is to say of a topic, its subscriptions as ASKED; what cannot be read is left out and told in PROBLEMS.
+    """Return what there is to say of a topic, its subscriptions as ASKED; what cannot be read is left out and goes into PROBLEMS.
 
     Raises TopicNotFound, MetadataCorrupt (the topic's own).
     """

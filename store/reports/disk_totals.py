@@ -82,7 +82,7 @@ def read_disk_totals(
     """Return the sums of the location index over all entry logs, and the TOP logs that keep most dead bytes; raises IndexCorrupt.
 
     The index knows one place of an entry: a log of a bookie that holds more copies is counted by its own ledgers map, or read where it
-    has none. ADVANCE is told the ledgers counted.
+    has none. ADVANCE gets the ledgers counted.
     """
     files = {log.file_id: _File(log) for log in iter_logs(txn)}
     indexes = find_index_ledgers(txn)

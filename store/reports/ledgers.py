@@ -71,7 +71,7 @@ def iter_all_ledger_ids(txn: Txn) -> Iterator[int]:
 
 
 def iter_ledger_rows(txn: Txn, word: str, fail: Callable[[StoreError], None]) -> Iterator[LedgerRow]:
-    """Yield the rows of all ledgers whose owner's name contains WORD (empty: of all); what cannot be read is told to FAIL."""
+    """Yield the rows of all ledgers whose owner's name contains WORD (empty: of all); what cannot be read goes to FAIL."""
     indexes = find_index_ledgers(txn)
     for ledger_id in iter_all_ledger_ids(txn):
         try:

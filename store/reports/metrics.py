@@ -100,7 +100,7 @@ def read_metrics(
     findings: tuple[FindingCount, ...] | None = None,
     advance: Callable[[int], None] = lambda count: None,
 ) -> tuple[Metric, ...]:
-    """Return the metrics of STORE; ADVANCE is told the topics, ledgers and rows looked at.
+    """Return the metrics of STORE; ADVANCE gets the topics, ledgers and rows looked at.
 
     A topic or cursor that cannot be read is counted. Raises IndexCorrupt.
     """

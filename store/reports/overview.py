@@ -195,7 +195,7 @@ def read_overview(
     advance: Callable[[int], None] = lambda count: None,
     visit: Callable[[Topic, list[Cursor]], None] = lambda topic, cursors: None,
 ) -> Overview:
-    """Return the overview of STORE; ADVANCE is told the topics and ledgers looked at, VISIT sees every topic with its cursors.
+    """Return the overview of STORE; ADVANCE gets the topics and ledgers looked at, VISIT sees every topic with its cursors.
 
     A topic or cursor that cannot be read is counted, not raised. Raises IndexCorrupt for rows of the index that cannot.
     """

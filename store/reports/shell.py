@@ -112,7 +112,7 @@ def ledger_lines(txn: Txn, bookie: str | None, meta: bool) -> Iterator[str]:
 def _holds(metadata: LedgerMetadata, bookie: str) -> bool:
     """Whether BOOKIE is to hold an entry (upstream ``BookKeeperAdmin.areEntriesOfLedgerStoredInTheBookie``).
 
-    That is no ledger without entries; of a striped ensemble only bookies that a written entry went to.
+    A ledger without entries is on no bookie, and one with a striped ensemble only on those that a written entry went to.
     """
     closed = metadata.state is LedgerState.CLOSED
     if closed and metadata.last_entry_id < 0:

@@ -93,7 +93,7 @@ def iter_subscription_facts(
 ) -> Iterator[SubscriptionFacts]:
     """Yield the facts of every subscription of TOPICS, compaction's cursor among them, topic by topic, in name order.
 
-    What cannot be read is told to FAIL.
+    What cannot be read goes to FAIL.
     """
     for name in topics:
         try:

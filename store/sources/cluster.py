@@ -133,7 +133,7 @@ def _metadata_in(path: Path) -> Path:
     found = path if is_rocksdb(path) else find_metadata(path)
     if found is None:
         raise SourceNotFound(
-            f"{path} is no metadata store: expected ZooKeeper's version-2 with snapshot.* or log.*, or RocksDB's CURRENT",
+            f"{path} is not a metadata store: expected ZooKeeper's version-2 with snapshot.* or log.*, or RocksDB's CURRENT",
             hint="name ZooKeeper's dataDir, or HOST:PORT of a running one",
             path=str(path),
         )

@@ -117,7 +117,7 @@ def _current(path: Path, given: GivenBookie) -> Path:
     inside = path / "current"
     found = inside if inside.is_dir() else path
     if not found.is_dir():
-        reason = "is no directory" if path.exists() else "does not exist"
+        reason = "is not a directory" if path.exists() else "does not exist"
         hint = "name a directory of the bookie, or with --root DIR where its disks were copied to"
         raise SourceNotFound(f"{_said_in(given, path)}{path} {reason}", hint=hint, path=str(path))
     try:
@@ -142,7 +142,7 @@ def _by_content(given: GivenBookie, directories: Iterable[Path]) -> Bookie:
         is_ledger = bool(listed.logs) or bool(names & {LAST_ID_FILE, LAST_MARK_FILE})
         if not (listed.journals or is_ledger or is_index or COOKIE_FILE in names):
             raise SourceNotFound(
-                f"{_said_in(given, path)}{path} is no bookie's directory: expected files such as 0.log or 17f3a.txn, found none",
+                f"{_said_in(given, path)}{path} is not a bookie's directory: expected files such as 0.log or 17f3a.txn, found none",
                 hint=_inside(path)
                 or "name the directories that ledgerDirectories and journalDirectories of its bookkeeper.conf name",
                 path=str(path),

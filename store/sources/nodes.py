@@ -28,7 +28,7 @@ class Source(Protocol):
     def nodes(self, problems: list[str]) -> Iterator[Node | Row | Damage]:
         """Yield its nodes, or their rows where these cost less, and a Damage (of METADATA_FILE_ID) for what is not a node.
 
-        What leaves the tree incomplete is told in PROBLEMS before the first node is yielded. Ephemeral nodes are left out.
+        What leaves the tree incomplete goes into PROBLEMS before the first node is yielded. Ephemeral nodes are left out.
         """
 
     def holder(self) -> int | None:

@@ -124,7 +124,7 @@ def lock_database(directory: Path) -> Iterator[None]:
 def open_for_reading(directory: Path, problems: list[str] | None = None) -> Iterator[Iterator[tuple[bytes, bytes]]]:
     """Open the RocksDB in DIRECTORY and hand out its (key, value) pairs in key order; nothing is written there.
 
-    What can be read of a write-ahead log that is cut or damaged is read, and told in PROBLEMS; a damaged or missing table raises
+    What can be read of a write-ahead log that is cut or damaged is read, and goes into PROBLEMS; a damaged or missing table raises
     MetadataCorrupt. (A secondary instance would take a missing table for an empty database.)
     """
     with open_links(directory, [] if problems is None else problems) as database:

@@ -33,7 +33,7 @@ _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ESTALE
 
 @contextmanager
 def open_links(directory: Path, problems: list[str]) -> Iterator[Any]:  # Any: rocksdict has no stubs
-    """Open the RocksDB of DIRECTORY for reading; what is lost of it is told in PROBLEMS."""
+    """Open the RocksDB of DIRECTORY for reading; what is lost of it goes into PROBLEMS."""
     with scratch_directory() as links:
         link_files(directory, links, problems)
         with _open_strictly(links, directory, problems) as database:
@@ -164,7 +164,7 @@ def iter_pairs(database: Any, first: bytes = b"") -> Pairs:  # Any: rocksdict ha
 
 
 def salvage_pairs(directory: Path, problems: list[str]) -> list[tuple[bytes, bytes]]:
-    """Return all pairs of the RocksDB in DIRECTORY that can be read, in key order; what is wrong is told in PROBLEMS.
+    """Return all pairs of the RocksDB in DIRECTORY that can be read, in key order; what is wrong goes into PROBLEMS.
 
     Without its own list of tables (MANIFEST) RocksDB makes one of all tables there are: rows that were deleted may be among them.
     """

@@ -83,7 +83,7 @@ class Tree:
 
 
 def read_tree(servers: Sequence[ServerFiles], problems: list[str], until: int | None = None) -> Tree:
-    """Return the tree of SERVERS, copies of one ensemble; what could not be read, or is not there, is told in PROBLEMS.
+    """Return the tree of SERVERS, copies of one ensemble; what could not be read, or is not there, goes into PROBLEMS.
 
     As a server restores itself (``FileTxnSnapLog``): the newest snapshot that is whole, then every transaction with a higher zxid;
     up to the transaction UNTIL, where one is given, from a snapshot that has seen none behind it.
@@ -220,7 +220,7 @@ def iter_merged(
 ) -> Iterator[Logged]:
     """Yield what the logs of SERVERS have from transaction FIRST on, or from a little before, in the order of zxids, each once.
 
-    ADVANCE is told the bytes of the logs that were passed.
+    ADVANCE gets the bytes of the logs that were passed.
     """
     each = [_iter_server(server, first, advance) for server in servers]
     last = -1

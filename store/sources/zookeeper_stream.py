@@ -40,7 +40,7 @@ class ZooKeeperStream:
         self._newest = 0
 
     def nodes(self) -> Iterator[tuple[str, bytes]]:
-        """Yield path and value of each persistent node; raises SourceNotFound, MetadataCorrupt. What is missing is told in the problems."""
+        """Yield path and value of each persistent node; raises SourceNotFound, MetadataCorrupt. What is missing goes into the problems."""
         files = [*iter_snapshot_files([self._server])]
         if not files and not any(iter_log_files(self._server)):
             raise SourceNotFound(f"{self._server.logs} holds neither a ZooKeeper log nor a snapshot")

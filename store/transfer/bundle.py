@@ -86,7 +86,7 @@ def read_names(path: Path) -> Pseudonyms:
         raise_read_error(error, path)
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidValue(
-            f"{path} is no file of names that a bundle wrote", hint="name that of an earlier bundle, or a new one"
+            f"{path} is not a file of names that a bundle wrote", hint="name that of an earlier bundle, or a new one"
         ) from error
 
 
@@ -264,7 +264,7 @@ def import_bundle(path: Path, store_path: Path, now_ms: int) -> tuple[BundleResu
 
 def _header(path: Path, found: Any) -> Json:  # Any: JSON
     if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("sources"), list):
-        raise MetadataCorrupt(f"{path} is no incident bundle", hint="make one with: pulsar-admin store bundle FILE")
+        raise MetadataCorrupt(f"{path} is not an incident bundle", hint="make one with: pulsar-admin store bundle FILE")
     if found.get("version") != VERSION:
         raise Unsupported(
             f"{path} is a bundle of version {found.get('version')}, only {VERSION} is known",

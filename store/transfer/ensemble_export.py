@@ -230,7 +230,7 @@ def _broker(owner: Node) -> str:
 
 
 def _holds(namespace: NamespaceName, path: str, topic: TopicName) -> bool:
-    """Whether the bundle at PATH has TOPIC; one that is no range is taken to have all."""
+    """Whether the bundle at PATH has TOPIC; one that is not a range is taken to have all."""
     try:
         lower, upper = (int(bound, 16) for bound in path.rpartition("/")[2].split("_"))
     except ValueError:

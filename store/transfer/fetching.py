@@ -48,7 +48,7 @@ def fetch_bookie(text: str, into: Path | None) -> str:
         return text
     if into is None:
         raise InvalidValue(
-            f"{text} is no directory of this machine", hint="say with --fetch-to DIR where its files are to be kept"
+            f"{text} is not a directory of this machine", hint="say with --fetch-to DIR where its files are to be kept"
         )
     found = [path for part in parts for path in (_fetch(part, into) if _is_elsewhere(part) else [part])]
     return (head + "=" if is_named else "") + ",".join(found)

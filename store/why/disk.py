@@ -294,7 +294,7 @@ def _add_file(
     sums: defaultdict[_Key, _Sum],
     logs: dict[str, _Log],
 ) -> None:
-    """Add the bytes of one file to SUMS: its live ledgers, its dead ones, and what is no record."""
+    """Add the bytes of one file to SUMS: its live ledgers, its dead ones, and what is not a record."""
     dead: dict[int, int] = {}
     owners: dict[str, None] = {}
     live: list[int] = []

@@ -178,7 +178,7 @@ def test_refusals(cli: Cli, store: Path, given: Path, tmp_path: Path) -> None:
     assert "Error during schema compatibility check with strategy FULL" in upload("AVRO", more)
     assert "No enum constant org.apache.pulsar.common.schema.SchemaType.FOO" in upload("FOO", "")
     assert "Invalid schema definition data for AVRO schema" in upload("AVRO", '{"type":"nonsense"}')
-    assert '"schema" is no text' in upload("AVRO", {"type": "record"})
+    assert '"schema" is not text' in upload("AVRO", {"type": "record"})
     assert "namespace" in upload("AVRO", empty, "tdo/none/x")
     missing = cli("--store", store, "schemas", "upload", TOPIC, "-f", tmp_path / "none.json")
     assert "none.json is not found." in missing.stderr

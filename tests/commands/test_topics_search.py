@@ -210,7 +210,7 @@ def test_what_is_encrypted_and_cannot_be_told_is_counted(cli: Cli) -> None:
     [
         (("--regex", "(a"), "no regular expression: '(a'"),
         (("--regex", r"(a)\1"), "no regular expression"),
-        (("--json-path", "order.id=42"), "is no path into a value"),
+        (("--json-path", "order.id=42"), "is not a path into a value"),
         (("--json-path", "$..id"), "'..id' is not understood"),
         (("--property", "=5"), "names no property"),
         (("--key", "\udcff"), "is not text in UTF-8"),

@@ -138,7 +138,7 @@ def test_master_keys_are_those_of_no_password(bare: Path) -> None:
         ("kind,ledger,name\ntopic,8,kafka://a\n", "line 2"),
         ("kind,ledger,name\nqueue,8,persistent://a/b/c\n", "kind: expected topic or subscription"),
         ("kind,ledger,name\ntopic,9999,persistent://a/b/c\n", "has ledger 9999, of which no entry is here"),
-        ("\xff", "is no CSV in UTF-8"),
+        ("\xff", "is not CSV in UTF-8"),
     ],
 )
 def test_a_file_of_names_that_is_none(cli: Cli, bare: Path, tmp_path: Path, text: str, said: str) -> None:
