@@ -71,3 +71,14 @@ def test_recorded_files(tmp_path: Path, archive: str) -> None:
     for directory in {file.parent for file in tmp_path.rglob("log.*")}:
         found, _ = streamed(directory, [])
         assert found == [(node.path, node.data) for node in read_zookeeper_nodes(directory, [])]
+
+
+def test_a_damaged_packed_snapshot_is_no_answer(tmp_path: Path) -> None:
+    source = world("cluster") / "crashed" / "zookeeper" / "version-2"
+    newest = max(source.glob("snapshot.*"), key=lambda path: int(path.suffix[1:], 16))
+    packed = bytearray(gzip.compress(newest.read_bytes()))
+    packed[-6] ^= 1
+    for damaged in (bytes(packed), bytes(packed[: len(packed) // 2])):
+        (tmp_path / f"{newest.name}.gz").write_bytes(damaged)
+        with pytest.raises(MetadataCorrupt, match="gzip"):
+            streamed(tmp_path, [])
