@@ -20,6 +20,7 @@ from store.engine.operation import FailedSlice, Finished, Operation, Results
 from store.engine.packed import PACKED, Packed, rows_of, unpack_slice
 from store.engine.slices import FileRange
 from store.engine.spark_errors import job_error
+from store.engine.spark_session import core_count
 from store.engine.spark_workers import lacking_packages
 from store.errors import LimitExceeded, MissingComponent
 
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JOB_SLICES = 4  # results come a job at a time: few, so that progress moves
-JOBS_IN_FLIGHT = (
-    16  # with JOB_SLICES: what keeps a cluster busy, what waits on the driver, what is lost when it is killed
-)
+JOBS_IN_FLIGHT = 16  # what waits on the driver, and what is lost when it is killed; on a large cluster more
+WAITING_BYTES = 256 << 20  # of answers: so many jobs may be more
+_JOBS_MAX = 1024
 Answers = list[tuple[FileRange, Packed]]
 
 
@@ -70,18 +71,27 @@ class SparkEngine:
         """Yield the answers of PIECES, SIZE of them a job, several jobs at once; a stop cancels those that run."""
         waiting = deque(pieces[start : start + size] for start in range(0, len(pieces), size))
         running: set[Future[Answers]] = set()
-        pool = ThreadPoolExecutor(JOBS_IN_FLIGHT)
+        pool = ThreadPoolExecutor(_JOBS_MAX)
+        most_bytes = WAITING_BYTES  # in the answer of a job
         try:
             while waiting or running:
-                while waiting and len(running) < JOBS_IN_FLIGHT:
+                limit = self._jobs_in_flight(most_bytes)
+                while waiting and len(running) < limit:
                     running.add(pool.submit(self._run_job, operation, waiting.popleft()))
                 done, running = wait(running, return_when=FIRST_COMPLETED)
+                sizes = [sum(len(packed.result or b"") for _, packed in job.result()) for job in done]
+                most_bytes = max(sizes if most_bytes == WAITING_BYTES else [most_bytes, *sizes])
                 for job in done:
                     yield from _taken(job.result())
         finally:
             if running:
                 self.session.interruptAll()
             pool.shutdown(wait=False, cancel_futures=True)
+
+    def _jobs_in_flight(self, most_bytes: int) -> int:
+        """Return how many jobs run at once: two slices for each core as executors come and go, while answers of MOST_BYTES fit."""
+        wanted = min(core_count(self.session) * 2 // JOB_SLICES, WAITING_BYTES // max(most_bytes, 1), _JOBS_MAX)
+        return max(wanted, JOBS_IN_FLIGHT)
 
     def _run_job(self, operation: Operation, group: Sequence[FileRange]) -> Answers:
         """Return an answer for every slice of GROUP; a job whose workers died is one without a result for each."""

@@ -131,6 +131,11 @@ def is_stopped(session: SparkSession) -> bool:
     return not _is_connect(session) and session.sparkContext._jsc is None
 
 
+def core_count(session: SparkSession) -> int:
+    """Return how many cores the executors of SESSION have in all; 0 for Spark Connect, which does not say."""
+    return 0 if _is_connect(session) else session.sparkContext.defaultParallelism
+
+
 def _is_connect(session: SparkSession) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
 

@@ -11,15 +11,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha1
 from pathlib import Path
+from threading import Barrier, Lock
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from store.db.environment import DATABASES, open_store
+from store.engine import spark as engine_on_spark
 from store.engine.local import LocalEngine
 from store.engine.operation import Engine
+from store.engine.packed import Packed
 from store.engine.slices import Cut, FileRange, local_files, plan_slices
+from store.names import FileKind
 from store.scan.message_rows import ReadMessages
 from store.scan.operations import ReadEntries, ScanOptions
 from store.scan.schemas import ENTRY_SCHEMA
@@ -52,6 +56,35 @@ def _rows(engine: Engine, files: list[Path], cut: Cut, operation: ReadEntries) -
 def _index(path: Path) -> dict[str, list[tuple[bytes, bytes]]]:
     with open_store(path) as store, store.read() as txn:
         return {name: [(key, bytes(row)) for key, row in txn.items(name)] for name in DATABASES if name != "logs"}
+
+
+@pytest.mark.parametrize(("cores", "answer_bytes", "together"), [(2, 10, 16), (400, 10, 200), (400, 4 << 20, 16)])
+def test_jobs_at_once_are_as_many_as_keep_a_cluster_busy(
+    cores: int, answer_bytes: int, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two slices for each core; but where their answers are large, no more than the driver has room for."""
+    monkeypatch.setattr(engine_on_spark, "core_count", lambda session: cores)
+    lock, running, most = Lock(), 0, 0
+    full = Barrier(together)
+
+    def run(self: Any, operation: Any, group: list[FileRange]) -> list[tuple[FileRange, Packed]]:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        if group[0].file_id >= 16:  # the first jobs say how large answers are
+            full.wait(60)
+        with lock:
+            running -= 1
+        return [(piece, Packed(bytes(answer_bytes))) for piece in group]
+
+    monkeypatch.setattr(engine_on_spark.SparkEngine, "_run_job", run)
+    monkeypatch.setattr(engine_on_spark, "unpack_slice", lambda operation, result: None)
+    monkeypatch.setattr(engine_on_spark, "JOB_SLICES", 4)
+    pieces = [FileRange("/x", FileKind.ENTRY_LOG, number // 4, 0, 1) for number in range(4 * (16 + 2 * together))]
+    found = engine_on_spark.SparkEngine(None).run(ReadEntries(), pieces, lambda piece: None)  # type: ignore[arg-type]
+    assert len(list(found)) == len(pieces)
+    assert most == together
 
 
 class EngineContract:
