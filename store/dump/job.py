@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -14,7 +14,6 @@ from store.compaction.reading import CompactedReader
 from store.compaction.view import CompactedView, parts_of_view
 from store.db.clocks import check_clock
 from store.dump.columns import HELPERS, DumpColumns
-from store.dump.files import DumpDirectory, Format
 from store.dump.tables import EntryColumns, entry_batch, json_text, known_text
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
 from store.model.extent import Extent, extent_of, iter_ledger_parts
@@ -33,6 +32,9 @@ from store.scan.profiles import Profile
 from store.scan.redacted import redact_batch
 from store.scan.window import WindowScan, window_ranks
 from store.wording import counted
+
+if TYPE_CHECKING:
+    from store.dump.files import DumpDirectory, Format
 
 Level = Literal["messages", "entries"]
 Advance = Callable[[int], None]  # told how many more entries are done
@@ -213,6 +215,8 @@ def dump_directory(
     """
     dumped = Dumped()
     hidden = () if options.profile is None else tuple(helper.name for helper in HELPERS)
+    from store.dump.files import DumpDirectory  # pyarrow.parquet: text is written without
+
     with DumpDirectory(path, form, check_clock(options.window.clock), options.level, hidden) as directory:
         for topic in topics:
             for batch in iter_batches(reader, topic, options, dumped, advance):

@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store.scan.arrow import scalar, strings
+
 Json = Any  # Any: a JSON value
 _ESCAPED = r'["\\\x00-\x1f]'
 _TEXT = pa.large_string()
@@ -23,16 +25,16 @@ _TEXT = pa.large_string()
 def json_lines(topic: str, batch: pa.RecordBatch, quiet: Iterable[str]) -> str:
     """Return the rows of BATCH, each behind TOPIC, a line each; columns in QUIET are left out of a row where they are null."""
     lead = f'{{"topic":{_dumped(topic)}'
-    parts: list[Any] = [pa.scalar(lead, _TEXT)]  # Any: scalars and columns
+    parts: list[Any] = [scalar(lead, _TEXT)]  # Any: scalars and columns
     for field, column in zip(batch.schema, batch.columns, strict=True):
         key = f',"{field.name}":'
         texts = _texts(field.name, column)
         if field.name not in quiet:
-            parts += [pa.scalar(key, _TEXT), pc.fill_null(texts, "null")]
+            parts += [scalar(key, _TEXT), pc.fill_null(texts, scalar("null", _TEXT))]
         elif texts.null_count < len(texts):
-            there = pc.binary_join_element_wise(pa.scalar(key, _TEXT), texts, pa.scalar("", _TEXT))
-            parts.append(pc.fill_null(there, ""))
-    lines = pc.binary_join_element_wise(*parts, pa.scalar("}\n", _TEXT), pa.scalar("", _TEXT))
+            there = pc.binary_join_element_wise(scalar(key, _TEXT), texts, scalar("", _TEXT))
+            parts.append(pc.fill_null(there, scalar("", _TEXT)))
+    lines = pc.binary_join_element_wise(*parts, scalar("}\n", _TEXT), scalar("", _TEXT))
     _, ends, data = lines.buffers()
     first, last = np.frombuffer(ends, np.int64)[[lines.offset, lines.offset + len(lines)]].tolist()
     return str(memoryview(data)[first:last], "utf-8")
@@ -50,26 +52,26 @@ def _texts(name: str, column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return _texts(name, column.dictionary).take(column.indices)
     if pa.types.is_boolean(kind):
-        return pc.if_else(column, pa.scalar("true", _TEXT), pa.scalar("false", _TEXT))
+        return pc.if_else(column, scalar("true", _TEXT), scalar("false", _TEXT))
     if pa.types.is_integer(kind):
         return column.cast(_TEXT)
     if pa.types.is_binary(kind):
         return _each(column, lambda value: f'"{b64encode(value).decode()}"')
     if pc.any(pc.match_substring_regex(column, _ESCAPED)).as_py():
         return _each(column, _dumped)
-    quote = pa.scalar('"', _TEXT)
-    return pc.binary_join_element_wise(quote, column.cast(_TEXT), quote, pa.scalar("", _TEXT))
+    quote = scalar('"', _TEXT)
+    return pc.binary_join_element_wise(quote, column.cast(_TEXT), quote, scalar("", _TEXT))
 
 
 def _each(column: pa.Array, text_of: Callable[[Any], str]) -> pa.Array:  # Any: a value of the column
-    return pa.array([None if value is None else text_of(value) for value in column.to_pylist()], _TEXT)
+    return strings([None if value is None else text_of(value) for value in column.to_pylist()], _TEXT)
 
 
 def _maps(column: pa.Array) -> pa.Array:
     """Return maps as objects; those of a batch are mostly all empty."""
     ends = np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: len(column) + 1]
     if ends[0] == ends[-1]:
-        return pa.repeat(pa.scalar("{}", _TEXT), len(column))
+        return pa.repeat(scalar("{}", _TEXT), len(column))
     return _each(column, lambda pairs: _dumped(dict(pairs)))
 
 

@@ -21,7 +21,7 @@ from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.model.window import EVENT, Window
 from store.names import EARLIEST, Position, TopicName
-from store.scan.arrow import numbers_of
+from store.scan.arrow import numbers_of, strings
 from store.scan.matching import UNDECIDED
 from store.scan.messages import message_schema
 from store.search.by_time import Found
@@ -85,7 +85,7 @@ def iter_view_columns(
     The view of OPTIONS is read, then what lies behind it; None: the topic was never compacted. Problems are told as by
     ``iter_columns``.
     """
-    wanted = pa.array(keys, pa.string()) if keys else None
+    wanted = strings([*keys], pa.string()) if keys else None
 
     def choose(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch if wanted is None else batch.filter(pc.is_in(batch.column("key"), wanted))

@@ -22,7 +22,7 @@ from store.kernels.messages import HEAD, read_heads
 from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
 from store.kernels.sha1 import sha1_spans
 from store.names import LONG_MIN
-from store.scan.arrow import column, nullable, numbers_of, spans_array
+from store.scan.arrow import column, nullable, numbers_of, scalar, spans_array
 from store.scan.places import EntryBatch
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
@@ -225,7 +225,8 @@ def _spoken(field: pa.Field, column: pa.Array) -> pa.Array:
     """Return COLUMN with null for what says nothing."""
     if field.name not in _NOTHING:
         return column
-    return pc.if_else(pc.equal(column, _NOTHING[field.name]), pa.scalar(None, field.type), column)
+    nothing = scalar(_NOTHING[field.name], field.type)
+    return pc.if_else(pc.equal(column, nothing), scalar(None, field.type), column)
 
 
 def _large_values(column: pa.Array) -> list[pa.Buffer]:

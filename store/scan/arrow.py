@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,24 @@ def constant(value: int | None, kind: pa.DataType, length: int) -> pa.Array:
     return pa.nulls(length, kind) if value is None else column(np.full(length, value, kind.to_pandas_dtype()))
 
 
+def scalar(value: int | str | None, kind: pa.DataType) -> pa.Scalar:
+    """Return VALUE, a number, a truth value or text (None: null)."""
+    return (strings([value], kind) if isinstance(value, str) else constant(value, kind, 1))[0]
+
+
+def strings(values: Sequence[str | None], kind: pa.DataType) -> pa.Array:
+    """Return VALUES as an array of KIND, string or large string."""
+    data = [b"" if value is None else value.encode() for value in values]
+    offsets = np.zeros(len(data) + 1, np.int64)
+    np.cumsum([len(each) for each in data], out=offsets[1:])
+    if offsets[-1] >= 1 << 31:
+        return pa.array(values, kind)  # which knows what to do
+    present = np.array([value is not None for value in values], bool)
+    ends = offsets if pa.types.is_large_string(kind) else offsets.astype(np.int32)
+    buffers = [None if present.all() else bitmap(present), pa.py_buffer(ends), pa.py_buffer(b"".join(data))]
+    return pa.Array.from_buffers(kind, len(data), buffers)
+
+
 def packed_row(schema: pa.Schema, *values: bytes) -> pa.RecordBatch:
     """Return one row of binary or string columns."""
     columns = []
@@ -70,6 +89,16 @@ def packed_row(schema: pa.Schema, *values: bytes) -> pa.RecordBatch:
         buffers = [None, pa.py_buffer(np.array([0, len(value)], np.int32)), pa.py_buffer(value)]
         columns.append(pa.Array.from_buffers(field.type, 1, buffers))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def bools_of(array: pa.Array) -> Array:
+    """Return the values of a column of truth values, false for null."""
+    validity, data = array.buffers()
+    found = np.frombuffer(data, np.uint8)
+    if validity is not None:
+        found = found & np.frombuffer(validity, np.uint8)[: len(found)]
+    part = np.unpackbits(found, bitorder="little")[array.offset : array.offset + len(array)]
+    return part.astype(bool)
 
 
 def numbers_of(array: pa.Array) -> tuple[Array, Array]:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from store.errors import InvalidValue
 from store.kernels.records import CHUNK, COMPRESSED, ENCRYPTED, TRANSACTION, UNFRAMED
 from store.model.jsonpath import PathTest
-from store.scan.arrow import numbers_of
+from store.scan.arrow import bools_of, numbers_of, scalar, strings
 from store.scan.places import EntryBatch
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
@@ -132,17 +132,17 @@ class Match:
 
     def mask(self, batch: pa.RecordBatch) -> Array:
         """Return which messages of BATCH, which has the columns ``needs``, may be looked for, by all but their values."""
-        sealed = _bools(batch.column("sealedBatch"))
+        sealed = bools_of(batch.column("sealedBatch"))
         of_entry = self._test(batch, "producer", self.producer)
         of_message = self._test(batch, "sequenceId", self.sequence_id)
         if self.keys:
-            of_message &= _bools(pc.is_in(batch.column("key"), pa.array(self.keys, pa.string())))
+            of_message &= bools_of(pc.is_in(batch.column("key"), strings(self.keys, pa.string())))
         if self.key_prefix is not None:
-            of_message &= _bools(pc.starts_with(batch.column("key"), self.key_prefix))
+            of_message &= bools_of(pc.starts_with(batch.column("key"), self.key_prefix))
         for name, value in self.properties:
             of_message &= _has_property(batch.column("properties"), name, value)
         if self._has_text and not self.in_value:
-            of_message &= self._finds(batch.column("payload")) | _bools(batch.column("encrypted"))
+            of_message &= self._finds(batch.column("payload")) | bools_of(batch.column("encrypted"))
         found: Array = of_entry & (of_message | sealed)
         return found
 
@@ -151,14 +151,14 @@ class Match:
             return np.ones(len(batch), bool)
         found = batch.column(name)
         kind = found.type.value_type if pa.types.is_dictionary(found.type) else found.type
-        return _bools(pc.equal(found.cast(kind), wanted))
+        return bools_of(pc.equal(found.cast(kind), wanted))
 
     def settle(self, batch: pa.RecordBatch, values: pa.Array | None, errors: pa.Array | None) -> tuple[Array, Array]:
         """Return which messages of BATCH, whose ``mask`` is true, are looked for, and of which nobody can tell.
 
         VALUES and ERRORS: what their schemas make of them, where ``needs_value``.
         """
-        sealed, encrypted = _bools(batch.column("sealedBatch")), _bools(batch.column("encrypted"))
+        sealed, encrypted = bools_of(batch.column("sealedBatch")), bools_of(batch.column("encrypted"))
         asks_content = self._has_text or bool(self.paths)
         undecided: Array = (encrypted & asks_content) | (sealed & self._asks_message)
         if values is None or errors is None:
@@ -166,7 +166,7 @@ class Match:
         found = np.ones(len(batch), bool)
         if self._has_text and self.in_value:
             found &= self._finds(batch.column("payload")) | self._finds(values)
-        failed = _bools(pc.is_valid(errors))
+        failed = bools_of(pc.is_valid(errors))
         if self.paths:
             held = [self._holds(*pair) for pair in zip(values.to_pylist(), batch.column("payload"), strict=True)]
             found &= np.array(held, bool)
@@ -192,14 +192,14 @@ class Match:
             if self.ignore_case:
                 found |= self._matches(column, re.escape(text))
             else:
-                found |= _bools(pc.match_substring(column, _bytes(text)))
+                found |= bools_of(pc.match_substring(column, _bytes(text)))
         if self.regex is not None:
             found &= self._matches(column, self.regex)
         return found
 
     def _matches(self, column: pa.Array, pattern: str) -> Array:
         if pattern.isascii():
-            return _bools(pc.match_substring_regex(column, self._pattern(pattern)))
+            return bools_of(pc.match_substring_regex(column, self._pattern(pattern)))
         # RE2 takes bytes for Latin-1: a letter beyond ASCII would be several.
         find = re.compile(pattern, re.IGNORECASE if self.ignore_case else 0).search
         values = column.to_pylist()
@@ -227,17 +227,11 @@ def _iter_places(data: bytes, needle: bytes) -> Iterator[int]:
         at = data.find(needle, at + 1)
 
 
-def _bools(values: pa.Array) -> Array:
-    """Return a column of truth values, null as false."""
-    found: Array = values.fill_null(False).to_numpy(zero_copy_only=False)
-    return found
-
-
 def _has_property(pairs: pa.MapArray, name: str, value: str | None) -> Array:
     """Return which rows of PAIRS have the property."""
-    same = pc.equal(pairs.keys, name)
-    same = same if value is None else pc.and_(same, pc.equal(pairs.items, value))
-    before = np.append(0, np.cumsum(_bools(same)))
+    same = pc.equal(pairs.keys, scalar(name, pairs.keys.type))
+    same = same if value is None else pc.and_(same, pc.equal(pairs.items, scalar(value, pairs.items.type)))
+    before = np.append(0, np.cumsum(bools_of(same)))
     offsets, _ = numbers_of(pairs.offsets)
     found: Array = before[offsets[1:]] > before[offsets[:-1]]
     return found

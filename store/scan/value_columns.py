@@ -10,6 +10,7 @@ import pyarrow as pa
 from store.codec.value import ValueSchema
 from store.errors import Unsupported
 from store.model.schemas import Encoded, PlainValues, TopicSchemas, ValueReader
+from store.scan.arrow import strings
 from store.scan.typed_values import Shapes, TypedValues
 
 NEEDS = ("schemaVersion", "payload", "key", "keyEncoded", "nullValue", "encrypted", "chunks")
@@ -65,7 +66,8 @@ class ValueColumns:
             for topic, row in zip(topics, rows, strict=True)
         ]
         values, errors = zip(*found, strict=True) if found else ((), ())
-        return {"value": pa.array(values, self._kind), "value_error": pa.array(errors, pa.string())}
+        column = strings(values, self._kind) if self._kind == pa.string() else pa.array(values, self._kind)
+        return {"value": column, "value_error": strings(errors, pa.string())}
 
 
 def _reader(schemas: TopicSchemas, values: Values) -> ValueReader:
