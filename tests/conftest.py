@@ -14,10 +14,13 @@ from xdist.scheduler import LoadGroupScheduling
 
 from pulsar_admin.cli import run
 from pulsar_admin.config import environment_variables
+from tests.both_ways import run_kernels_both_ways
 from tests.soundness import damages_stores, stores_stay_sound
 from tests.worlds import copy_tree, world
 
 __all__ = ["damages_stores", "stores_stay_sound"]
+
+run_kernels_both_ways()
 
 _OF_WORLDS = {f"tests/live/test_{name}.py" for name in ("cluster", "reading", "round_trip", "time_rules")}
 """What takes the worlds of ``tests/live/conftest.py``, which are made once a process."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.stores import imported
+from tests.stores import copied, imported
+from tests.worlds import world
 
 _TOPIC = "public/default/steady"
 _HEAVY = {
@@ -55,3 +57,50 @@ def test_a_cold_question_imports_little_and_compiles_no_class(words: str) -> Non
     unneeded = _QUESTIONS[words] | _HEAVY | _PROTOBUF_IN_PYTHON | _SCANNING
     assert not unneeded & set(loaded.split())
     assert compiled == "", "make it with store.frozen: the standard decorator costs a cold command 0.5 ms a class"
+
+
+_COMPILED = {"numba", "llvmlite", "pandas"}
+# Bulk commands, and what they do without beside numba; NEW and WORLD are put in.
+_BULK = {
+    "topics skew public/default/plain": {"pyarrow"},
+    "topics timeline public/default/plain": {"pyarrow"},
+    "topics dump public/default/plain": {"pyarrow.parquet"},
+    "topics dump public/default/plain --directory NEW": set(),
+    "topics search public/default/avro --json-path $.id>=18": {"pyarrow.parquet"},
+    "topics search acme/orders/compacted --key k0003": {"pyarrow.parquet"},
+    "topics analyze-backlog acme/iot/skewed -s reset-me": {"numpy"},
+    "compaction run acme/orders/compacted": {"pyarrow"},
+    "compaction verify acme/orders/compacted": {"pyarrow"},
+    "delayed build acme/delayed/reminders": {"pyarrow"},
+    "ledgers verify 9": {"pyarrow"},
+    "logs verify WORLD/bookkeeper/current": {"pyarrow"},
+    "store check --deep": {"pyarrow"},
+    "store index --rebuild": {"pyarrow"},
+}
+_BULK_CODE = """
+import sys
+from pulsar_admin.cli import run
+status = run(sys.argv[1:])
+print(*sys.modules, file=sys.stderr)
+sys.exit(status)
+"""
+
+
+@pytest.mark.parametrize("words", _BULK)
+def test_a_bulk_command_on_little_data_loads_no_compiled_kernel(words: str, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    places = words.replace("NEW", str(tmp_path / "new")).replace("WORLD", str(world("small") / "clean"))
+    _assert_unloaded(["--store", str(store), *places.split()], _COMPILED | _BULK[words])
+
+
+def test_an_import_of_little_data_loads_no_compiled_kernel(tmp_path: Path) -> None:
+    words = ["--store", str(tmp_path / "store"), "store", "import", "standalone", str(world("small") / "clean")]
+    _assert_unloaded(words, _COMPILED | {"pyarrow"})
+
+
+def _assert_unloaded(arguments: list[str], unneeded: set[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", _BULK_CODE, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert "store.kernels.compiled" in loaded or "numpy" in unneeded
+    assert not unneeded & loaded

@@ -36,7 +36,7 @@ from store.dump.parquet import write_apart
 from store.engine import processes
 from store.engine.local import LocalEngine
 from store.errors import AlreadyExists, DiskFull
-from store.kernels import sha1 as sha1_module
+from store.kernels import sha1_machine
 from store.kernels.sha1 import sha1_spans
 from store.model.reader import open_reader
 from store.model.topics import read_topic
@@ -141,7 +141,7 @@ def test_sha1_equals_hashlib(monkeypatch: pytest.MonkeyPatch) -> None:
     starts = rng.integers(0, 40_000, len(sizes)).astype(np.int64)
     wanted = [hashlib.sha1(data[a : a + n].tobytes()).digest() for a, n in zip(starts, sizes, strict=True)]
     assert [row.tobytes() for row in sha1_spans(data, starts, sizes)] == wanted
-    monkeypatch.setattr(sha1_module, "HAS_INSTRUCTIONS", False)
+    monkeypatch.setattr(sha1_machine, "HAS_INSTRUCTIONS", False)
     assert [row.tobytes() for row in sha1_spans(data, starts, sizes)] == wanted
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from store.generate import draws
+from store.kernels.compiled import part
 
 _STEP = np.uint64(draws.STEP)
 _LANE_STEP = np.uint64(draws.LANE_STEP)
@@ -14,7 +14,7 @@ _M2 = np.uint64(0x94D049BB133111EB)
 _S27, _S30, _S31, _S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
 
 
-@njit(cache=True, inline="always", boundscheck=False)
+@part(inline="always")
 def mix(value):
     """Return splitmix64's finalizer of VALUE."""
     value = (value ^ (value >> _S30)) * _M1
@@ -22,19 +22,19 @@ def mix(value):
     return value ^ (value >> _S31)
 
 
-@njit(cache=True, inline="always", boundscheck=False)
+@part(inline="always")
 def draw(stream, number, lane):
     """Return 64 bits for NUMBER and LANE of a stream."""
     return mix(stream + np.uint64(number) * _STEP + np.uint64(lane) * _LANE_STEP)
 
 
-@njit(cache=True, inline="always", boundscheck=False)
+@part(inline="always")
 def between(bits, low, high):
     """Return a number from LOW to HIGH out of 64 BITS."""
     return low + np.int64(((bits >> _S32) * np.uint64(high - low + 1)) >> _S32)
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _bit_length(value):
     length = 0
     while value > 0:
@@ -43,14 +43,14 @@ def _bit_length(value):
     return length
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def log_between(bits, low, high):
     """Return a number from LOW to HIGH, every doubling equally likely."""
     octave = between(mix(bits), _bit_length(low), _bit_length(high))
     return between(bits, max(low, (1 << octave) >> 1), min(high, (1 << octave) - 1))
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def put_key(out, at, number):
     """Write ``key-<number>`` in front of which its length stands as a byte."""
     digits = 1

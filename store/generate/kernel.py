@@ -6,10 +6,10 @@ Layouts: docs/formats/entry-log.md, entry.md, message.md. What each entry holds:
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from store.generate import draws
 from store.generate.compiled import between, draw, log_between, put_key
+from store.kernels.compiled import part
 from store.kernels.crc import START, crc32c
 from store.kernels.wire import (
     BROKER_MAGIC,
@@ -83,7 +83,7 @@ _EVENT_LIMIT_MS, _PERMYRIAD = draws.EVENT_LIMIT_MS, draws.PERMYRIAD
 _PATTERN_MASK = np.uint64(PATTERN_BYTES - 1)
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _size_of(plan, message):
     bits = draw(plan.messages, message, _SIZE)
     if plan.size_log != 0:
@@ -91,17 +91,17 @@ def _size_of(plan, message):
     return between(bits, plan.size_low, plan.size_high)
 
 
-@njit(cache=True, inline="always", boundscheck=False)
+@part(inline="always")
 def _is_null(plan, message):
     return plan.nulls > 0 and between(draw(plan.messages, message, _NULL), 0, _PERMYRIAD - 1) < plan.nulls
 
 
-@njit(cache=True, inline="always", boundscheck=False)
+@part(inline="always")
 def _key_of(plan, message):
     return between(draw(plan.messages, message, _KEY), 0, plan.keys - 1)
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _put_payload(out, at, plan, message, size, pattern):
     """Write SIZE bytes: the draw itself (where it has room), then the pattern from a drawn place on."""
     bits = draw(plan.messages, message, _PAYLOAD)
@@ -117,7 +117,7 @@ def _put_payload(out, at, plan, message, size, pattern):
     return end
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def shape_of(plan, bodies, entry):
     """Return (body number in the pool or −1, messages, whether delayed) of an entry; a batch has 1 or more, 0 is none."""
     if plan.delayed > 0 and between(draw(plan.stream, entry, _DELAYED), 0, _PERMYRIAD - 1) < plan.delayed:
@@ -134,13 +134,13 @@ def shape_of(plan, bodies, entry):
     return -1, between(draw(plan.stream, entry, _BATCH), plan.batch_low, plan.batch_high), False
 
 
-@njit(cache=True, inline="always", boundscheck=False)
+@part(inline="always")
 def broker_ms_of(plan, entry):
     """Return when the broker appended the entry."""
     return plan.start_ms + entry * plan.period_us // 1000
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _put_broker_metadata(out, at, flags, broker_ms, index):
     """Write magic, size and BrokerEntryMetadata; return the offset behind it."""
     size_at = put_magic(out, at, BROKER_MAGIC)
@@ -153,7 +153,7 @@ def _put_broker_metadata(out, at, flags, broker_ms, index):
     return end
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _publish_ms(plan, producer, entry):
     skew = producer.skew_ms
     if producer.jump_ms > 0:
@@ -163,12 +163,12 @@ def _publish_ms(plan, producer, entry):
     return broker_ms_of(plan, entry) - latency + skew
 
 
-@njit(cache=True, inline="always", boundscheck=False)
+@part(inline="always")
 def _event_ms(plan, publish_ms, message):
     return publish_ms - between(draw(plan.messages, message, _EVENT), 0, _EVENT_LIMIT_MS - 1)
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _put_metadata(out, at, plan, state, producer, names, shape, body):
     """Write the MessageMetadata of the entry at STATE; return the offset behind it."""
     _, batch, delayed = shape
@@ -198,7 +198,7 @@ def _put_metadata(out, at, plan, state, producer, names, shape, body):
     return at
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _put_batched(out, at, plan, message, sequence, publish_ms, pattern):
     """Write one message of a batch: u32 size | SingleMessageMetadata | payload."""
     null = _is_null(plan, message)
@@ -217,7 +217,7 @@ def _put_batched(out, at, plan, message, sequence, publish_ms, pattern):
     return _put_payload(out, at, plan, message, size, pattern)
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _put_body(out, at, plan, state, producer, shape, body, tables):
     """Write the entry's own payload: from the pool, as a batch, or one message; return the offset behind it."""
     _, _, _, pool, pattern = tables
@@ -232,7 +232,7 @@ def _put_body(out, at, plan, state, producer, shape, body, tables):
     return at
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _put_entry(out, at, plan, state, producer, shape, body, given, tables):
     """Write the entry's payload, broker metadata first; return the offset behind it."""
     _, names, _, _, _ = tables
@@ -250,7 +250,7 @@ def _put_entry(out, at, plan, state, producer, shape, body, given, tables):
     return end
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def write_entries(out, at, limits, plans, states, tables, prefixes, positions):
     """Write entries of one ledger from out[at]; return (entries written, offset behind them).
 
@@ -298,7 +298,7 @@ def write_entries(out, at, limits, plans, states, tables, prefixes, positions):
     return state.entry - first, at
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def count_messages(plans, bodies, first, out):
     """Fill OUT with the number of messages of the entries from FIRST on."""
     for i in range(out.shape[0]):

@@ -1,10 +1,10 @@
-"""One pass over scanned records that cuts them into location blocks and sums each, compiled by numba."""
+"""One pass over scanned records that cuts them into location blocks and sums each."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from store.kernels.compiled import kernel, part
 from store.kernels.records import BAD_DIGEST, HAS_BROKER_TIME, UNFRAMED
 from store.names import LONG_MAX, LONG_MIN
 
@@ -33,7 +33,7 @@ RUN = np.dtype(
 )
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _begin(run, record, start, block_bits):
     run.start = start
     run.ledger_id = record.ledger_id
@@ -46,7 +46,7 @@ def _begin(run, record, start, block_bits):
     run.first_slot = record.entry_id & ((1 << block_bits) - 1)
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _add(run, record, block_bits):
     messages = max(np.int64(record.messages), 0)  # a batch that claims a negative number has none
     run.last_slot = record.entry_id & ((1 << block_bits) - 1)
@@ -69,7 +69,7 @@ def _add(run, record, block_bits):
     run.auto_max_ms = max(run.auto_max_ms, auto_ms)
 
 
-@njit(cache=True, boundscheck=False)
+@kernel(lambda records, *_: len(records) // 2)  # a row is half the work that one is elsewhere
 def sum_blocks(records, runs, block_bits):
     """Cut RECORDS into RUNS, one for each block of 1 << BLOCK_BITS entry ids in turn; return how many.
 

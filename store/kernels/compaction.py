@@ -1,4 +1,4 @@
-"""Kernel of compaction over entries, compiled by numba: framing and metadata as spans and numbers.
+"""Kernel of compaction over entries: framing and metadata as spans and numbers.
 
 It knows well-formed entries; what it cannot read is marked ``STRANGE`` and kept whole. Layouts: docs/formats/message.md,
 compacted-ledger.md.
@@ -8,8 +8,8 @@ compacted-ledger.md.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from store.kernels.compiled import kernel, part
 from store.kernels.crc import checksum_matches
 from store.kernels.wire import (
     MESSAGE_ID,
@@ -69,7 +69,7 @@ ENTRY = np.dtype(
 )
 
 
-@njit(cache=True, boundscheck=False)
+@kernel("begins")
 def read_entries(data, begins, ends, compacted, verify, rows):
     """Fill ROWS from the entry payloads data[begins[i]:ends[i]], which are a compacted ledger's if COMPACTED.
 
@@ -85,7 +85,7 @@ def read_entries(data, begins, ends, compacted, verify, rows):
             row.plain_start, row.plain_end = row.meta_end, row.end
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _clear(row, begin, end):
     row.id_start = row.id_end = 0
     row.start = row.front_end = row.meta_start = row.meta_end = row.plain_start = begin
@@ -99,7 +99,7 @@ def _clear(row, begin, end):
     row.flags = 0
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _read_id(data, fields, row):
     """Read ``u32 a | MessageIdData(a) | u32 b`` of a compacted entry; False when it is none."""
     at, end = row.start, row.end
@@ -118,7 +118,7 @@ def _read_id(data, fields, row):
     return True
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _read_front(data, row, verify):
     """Find the metadata behind broker metadata and checksum; False when the framing or the checksum is wrong."""
     row.front_end, checked, start, end = frame(data, row.start, row.end)
@@ -130,7 +130,7 @@ def _read_front(data, row, verify):
     return True
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _read_metadata(data, fields, row):
     """Read the MessageMetadata; False when it is none or lacks a required field."""
     seen = read_message(data, row.meta_start, row.meta_end, fields)
@@ -164,7 +164,7 @@ def _read_metadata(data, fields, row):
     return True
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _read_indexes(data, row):
     """Read the messages of the batch that are still in it, in one field or one field each."""
     at, end = row.meta_start, row.meta_end
@@ -180,7 +180,7 @@ def _read_indexes(data, row):
         row.flags |= BAD_INDEXES
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _take_index(row, index):
     row.indexes += 1
     if index <= row.last_index:
@@ -188,7 +188,7 @@ def _take_index(row, index):
     row.last_index = index
 
 
-@njit(cache=True, inline="always", boundscheck=False)
+@part(inline="always")
 def _kind(row, seen):
     if has(seen, METADATA.marker_type):
         return MARKER
@@ -204,7 +204,7 @@ def _kind(row, seen):
 # -- entries kept whole -----------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, boundscheck=False)
+@kernel("chosen")
 def frame_whole(data, rows, chosen, partition, out, starts):
     """Write ``u32 a | MessageIdData(a) | u32 b | entry(b)`` of every entry of CHOSEN into OUT; fills STARTS, one more for the end.
 

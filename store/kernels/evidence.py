@@ -1,10 +1,10 @@
-"""Kernel over the heads of entries: who sent each, and with which numbers; compiled by numba. Layouts: docs/formats/message.md."""
+"""Kernel over the heads of entries: who sent each, and with which numbers. Layouts: docs/formats/message.md."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from store.kernels.compiled import kernel, part
 from store.kernels.wire import BROKER_METADATA, METADATA, START, frame, has, i64, new_fields, read_message
 
 SENT = np.dtype(
@@ -28,7 +28,7 @@ SENT = np.dtype(
 """Who sent an entry; places are offsets into the batch's bytes."""
 
 
-@njit(cache=True, boundscheck=False)
+@kernel("starts")
 def read_sent(data, starts, ends, sent):
     """Fill SENT from the entry payloads data[starts[i]:ends[i]], of which only the heads need be there."""
     fields = new_fields()
@@ -36,7 +36,7 @@ def read_sent(data, starts, ends, sent):
         _read_one(data, starts[i], ends[i], fields, sent[i])
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _read_one(data, start, end, fields, out):
     out.framed = 0
     out.producer_size = out.replicated_size = -1
@@ -69,7 +69,7 @@ def _read_one(data, start, end, fields, out):
     out.is_chunk = has(seen, METADATA.num_chunks_from_msg)
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def _span(fields, seen, slot):
     if not has(seen, slot):
         return np.int64(0), np.int64(-1)

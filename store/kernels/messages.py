@@ -1,4 +1,4 @@
-"""Kernels that take entries apart into messages: spans of keys, properties and payloads; compiled by numba.
+"""Kernels that take entries apart into messages: spans of keys, properties and payloads.
 
 They know well-formed entries only. What is not, or is rare (chunks, transactions, encryption), is left as SLOW to the ordinary
 reader (``store.model.messages``), which explains it. Layouts: docs/formats/message.md.
@@ -6,9 +6,11 @@ reader (``store.model.messages``), which explains it. Layouts: docs/formats/mess
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit
+from typing import Any
 
+import numpy as np
+
+from store.kernels.compiled import LITTLE_ROWS, kernel, part
 from store.kernels.crc import checksum_matches
 from store.kernels.wire import (
     BROKER_METADATA,
@@ -81,7 +83,7 @@ PROPERTY = np.dtype(
 )
 
 
-@njit(cache=True, boundscheck=False)
+@kernel("starts")
 def read_heads(data, starts, ends, heads):
     """Fill HEADS from the entry payloads data[starts[i]:ends[i]], checksums verified; what is not plain becomes SLOW."""
     fields = new_fields()
@@ -89,7 +91,7 @@ def read_heads(data, starts, ends, heads):
         _read_head(data, starts[i], ends[i], fields, heads[i])
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _read_head(data, start, end, fields, head):
     head.kind = SLOW
     head.broker_index = -1
@@ -111,7 +113,7 @@ def _read_head(data, start, end, fields, head):
     head.kind = _read_entry_metadata(data, head.meta_start, head.meta_end, fields, head)
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _read_entry_metadata(data, at, end, fields, head):
     """Read the entry level of one MessageMetadata; return the entry's kind."""
     seen = read_message(data, at, end, fields)
@@ -142,19 +144,25 @@ def _read_entry_metadata(data, at, end, fields, head):
     return BATCHED if has(seen, METADATA.num_messages_in_batch) else WHOLE
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def _number(fields, seen, slot, default):
     return fields[slot] if has(seen, slot) else np.int64(default)
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _are_varints(data, at, end):
     while 0 <= at < end:
         _, at = varint(data, at, end)
     return at == end
 
 
-@njit(cache=True, boundscheck=False)
+def _messages_in(heads: Any) -> int:
+    """Return how many messages HEADS say that they have; one that says too few has no more either."""
+    batches = heads["messages"][heads["kind"] == BATCHED]
+    return len(heads) + int(batches.clip(0, LITTLE_ROWS).sum())
+
+
+@kernel(lambda data, heads, *_: _messages_in(heads))
 def count_messages(data, heads, messages, properties):
     """Fill how many MESSAGES and PROPERTIES each entry has; a batch that is not exactly what it claims becomes SLOW."""
     fields = new_fields()
@@ -172,7 +180,7 @@ def count_messages(data, heads, messages, properties):
                 messages[i] = 0
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _count_batch(data, head, fields):
     """Return how many (messages, properties) a batch has; (−1, 0) when it is not exactly what it claims."""
     bad = np.int64(-1), np.int64(0)
@@ -195,7 +203,7 @@ def _count_batch(data, head, fields):
     return (messages, properties) if slots == head.messages else bad
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _count_properties(data, at, end, slot, fields):
     """Return how many key-value pairs, fields of SLOT, there are, −1 when one is malformed; overwrites FIELDS."""
     count = np.int64(0)
@@ -208,7 +216,7 @@ def _count_properties(data, at, end, slot, fields):
     return count
 
 
-@njit(cache=True, boundscheck=False)
+@kernel("messages")
 def explode(data, heads, messages, properties):
     """Fill MESSAGES and PROPERTIES, as many as ``count_messages`` counted, in order."""
     fields = new_fields()
@@ -247,7 +255,7 @@ def explode(data, heads, messages, properties):
                 row += 1
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def _place(message, entry, index, body_start, body_end):
     message.entry = entry
     message.batch_index = index
@@ -255,7 +263,7 @@ def _place(message, entry, index, body_start, body_end):
     message.body_size = body_end - body_start
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def _fill_message(message, fields, seen, slots):
     """Fill what MessageMetadata and SingleMessageMetadata, whose SLOTS differ, both say of a message."""
     message.sequence_id = _number(fields, seen, slots.sequence_id, 0)
@@ -270,7 +278,7 @@ def _fill_message(message, fields, seen, slots):
         message.ordering_size = fields[slots.ordering_key]
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _read_properties(data, at, end, slot, fields, pairs):
     """Fill PAIRS with the key-value pairs, fields of SLOT, which ``_count_properties`` counted; return how many."""
     count = np.int64(0)
@@ -285,7 +293,7 @@ def _read_properties(data, at, end, slot, fields, pairs):
     return count
 
 
-@njit(cache=True, boundscheck=False)
+@kernel("starts")
 def gather(data, starts, sizes, offsets, out):
     """Copy data[starts[i]:starts[i] + sizes[i]] one behind the other into OUT; OFFSETS (one more) say where each begins."""
     at = np.int64(0)
@@ -296,3 +304,14 @@ def gather(data, starts, sizes, offsets, out):
             out[at + k] = data[start + k]
         at += max(sizes[i], 0)
     offsets[starts.shape[0]] = at
+
+
+@gather.plain_form
+def _gather_plainly(data, starts, sizes, offsets, out):
+    at = 0
+    for i, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        offsets[i] = at
+        size = max(size, 0)
+        out[at : at + size] = data[start : start + size]
+        at += size
+    offsets[len(starts)] = at

@@ -1,14 +1,14 @@
-"""Kernels over the producers and times of entries; compiled by numba. Layouts: docs/formats/message.md."""
+"""Kernels over the producers and times of entries. Layouts: docs/formats/message.md."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from store.kernels.compiled import kernel, part
 from store.kernels.wire import METADATA, frame, read_field, tag_of
 
 
-@njit(cache=True, boundscheck=False)
+@kernel("starts")
 def producer_spans(data, starts, ends, spans):
     """Fill SPANS[i] = (start, length) of the producer name in the entry payload data[starts[i]:ends[i]]; length −1: none."""
     for i in range(starts.shape[0]):
@@ -21,7 +21,7 @@ def producer_spans(data, starts, ends, spans):
                 break
 
 
-@njit(cache=True, boundscheck=False)
+@kernel("starts")
 def sequence_ids(data, starts, ends, found):
     """Fill FOUND[i] with the sequence id in the entry payload data[starts[i]:ends[i]], left as it is where there is none."""
     for i in range(starts.shape[0]):
@@ -33,7 +33,7 @@ def sequence_ids(data, starts, ends, found):
                 break
 
 
-@njit(cache=True, boundscheck=False)
+@kernel("spans")
 def number_spans(data, spans, numbers, firsts, table):
     """Give equal byte strings equal numbers, counted from 0; return how many there are.
 
@@ -58,7 +58,22 @@ def number_spans(data, spans, numbers, firsts, table):
     return count
 
 
-@njit(cache=True, boundscheck=False)
+@number_spans.plain_form
+def _number_plainly(data, spans, numbers, firsts, table):
+    known = {}
+    for i in range(spans.shape[0]):
+        start, length = spans[i, 0], spans[i, 1]
+        if length < 0:
+            numbers[i] = -1
+            continue
+        text = bytes(data[start : start + length])
+        if text not in known:
+            firsts[len(known)] = i
+        numbers[i] = known.setdefault(text, len(known))
+    return len(known)
+
+
+@part()
 def _slot_of(data, spans, i, firsts, table):
     """Return where in TABLE span I is, or belongs."""
     mask = np.uint64(table.shape[0] - 1)
@@ -68,7 +83,7 @@ def _slot_of(data, spans, i, firsts, table):
     return slot
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _same(data, spans, i, j):
     length = spans[i, 1]
     if length != spans[j, 1]:
@@ -80,7 +95,7 @@ def _same(data, spans, i, j):
     return same
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _hash(data, start, length):
     """FNV-1a, 64 bits."""
     value = np.uint64(0xCBF29CE484222325)
@@ -89,7 +104,7 @@ def _hash(data, start, length):
     return value ^ (value >> np.uint64(32))
 
 
-@njit(cache=True, boundscheck=False)
+@kernel("times")
 def longest_forward_run(times, kept, tails, before):
     """Mark in KEPT the longest subsequence of TIMES that never runs backwards; ``tails`` and ``before``: i32, as long as TIMES.
 

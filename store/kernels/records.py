@@ -1,4 +1,4 @@
-"""The one-pass kernel: entry-log records → columns (ids, places, digests, times, counts), compiled by numba.
+"""The one-pass kernel: entry-log records → columns (ids, places, digests, times, counts).
 
 It knows the happy path only: contiguous records that validate. At anything else it stops and says where; the caller asks
 ``store.codec.entrylog`` (the reference reader) how to go on. Layouts: docs/formats/entry-log.md, message.md.
@@ -6,8 +6,10 @@ It knows the happy path only: contiguous records that validate. At anything else
 
 from __future__ import annotations
 
+import struct
+from typing import Any
+
 import numpy as np
-from numba import njit
 
 from store.kernels.columns import (
     BAD_DIGEST,
@@ -23,6 +25,7 @@ from store.kernels.columns import (
     UNFRAMED,
     UNVERIFIED,
 )
+from store.kernels.compiled import LITTLE_ROWS, kernel, part
 from store.kernels.crc import START, crc32, crc32c
 from store.kernels.wire import (
     BROKER_METADATA,
@@ -64,10 +67,12 @@ FULL, END, STRANGE, MORE = range(4)
 """Rows full · reached the end · no valid record here · record goes on behind the window."""
 
 _LONG_MAX = 2**63 - 1
+_PADDING = -0x100
+_SIZES = struct.Struct(">ii")
 _SEED_DELAYED = 18  # delayed_ms of the PIP of 2018; today's ordering_key has another wire type
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def _digest_matches(data, body, end, digest_bytes):
     """Whether the digest (4 = CRC-32C, 8 = CRC-32) at body + 32 covers the 32 header bytes and the payload."""
     if body + 32 + digest_bytes > end:
@@ -80,7 +85,7 @@ def _digest_matches(data, body, end, digest_bytes):
     return i32(data, body + 32) == 0 and np.uint32(i32(data, body + 36)) == expected
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def _read_metadata(data, at, end, out):
     """Read one MessageMetadata into OUT; False when it is no valid protobuf or lacks its required fields."""
     # Not read_message: a scan of small entries takes a tenth longer with it.
@@ -121,7 +126,7 @@ def _read_metadata(data, at, end, out):
     return required == 7
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def _read_payload(data, at, end, out):
     """Fill OUT's message columns from the entry payload data[at:end]; sets UNFRAMED when it is no message."""
     _clear_message(out)
@@ -139,7 +144,7 @@ def _read_payload(data, at, end, out):
         _clear_message(out)
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def _clear_message(out):
     out.publish_ms = -1
     out.broker_ms = -1
@@ -147,7 +152,7 @@ def _clear_message(out):
     out.messages = 1
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def _check_digest(data, body, end, kind, verify, out):
     """Set OUT's digest_bytes and digest flags. KIND: digest bytes of the ledger's metadata, or −1 when unknown."""
     if kind == 0 or kind == 20:
@@ -169,7 +174,7 @@ def _check_digest(data, body, end, kind, verify, out):
     out.flags |= BAD_DIGEST
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def _kind_of(ledger_id, known, kinds):
     low, high = 0, known.shape[0]
     while low < high:
@@ -181,7 +186,7 @@ def _kind_of(ledger_id, known, kinds):
     return kinds[low] if low < known.shape[0] and known[low] == ledger_id else np.int16(-1)
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def read_body(data, body, size, kind, verify, out):
     """Fill OUT from the entry body data[body:body+size]; False when its ids or counters cannot be an entry's."""
     ledger_id = i64(data, body)
@@ -205,7 +210,21 @@ def read_body(data, body, size, kind, verify, out):
     return True
 
 
-@njit(cache=True, boundscheck=False)
+def _ahead(window: Any, at: int, stop: int, behind: int) -> int:
+    """Return how many records, and paddings, begin in window[at:stop], going by their sizes; as many again BEHIND the window."""
+    count, stop = 0, min(stop, len(window) - 8)
+    while at < stop and count < LITTLE_ROWS:
+        size, following = _SIZES.unpack_from(window, at)
+        if size == _PADDING:
+            size = following + 4
+        if size <= 0:
+            break
+        at += 4 + size
+        count += 1
+    return 2 * count if behind else count
+
+
+@kernel(lambda window, start, stop, behind, *_: _ahead(window, start, stop, behind))
 def scan_log(window, start, stop, behind, ledgers, verify, out):
     """Read entry-log records from window[start]; return (records, next offset in the window, why it stopped).
 
@@ -246,7 +265,7 @@ def scan_log(window, start, stop, behind, ledgers, verify, out):
     return count, at, END
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def _is_zero(data, start, end):
     for at in range(start, end):  # noqa: SIM110 (numba compiles no generator expressions here)
         if data[at] != 0:
@@ -254,7 +273,12 @@ def _is_zero(data, start, end):
     return True
 
 
-@njit(cache=True, boundscheck=False)
+@_is_zero.plain_form
+def _is_plain_zero(data, start, end):
+    return not np.asarray(data[start:end]).any()
+
+
+@kernel(lambda window, start, behind, *_: _ahead(window, start, len(window), behind))
 def scan_journal(window, start, behind, ledgers, verify, out):
     """Read journal records (docs/formats/journal.md) from window[start]; as ``scan_log``.
 
@@ -275,7 +299,7 @@ def scan_journal(window, start, behind, ledgers, verify, out):
         size = np.int64(i32(window, at))
         if size == 0:
             return count, at, END
-        padding = size == -0x100
+        padding = size == _PADDING
         if padding:
             size = np.int64(i32(window, at + 4)) + 4
         if size < (4 if padding else 16) or size > here + behind - at - 4:
@@ -301,7 +325,7 @@ def scan_journal(window, start, behind, ledgers, verify, out):
         at += 4 + size
 
 
-@njit(cache=True, boundscheck=False)
+@kernel("offsets")
 def read_bodies(window, offsets, sizes, ledgers, verify, out):
     """Fill OUT from records at known places (offset of the size field); a row that is no entry gets ledger_id −1."""
     known, kinds = ledgers
@@ -315,7 +339,7 @@ def read_bodies(window, offsets, sizes, ledgers, verify, out):
             out[i].offset = at
 
 
-@njit(cache=True, boundscheck=False)
+@kernel("starts")
 def read_payloads(data, starts, ends, out):
     """Fill the message columns and flags of OUT from the entry payloads data[starts[i]:ends[i]]."""
     for i in range(starts.shape[0]):

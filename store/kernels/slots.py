@@ -1,12 +1,14 @@
-"""Kernels of compaction over messages, compiled by numba: batches as spans, keys as 128-bit hashes, the latest of each."""
+"""Kernels of compaction over messages: batches as spans, keys as 128-bit hashes, the latest of each."""
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-incomplete-defs=False, check-untyped-defs=False
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba import njit
 
 from store.kernels.compaction import BATCH, CHUNK, HAS_PLAIN_SIZE, IN_SCRATCH, NULLS_AS_4_0, SAYS_NULL, SINGLE, STRANGE
+from store.kernels.compiled import kernel, part
 from store.kernels.crc import load_8
 from store.kernels.wire import MALFORMED, SINGLE_METADATA, START, has, new_fields, read_single
 
@@ -28,11 +30,12 @@ RETAINED, SUPERSEDED, NULLED, KEYLESS, OUT_BEFORE = range(5)
 """What becomes of a message: kept; a later one has its key; it is a null value; it has no key; it was taken out before."""
 
 EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
+_MASK = 2**64 - 1
 _FIRST_SEED = np.uint64(0x9E3779B97F4A7C15)
 _SECOND_SEED = np.uint64(0xD1B54A32D192ED03)
 
 
-@njit(cache=True, boundscheck=False)
+@kernel("slots")
 def read_slots(data, scratch, rows, slots, firsts):
     """Fill SLOTS with the messages of ROWS, and firsts[i] with the number of the first of entry i; returns how many.
 
@@ -60,7 +63,7 @@ def read_slots(data, scratch, rows, slots, firsts):
     return count
 
 
-@njit(cache=True, inline="always", boundscheck=False)
+@part(inline="always")
 def _read_alone(row, slot):
     """Read the size of a message alone (upstream ``AbstractTwoPhaseCompactor.extractKeyAndSize``, 4.0.8 and 4.2.4).
 
@@ -74,7 +77,7 @@ def _read_alone(row, slot):
     slot.value_bytes = min(older if row.flags & NULLS_AS_4_0 else newer, 0x7FFFFFFF)
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def _walk(plain, row, fields, slots):
     """Fill SLOTS with the messages of one batch; returns how many, −1 when the bytes are none."""
     count = 0
@@ -106,7 +109,7 @@ def _walk(plain, row, fields, slots):
 # -- the latest message of every key ----------------------------------------------------------------------------------
 
 
-@njit(cache=True, inline="always", boundscheck=False)
+@part(inline="always")
 def _mixed(value):
     value ^= value >> np.uint64(33)
     value *= np.uint64(0xFF51AFD7ED558CCD)
@@ -115,7 +118,17 @@ def _mixed(value):
     return value ^ (value >> np.uint64(33))
 
 
-@njit(cache=True, boundscheck=False)
+@_mixed.plain_form
+def _mixed_plainly(value):
+    value &= _MASK
+    value ^= value >> 33
+    value = value * 0xFF51AFD7ED558CCD & _MASK
+    value ^= value >> 33
+    value = value * 0xC4CEB9FE1A85EC53 & _MASK
+    return value ^ (value >> 33)
+
+
+@part()
 def hash_128(data, start, length):
     """Return a hash of data[start:start+length] as two 64-bit numbers, each mixed on its own with every eight bytes."""
     first = _FIRST_SEED ^ np.uint64(length)
@@ -135,7 +148,23 @@ def hash_128(data, start, length):
     )
 
 
-@njit(cache=True, boundscheck=False)
+@hash_128.plain_form
+def _hash_plainly(data, start, length):
+    first, second = int(_FIRST_SEED) ^ length, int(_SECOND_SEED) + length
+    at, end = start, start + length
+    while at + 8 <= end:
+        word = int.from_bytes(data[at : at + 8], "little")
+        first = _mixed_plainly((first ^ word) * 0x87C37B91114253D5)
+        second = _mixed_plainly((second + word) * 0x4CF5AD432745937F)
+        at += 8
+    word = int.from_bytes(data[at:end], "big")
+    return (
+        _mixed_plainly((first ^ word) * 0x87C37B91114253D5),
+        _mixed_plainly((second + word) * 0x4CF5AD432745937F),
+    )
+
+
+@kernel(lambda _, rows, slots, *__: len(slots))
 def add_keys(buffers, rows, slots, firsts, progress, table):
     """Enter the keyed messages of ROWS into TABLE = (hashes, hashes, last), latest wins; returns whether all went in.
 
@@ -168,7 +197,7 @@ def add_keys(buffers, rows, slots, firsts, progress, table):
     return True
 
 
-@njit(cache=True, boundscheck=False)
+@kernel(lambda keys, *_: len(keys[2]))
 def merge_keys(keys, progress, table):
     """Enter KEYS = (hashes, hashes, last) into TABLE, the larger ``last`` wins; returns whether all went in.
 
@@ -193,7 +222,7 @@ def merge_keys(keys, progress, table):
     return True
 
 
-@njit(cache=True, boundscheck=False)
+@kernel(lambda source, _: len(source[2]))
 def move_keys(source, target):
     """Enter every key of the table SOURCE into the larger, empty table TARGET."""
     mask = np.uint64(target[2].shape[0] - 1)
@@ -206,7 +235,12 @@ def move_keys(source, target):
         target[0][place], target[1][place], target[2][place] = source[0][i], source[1][i], source[2][i]
 
 
-@njit(cache=True, boundscheck=False)
+def _keys_in(last: Any, _: Any) -> int:
+    """Return how many keys there are; numpy passes over empty places."""
+    return int(np.count_nonzero(last != EMPTY))
+
+
+@kernel(_keys_in)
 def mark_last(last, bits):
     """Set the bit of every ordinal in LAST that is no null value; returns how many there are of those, and of null values."""
     kept = nulls = 0
@@ -223,7 +257,17 @@ def mark_last(last, bits):
     return kept, nulls
 
 
-@njit(cache=True, boundscheck=False)
+@mark_last.plain_form
+def _mark_plainly(last, bits):
+    found = np.asarray(last)
+    values = found[found != EMPTY].tolist()
+    kept = [value >> 1 for value in values if not value & 1]
+    for ordinal in kept:
+        bits[ordinal >> 3] |= 1 << (ordinal & 7)
+    return len(kept), len(values) - len(kept)
+
+
+@kernel("slots")
 def judge(slots, firsts, ordinals, bits, retain_keyless, fates):
     """Fill fates[s] with what becomes of message s; ordinals[i]: that of the first message of entry i."""
     for i in range(ordinals.shape[0]):

@@ -1,4 +1,4 @@
-"""What protobuf and Pulsar's framing look like in bytes, for the other kernels; compiled by numba.
+"""What protobuf and Pulsar's framing look like in bytes, for the other kernels.
 
 ``read_message`` walks a protobuf message once. It returns which fields it saw, a set of bits, and fills FIELDS, ``new_fields()``:
 ``fields[slot]`` is a number or a size, ``fields[START + slot]`` where bytes start. The slot of a field is its number, for bytes
@@ -10,19 +10,19 @@ Values are signed, one of 64 bits becomes negative: comparing signed with unsign
 
 from __future__ import annotations
 
+import struct
 from collections import namedtuple
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
+from store.kernels.compiled import kernel, part, signed
 from store.proto import pulsar_api_pb2
 
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 _TAG_MAX = 2**32 - 1
+_MACHINE = "store.kernels.machine"
+_I32, _U32, _I64 = struct.Struct(">i"), struct.Struct(">I"), struct.Struct(">q")
 
 PACKED = 32
 """From the slot of a repeated number to the slot that it has when it is packed."""
@@ -60,7 +60,7 @@ MESSAGE_ID = _slots("MessageIdData")
 # -- integers ---------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def i32(data, at):
     """Return the signed big-endian 32-bit integer at AT."""
     return np.int32(
@@ -71,35 +71,39 @@ def i32(data, at):
     )
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@i32.plain_form
+def _plain_i32(data, at):
+    return _I32.unpack_from(data, at)[0]
+
+
+@part(forceinline=True)
 def u32(data, at):
     """Return the unsigned big-endian 32-bit integer at AT, as i64."""
     return np.int64(np.uint32(i32(data, at)))
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@u32.plain_form
+def _plain_u32(data, at):
+    return _U32.unpack_from(data, at)[0]
+
+
+@part(forceinline=True)
 def i64(data, at):
     """Return the signed big-endian 64-bit integer at AT."""
     return (np.int64(i32(data, at)) << 32) | u32(data, at + 4)
 
 
-@intrinsic
-def prefetch(typingctx: Any, array: Any, offset: Any) -> Any:  # Any: numba's typing objects, here and below
+@i64.plain_form
+def _plain_i64(data, at):
+    return _I64.unpack_from(data, at)[0]
+
+
+@part(machine=_MACHINE)
+def prefetch(array, offset):
     """Have the processor fetch the bytes of a uint8 array at OFFSET, which may lie behind its end."""
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        word = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, word, word, word])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [cgutils.voidptr_t], kind)
-        read, keep, is_data = ir.Constant(word, 0), ir.Constant(word, 3), ir.Constant(word, 1)
-        builder.call(function, [builder.gep(data, [arguments[1]]), read, keep, is_data])
-        return context.get_dummy_value()
 
-    return types.void(array, types.int64), codegen
-
-
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def varint(data, at, end):
     """Return (value, next offset); next offset −1 when the varint runs past END or is too long."""
     value = np.int64(0)
@@ -114,7 +118,21 @@ def varint(data, at, end):
     return value, np.int64(-1)
 
 
-@njit(cache=True, inline="always", boundscheck=False)
+@varint.plain_form
+def _plain_varint(data, at, end):
+    value = shift = 0
+    while at < end and shift < 70:
+        byte = data[at]
+        at += 1
+        if byte < 0x80:
+            value |= byte << shift
+            return value if shift < 63 else signed(value, 64), at
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    return signed(value, 64), -1
+
+
+@part(inline="always")
 def put_32(out, at, value):
     """Write four big-endian bytes."""
     out[at] = (value >> 24) & 0xFF
@@ -123,14 +141,14 @@ def put_32(out, at, value):
     out[at + 3] = value & 0xFF
 
 
-@njit(cache=True, inline="always", boundscheck=False)
+@part(inline="always")
 def put_64(out, at, value):
     """Write eight big-endian bytes."""
     put_32(out, at, value >> 32)
     put_32(out, at + 4, value)
 
 
-@njit(cache=True, inline="always", boundscheck=False)
+@part(inline="always")
 def put_varint(out, at, value):
     """Write a varint, a negative one as ten bytes; return the offset behind it."""
     rest = np.uint64(value)
@@ -142,69 +160,56 @@ def put_varint(out, at, value):
     return at + 1
 
 
-@intrinsic
-def _move(typingctx: Any, out: Any, at: Any, source: Any, start: Any, count: Any) -> Any:
-    """memcpy: a loop over bytes is compiled to a loop over bytes, as the arrays might overlap."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        to = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        origin = context.make_array(signature.args[2])(context, builder, arguments[2]).data
-        cgutils.raw_memcpy(
-            builder, builder.gep(to, [arguments[1]]), builder.gep(origin, [arguments[3]]), arguments[4], 1
-        )
-        return context.get_dummy_value()
-
-    return types.void(out, types.int64, source, types.int64, types.int64), codegen
+@part(machine=_MACHINE)
+def move(out, at, source, start, count):
+    """Copy COUNT bytes between arrays that do not overlap."""
+    out[at : at + count] = source[start : start + count]
 
 
-@njit(cache=True, inline="always", boundscheck=False)
+@part(inline="always")
 def copy(out, at, source, start, count):
     """Copy COUNT bytes; return the offset behind them."""
-    _move(out, at, source, start, count)
+    move(out, at, source, start, count)
     return at + count
 
 
 # -- protobuf ---------------------------------------------------------------------------------------------------------
 
 
-@intrinsic
-def new_fields(typingctx: Any) -> Any:
+@part(machine=_MACHINE)
+def new_fields():
     """Return room for what ``read_message`` finds, two numbers for each slot, in the frame of the calling function.
 
     An array's reference would be counted at every call, which takes as long as reading two fields.
     """
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return cgutils.alloca_once(builder, ir.IntType(64), size=2 * START)
-
-    return types.CPointer(types.int64)(), codegen
+    return [0] * (2 * START)
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def tag_of(slot):
     """Return the tag in front of the field of SLOT."""
     return (slot & (PACKED - 1)) << 3 | (_BYTES if slot >= PACKED else _VARINT)
 
 
-@njit(cache=True, inline="always", boundscheck=False)
+@part(inline="always")
 def put_tag(out, at, slot):
     """Write the tag of the field of SLOT; return the offset behind it."""
     return put_varint(out, at, tag_of(slot))
 
 
-@njit(cache=True, inline="always", boundscheck=False)
+@part(inline="always")
 def put_number(out, at, slot, value):
     """Write the field of SLOT, a varint; return the offset behind it."""
     return put_varint(out, put_tag(out, at, slot), value)
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def has(seen, slot):
     """Whether SLOT is one of the fields SEEN."""
     return (seen >> slot) & 1 != 0
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def read_field(data, at, end):
     """Return (tag, number or size, offset of its bytes, offset behind it) of the field at AT; the last is −1 for none."""
     nothing = np.int64(-1)
@@ -228,7 +233,7 @@ def read_field(data, at, end):
     return tag, size, at, at + size
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def read_message(data, at, end, fields):
     """Fill FIELDS from the message data[at:end]; return the fields seen, MALFORMED when it is none."""
     seen = np.int64(0)
@@ -248,20 +253,20 @@ def read_message(data, at, end, fields):
 # -- framing of entries -----------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def _is_magic(data, at, end, magic):
     """Whether MAGIC and the four bytes that belong to it stand at AT."""
     return end - at >= 6 and data[at] == magic >> 8 and data[at + 1] == magic & 0xFF
 
 
-@njit(cache=True, inline="always", boundscheck=False)
+@part(inline="always")
 def put_magic(out, at, magic):
     """Write MAGIC; return the offset behind it."""
     out[at], out[at + 1] = magic >> 8, magic & 0xFF
     return at + 2
 
 
-@njit(cache=True, forceinline=True, boundscheck=False)
+@part(forceinline=True)
 def frame(data, at, end):
     """Find the parts of the message entry data[at:end]: ``[broker metadata] [checksum] size, MessageMetadata, payload``.
 
@@ -285,14 +290,14 @@ def frame(data, at, end):
     return front, checked, checked + 4, checked + 4 + size
 
 
-@njit(cache=True, boundscheck=False)
+@kernel("starts")
 def find_metadata_ends(data, starts, ends, found):
     """Fill FOUND with where the MessageMetadata of each entry data[starts[i]:ends[i]] ends; −1: not a message entry."""
     for i in range(starts.shape[0]):
         _, _, _, found[i] = frame(data, starts[i], ends[i])
 
 
-@njit(cache=True, boundscheck=False)
+@part()
 def read_single(data, at, end, fields):
     """Read the message of a batch at AT: ``u32 size, SingleMessageMetadata, payload``; fills FIELDS.
 

@@ -1,15 +1,15 @@
-"""Entry-log records made of payloads, digests included; compiled by numba. Layout: docs/formats/entry-log.md, entry.md."""
+"""Entry-log records made of payloads, digests included. Layout: docs/formats/entry-log.md, entry.md."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from store.kernels.compiled import kernel
 from store.kernels.crc import START, crc32, crc32c
 from store.kernels.wire import copy, put_32, put_64
 
 
-@njit(cache=True, nogil=True, boundscheck=False)
+@kernel("starts", nogil=True)
 def write_records(data, starts, sizes, ledger_id, entry_ids, length, digest_bytes, out):
     """Fill OUT with the records of the payloads data[starts[i]:starts[i] + sizes[i]]; return (bytes, cumulative length).
 

@@ -36,6 +36,7 @@ from store.codec.logscan import (
 from store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
 from store.files import open_file
 from store.kernels import records as kernel
+from store.kernels.compiled import METER
 from store.names import FileKind
 from store.scan.filewindow import FileWindow, close_together
 from store.scan.wholefile import WholeFile
@@ -45,6 +46,9 @@ Records = np.ndarray[Any, np.dtype[np.void]]
 BATCH_RECORDS = 1 << 18
 VAIN_TIMES = 4
 STOP_BYTES = 1 << 16
+LARGE_ENTRY_BYTES = (
+    2048  # a file that holds many entries even if they are as large is not first read a window in Python
+)
 ENTRY_ID_LIMIT = 1 << 31  # a flipped bit in an id that nothing verifies must not size an index row
 
 
@@ -167,6 +171,7 @@ class FileScan:
         self.resume_offset, self.tail_records = offset, 0
 
     def _scan(self, window: FileWindow) -> Iterator[Records]:
+        METER.expect((window.stop - self.next_offset) // LARGE_ENTRY_BYTES)
         rows = np.zeros(BATCH_RECORDS, kernel.RECORD)
         while self.next_offset < window.stop:
             if self._reads_in_vain(window):

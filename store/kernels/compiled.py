@@ -1,0 +1,241 @@
+"""How a kernel is run: compiled by numba where there is much to do, by Python itself where there is little.
+
+To load numba and a compiled function takes half a second; in that time Python goes through some ten thousand rows. So each
+kernel that others call says how many rows its arguments have, and the first ``LITTLE_ROWS`` of a process are left to Python. Once
+they are used up, or more come at once, every kernel is compiled. Whoever calls sees no difference.
+
+Both run the same source. What a kernel does to its arguments is the same, as for Python
+
+- arrays of numbers are memoryviews: what is read is an int, which does not wrap; ``np.int64`` and the like make it wrap;
+- a row of a structured array is a ``_Row``: a field keeps the low bits of what is stored in it, as numba does;
+- what should be faster than that, or wraps, has a plain form of its own: ``@NAME.plain_form``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache, cached_property
+from importlib import import_module
+from struct import Struct, error
+from threading import RLock
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+LITTLE_ROWS = 16384
+"""Rows that Python goes through before numba would be imported: at most 0.2 s."""
+
+Function = Callable[..., Any]
+Rows = str | Callable[..., int]
+_PLAIN, _COMPILED = "plain", "compiled"
+_BITS = {"b": 8, "h": 16, "i": 32, "l": 64, "q": 64}  # of struct's signed formats; unsigned ones are upper-case
+
+
+class Meter:
+    """How many rows this process still leaves to Python."""
+
+    def __init__(self, left: int = LITTLE_ROWS) -> None:
+        self.left = left
+
+    def expect(self, rows: int) -> None:
+        """Have everything compiled from now on when so many ROWS as will come are not few."""
+        if rows > LITTLE_ROWS:
+            self.left = 0
+
+    def takes(self, rows: int) -> bool:
+        """Whether so many ROWS are few enough; counts them."""
+        self.left = max(self.left - rows, 0)
+        return self.left > 0
+
+
+METER = Meter()
+
+
+class Part:
+    """A function that kernels call; ``options`` are numba's.
+
+    With MACHINE, its compiled form has its name in that module, and the function itself is the plain one.
+    """
+
+    def __init__(self, function: Function, machine: str = "", **options: Any) -> None:
+        self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
+        self._function: Any = function
+        self._machine, self._options = machine, options
+        self._plain = function if machine else None
+
+    def plain_form(self, function: Function) -> Function:
+        """Have Python run FUNCTION in place of the source; for use as a decorator."""
+        self._plain = function
+        return function
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run it compiled."""
+        return self.compiled(*arguments)
+
+    @cached_property
+    def plain(self) -> Function:
+        """What Python runs."""
+        return self._plain or _function_in(_PLAIN, self._function)
+
+    @cached_property
+    def compiled(self) -> Any:
+        """What numba runs: compiled when it is called first, and kept beside the source for other processes."""
+        if self._machine:
+            return getattr(import_module(self._machine), self.__name__)
+        from numba import njit
+
+        return njit(cache=True, boundscheck=False, **self._options)(_function_in(_COMPILED, self._function))
+
+
+class Kernel(Part):
+    """A part that is called from outside: ROWS names the argument whose length says how much there is to do, or counts it."""
+
+    def __init__(self, function: Function, rows: Rows, **options: Any) -> None:
+        super().__init__(function, **options)
+        code = self._function.__code__
+        self._rows = code.co_varnames.index(rows) if isinstance(rows, str) else rows
+
+    def __call__(self, *arguments: Any) -> Any:
+        if METER.left and METER.takes(self.rows_in(*arguments)):
+            return self.run_plain(*arguments)
+        return self.compiled(*arguments)
+
+    def rows_in(self, *arguments: Any) -> int:
+        """Return how many rows ARGUMENTS have."""
+        return self._rows(*arguments) if callable(self._rows) else len(arguments[self._rows])
+
+    def run_plain(self, *arguments: Any) -> Any:
+        """Run without numba."""
+        return self.plain(*map(_plain_argument, arguments))
+
+
+def part(**options: Any) -> Callable[[Function], Part]:
+    """Return a decorator that makes a Part."""
+    return lambda function: Part(function, **options)
+
+
+def kernel(rows: Rows, **options: Any) -> Callable[[Function], Kernel]:
+    """Return a decorator that makes a Kernel."""
+    return lambda function: Kernel(function, rows, **options)
+
+
+# -- the source in two worlds -----------------------------------------------------------------------------------------
+
+
+def _function_in(form: str, function: Any) -> FunctionType:
+    """Return FUNCTION among the PLAIN or the COMPILED forms of what its module knows."""
+    found = FunctionType(function.__code__, _names_in(form, function.__module__), function.__name__)
+    found.__qualname__ = function.__qualname__
+    return found
+
+
+_NAMING = RLock()
+
+
+@cache
+def _empty_names(form: str, module: str) -> dict[str, Any]:
+    return {}
+
+
+def _names_in(form: str, module: str) -> dict[str, Any]:
+    with _NAMING:
+        made = _empty_names(form, module)
+        if not made:
+            known = dict(vars(sys.modules[module]))
+            made.update(known)  # at once: its parts ask for it, too
+            made.update({name: getattr(value, form) for name, value in known.items() if isinstance(value, Part)})
+            if form == _PLAIN:
+                scalars = {name: value.item() for name, value in known.items() if isinstance(value, np.generic)}
+                made.update(scalars, np=_NUMBERS)
+        return made
+
+
+def _unsigned(bits: int) -> Callable[[int], int]:
+    mask = (1 << bits) - 1
+    return lambda value: value & mask
+
+
+def signed(value: int, bits: int) -> int:
+    """Return the low BITS of VALUE as a signed number."""
+    half = 1 << (bits - 1)
+    return (value + half & (1 << bits) - 1) - half
+
+
+_NUMBERS = SimpleNamespace(
+    int64=int,  # of what is in range
+    int32=lambda value: signed(value, 32),
+    int16=lambda value: signed(value, 16),
+    uint64=_unsigned(64),
+    uint32=_unsigned(32),
+    uint8=_unsigned(8),
+)
+
+
+# -- arguments --------------------------------------------------------------------------------------------------------
+
+
+def _plain_argument(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_plain_argument, value))
+    if isinstance(value, np.generic):
+        return value.item()
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.dtype.names is not None:
+        return _Rows(value.view(np.uint8).data, _row_class(value.dtype), value.dtype.itemsize)
+    if not value.dtype.isnative or not value.flags.aligned:  # which memoryview cannot read
+        value = value.astype(value.dtype.newbyteorder("="))
+        value.flags.writeable = False  # what a kernel would write would be lost
+    return memoryview(value)
+
+
+class _Rows:
+    """A structured array: ``rows[i]`` is a row, ``rows[i:]`` are the others."""
+
+    def __init__(self, data: memoryview, row: type[_Row], row_bytes: int) -> None:
+        self._data, self._row, self._row_bytes = data, row, row_bytes
+        self.shape = (len(data) // row_bytes,)
+
+    def __getitem__(self, index: Any) -> Any:  # an int or a slice
+        if isinstance(index, slice):
+            start, stop, _ = index.indices(self.shape[0])
+            return _Rows(self._data[start * self._row_bytes : stop * self._row_bytes], self._row, self._row_bytes)
+        if index >= self.shape[0]:
+            raise IndexError(f"row {index} of {self.shape[0]}")
+        return self._row(self._data, index * self._row_bytes)
+
+
+class _Row:
+    """A row of a structured array; its fields are properties of a class made for the dtype."""
+
+    __slots__ = ("_at", "_data")
+
+    def __init__(self, data: memoryview, at: int) -> None:
+        self._data, self._at = data, at
+
+
+@cache
+def _row_class(dtype: np.dtype[np.void]) -> type[_Row]:
+    fields: Any = dtype.fields
+    properties = {name: _field(kind.char, offset) for name, (kind, offset) in fields.items()}
+    return type("_Row", (_Row,), {"__slots__": (), **properties})
+
+
+def _field(form: str, offset: int) -> Any:
+    number, bits = Struct("=" + {"l": "q", "L": "Q"}.get(form, form)), _BITS[form.lower()]
+    read, write = number.unpack_from, number.pack_into
+
+    def get(row: Any) -> int:
+        found: int = read(row._data, row._at + offset)[0]
+        return found
+
+    def put(row: Any, value: int) -> None:
+        try:
+            write(row._data, row._at + offset, value)
+        except error:  # out of range
+            low = signed(value, bits) if form.islower() else value & (1 << bits) - 1
+            write(row._data, row._at + offset, low)
+
+    return property(get, put)

@@ -1,0 +1,59 @@
+"""Every kernel that a test calls on little data runs both ways, compiled and in Python: same answers, same bytes written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from store.kernels.compiled import Kernel
+from store.kernels.producers import number_spans
+
+_MOST_ROWS = 2000
+"""Beyond these a kernel is only compiled, so that tests of much data stay fast."""
+
+Arguments = tuple[Any, ...]
+
+
+def run_kernels_both_ways() -> None:
+    """Have kernels called in this process fail an assertion where their two forms differ."""
+    Kernel.__call__ = _both  # type: ignore[method-assign]
+
+
+def _both(kernel: Kernel, *arguments: Any) -> Any:
+    return kernel.compiled(*arguments) if kernel.rows_in(*arguments) > _MOST_ROWS else run_both_ways(kernel, *arguments)
+
+
+def run_both_ways(kernel: Kernel, *arguments: Any) -> Any:
+    """Run KERNEL compiled, put ARGUMENTS back, and run it in Python; return its answer."""
+    rows = kernel.rows_in(*arguments)
+    arrays = [_part(array, rows) for array in _arrays(arguments) if array is not _scratch(kernel, arguments)]
+    before = [array.copy() for array in arrays]
+    wanted = kernel.compiled(*arguments)
+    after = [array.tobytes() for array in arrays]
+    for array, old in zip(arrays, before, strict=True):
+        if array.flags.writeable:
+            array[...] = old
+    found = kernel.run_plain(*arguments)
+    assert found == wanted, f"{kernel.__name__}: {found} in Python, {wanted} compiled"
+    for number, (array, written) in enumerate(zip(arrays, after, strict=True)):
+        assert array.tobytes() == written, f"{kernel.__name__}: array {number} of its arguments differs"
+    return found
+
+
+def _scratch(kernel: Kernel, arguments: Arguments) -> Any:
+    """Return the argument that nobody looks at afterwards: a table for hashing, in place of which Python has a dictionary."""
+    return arguments[4] if kernel is number_spans else None
+
+
+def _part(array: Any, rows: int) -> Any:
+    """Return what ROWS can have touched of room for a whole batch, 20 MB of it."""
+    return array[: rows + 1] if array.dtype.names and len(array) > 2 * _MOST_ROWS else array
+
+
+def _arrays(arguments: Arguments) -> Any:
+    for value in arguments:
+        if isinstance(value, tuple):
+            yield from _arrays(value)
+        elif isinstance(value, np.ndarray):
+            yield value
