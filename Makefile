@@ -47,7 +47,7 @@ $(VENV)/.base: pyproject.toml constraints.txt
 	@touch $@
 
 test: setup
-	$(BIN)/python -m pytest -m "not live and not deep" -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not live and not deep" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	$(BIN)/python -m ruff check .
@@ -74,7 +74,7 @@ demo: $(if $(wildcard $(READY)),$(READY),$(VENV)/.base)
 test-live: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/live/requirements.txt
 	$(BIN)/python -m tests.live.distribution
-	$(BIN)/python -m pytest -m live -n auto --maxprocesses 2 --dist loadgroup --no-loadscope-reorder tests/live
+	$(BIN)/python -m pytest -m live -n auto --maxprocesses 2 --dist loadfile --no-loadscope-reorder tests/live
 
 test-deep: setup
 	$(BIN)/python -m pytest -m deep

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from xdist.scheduler import LoadGroupScheduling
+from xdist.scheduler import LoadFileScheduling
 
 from pulsar_admin.cli import run
 from pulsar_admin.config import environment_variables
@@ -22,10 +22,18 @@ __all__ = ["damages_stores", "stores_stay_sound"]
 
 run_kernels_both_ways()
 
+_SPARK = "spark"
+_WORLDS = "live worlds"
 _OF_WORLDS = {f"tests/live/test_{name}.py" for name in ("cluster", "reading", "round_trip", "time_rules")}
 """What takes the worlds of ``tests/live/conftest.py``, which are made once a process."""
 _LONG = ("tests/test_docs.py", "tests/faults/", "tests/crash/", "tests/transcript/", "tests/commands/test_policies.py")
 """What takes longest of all that goes out as one file."""
+_WITHOUT_JVM = (
+    "tests/spark/test_commands.py::test_processes",
+    "tests/spark/test_compaction.py::TestInThisProcess",
+    "tests/spark/test_engines.py::TestLocalEngine",
+    "tests/spark/test_engines.py::test_messages_are",
+)
 _MEMORY = Path("/dev/shm")
 _MEMORY_BYTES = 8 << 30
 
@@ -40,7 +48,6 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads its marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out ``live`` and ``deep`` unless -m asks, ``spark`` where there is no Java, and ``faults`` without a C compiler."""
     for item in items:
@@ -55,32 +62,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
-    for item in items:
-        group = _group_of(item)
-        if group is not None:
-            item.add_marker(pytest.mark.xdist_group(group))
     if "PYTEST_XDIST_WORKER" in os.environ:  # what takes longest must not begin last
-        items.sort(key=lambda item: (_group_of(item) is None, not item.nodeid.startswith(_LONG)))
+        items.sort(
+            key=lambda item: (_share_of(item.nodeid) not in (_SPARK, _WORLDS), not item.nodeid.startswith(_LONG))
+        )
 
 
-def _group_of(item: pytest.Item) -> str | None:
-    """Return what must run in one process: all that takes Spark, so that one JVM is up at a time, and the live worlds."""
-    if item.nodeid.partition("::")[0] in _OF_WORLDS:
-        return "live worlds"
-    return "spark" if item.get_closest_marker("spark") is not None else None
+def _share_of(nodeid: str) -> str:
+    """Return what a test goes to a process with: its file, for the fixtures; all of Spark's, so that one JVM is up at a time."""
+    file = nodeid.partition("::")[0]
+    if file in _OF_WORLDS:
+        return _WORLDS
+    starts_spark = file.startswith("tests/spark/") or file == "tests/crash/test_indexing.py"
+    return _SPARK if starts_spark and not nodeid.startswith(_WITHOUT_JVM) else file
 
 
-class _Shares(LoadGroupScheduling):
+class _Shares(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
-        """Return what a test goes to a process with: its group, else its file, for the fixtures."""
-        scope: str = super()._split_scope(nodeid)
-        return scope.partition("::")[0]
+        return _share_of(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)  # of xdist
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupScheduling | None:  # Any: xdist's Producer
-    """Share tests out to processes; for ``--dist loadgroup``."""
-    return _Shares(config, log) if config.option.dist == "loadgroup" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:  # Any: xdist's Producer
+    """Share tests out to processes; for ``--dist loadfile``."""
+    return _Shares(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.hookimpl(optionalhook=True)  # of xdist
