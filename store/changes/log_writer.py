@@ -25,7 +25,7 @@ from store.codec.claims import APPLICATION, COMPONENT
 from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
 from store.codec.entrylog import CURRENT_VERSION, LOG_LIMIT_BYTES, EntryLogHeader, encode_header, encode_ledgers_map
 from store.codec.ledgermetadata import (
-    LEDGERS_ROOT,
+    COOKIES,
     closed_ledger,
     encode_ledger_metadata,
     ledger_path,
@@ -364,4 +364,4 @@ def _describe(path: Path, store_path: Path, file_id: int) -> LogFile:
 
 def find_bookie(txn: Txn) -> str:
     """Return the id of a bookie that the metadata knows: the one that will hold what is written here."""
-    return next(iter_children(txn, f"{LEDGERS_ROOT}/cookies"), DEFAULT_BOOKIE)
+    return next(iter_children(txn, COOKIES), DEFAULT_BOOKIE)

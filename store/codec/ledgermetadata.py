@@ -39,6 +39,8 @@ from store.names import LONG_MAX
 from store.proto.bookkeeper_pb2 import LedgerMetadataFormat
 
 LEDGERS_ROOT = "/ledgers"
+INSTANCE_ID, COOKIES = f"{LEDGERS_ROOT}/INSTANCEID", f"{LEDGERS_ROOT}/cookies"
+"""Nodes of the cluster's instance id, and of its bookies' cookies."""
 
 _VERSION_KEY = b"BookieMetadataFormatVersion\t"
 _VERSION_LINE = re.compile(rb"BookieMetadataFormatVersion\t(\d{1,10})\n")

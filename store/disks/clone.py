@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from store.codec.ledgermetadata import LEDGERS_ROOT, LedgerState
+from store.codec.ledgermetadata import INSTANCE_ID, LedgerState
 from store.db.blocks import Block
 from store.db.environment import Store, Txn
 from store.db.own_ledgers import RESERVED_GAP, largest_ledger_id
@@ -141,7 +141,7 @@ def _address(txn: Txn, request: CloneRequest) -> Address:
             hint="write NAME, or NAME=NEW",
         )
     own = old or (names[0] if names else "standalone")
-    node = find_node(txn, f"{LEDGERS_ROOT}/INSTANCEID")
+    node = find_node(txn, INSTANCE_ID)
     source = node.value.decode("utf-8", "replace") if node else own
     instance_id = str(uuid5(NAMESPACE_URL, f"{source} {path}"))
     renamed_from = own if new and new != own else ""

@@ -12,6 +12,8 @@ from typing import Any
 
 from store.codec.bookie import Cookie, encode_cookie
 from store.codec.ledgermetadata import (
+    COOKIES,
+    INSTANCE_ID,
     LEDGERS_ROOT,
     LedgerMetadata,
     Segment,
@@ -72,8 +74,8 @@ class CloneNodes:
         yield ids, encode_counter(sequence)
         made = {
             LEDGERS_ROOT: b"",
-            f"{LEDGERS_ROOT}/INSTANCEID": self.address.instance_id.encode(),
-            f"{LEDGERS_ROOT}/cookies/{self.address.bookie_id}": encode_cookie(self.address.cookie),
+            INSTANCE_ID: self.address.instance_id.encode(),
+            f"{COOKIES}/{self.address.bookie_id}": encode_cookie(self.address.cookie),
             f"{LEDGERS_ROOT}/idgen": b"",
         }
         for path, value in made.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from store.codec.java import hash_order
+from store.codec.ledgermetadata import COOKIES
 from store.codec.policies import JsonObject
 from store.db.environment import Txn
 from store.db.tree import iter_children
@@ -11,12 +12,11 @@ from store.model.resources import Fields, find_json
 
 RACKS_PATH = "/bookies"
 BOOKIE = Fields({"rack": None, "hostname": None}, {})
-_COOKIES = "/ledgers/cookies"
 
 
 def list_bookies(txn: Txn) -> list[str]:
     """Return the bookies that have a cookie, whether they run or not."""
-    return hash_order(iter_children(txn, _COOKIES))
+    return hash_order(iter_children(txn, COOKIES))
 
 
 def read_racks(txn: Txn) -> JsonObject:

@@ -18,7 +18,7 @@ from store.changes.report import ChangePart
 from store.codec.bookie import COOKIE_FILE, decode_cookie
 from store.codec.claims import APPLICATION, COMPONENT, SCHEMA_KEY, compacted_claims, cursor_claims, topic_claims
 from store.codec.cursor import CursorState, decode_position_info
-from store.codec.ledgermetadata import LEDGERS_ROOT, encode_ledger_metadata, ledger_path
+from store.codec.ledgermetadata import COOKIES, INSTANCE_ID, LEDGERS_ROOT, encode_ledger_metadata, ledger_path
 from store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
 from store.db.bookies import iter_imported_bookies
 from store.db.environment import Txn
@@ -288,14 +288,14 @@ def _cluster_nodes(txn: Txn, cluster: str, work: _Work) -> Iterator[tuple[str, b
     yield f"{LEDGERS_ROOT}/LAYOUT", KNOWN_LAYOUT.encode()
     instances = set()
     for bookie_id, raw in _read_cookies(txn):
-        yield f"{LEDGERS_ROOT}/cookies/{bookie_id}", raw
+        yield f"{COOKIES}/{bookie_id}", raw
         instances.add(decode_cookie(raw, bookie_id).instance_id)
     if len(instances) > 1:
         raise Refused(
             f"the bookies are of several clusters: instances {', '.join(sorted(map(str, instances)))}",
             hint="make a store for each of them: pulsar-admin --store NEW store import cluster --bookie …",
         )
-    yield from ((f"{LEDGERS_ROOT}/INSTANCEID", one.encode()) for one in instances if one)
+    yield from ((INSTANCE_ID, one.encode()) for one in instances if one)
     yield from ((f"{LEDGERS_ROOT}/{name}", b"") for name in _EMPTY_NODES)
     yield "/counters/producer-name", b""  # names that were given are not given again
     yield cluster_path(cluster), encode_json_object(CLUSTER.replace(None, {}))

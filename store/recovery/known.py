@@ -14,7 +14,7 @@ import numpy as np
 
 from store.codec.bookie import Cookie
 from store.codec.cursor import decode_cursor_head, decode_cursor_ledger_id
-from store.codec.ledgermetadata import LEDGERS_ROOT, decode_members, ledger_id_of_path
+from store.codec.ledgermetadata import COOKIES, INSTANCE_ID, LEDGERS_ROOT, decode_members, ledger_id_of_path
 from store.codec.managedledger import decode_ledger_ids
 from store.codec.schema import decode_schema_locator
 from store.errors import StoreError, Unsupported
@@ -25,7 +25,6 @@ from store.sources.bookies import find_cookie
 Array = np.ndarray[Any, Any]  # int64, ascending, unless something else is said
 
 _BITS = 64
-_COOKIES = f"{LEDGERS_ROOT}/cookies/"
 _LAYOUTS = ("org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1", "hierarchical:1")
 
 
@@ -139,9 +138,9 @@ def read_known(
             if ledger_id is not None:
                 ledgers.append(ledger_id)
                 masks.extend((_mask(value, bits),) if bits else ())
-            elif path.startswith(_COOKIES):
-                cookies[path.removeprefix(_COOKIES)] = find_cookie(value, path)
-            elif path == f"{LEDGERS_ROOT}/INSTANCEID":
+            elif path.startswith(f"{COOKIES}/"):
+                cookies[path.removeprefix(f"{COOKIES}/")] = find_cookie(value, path)
+            elif path == INSTANCE_ID:
                 instance_id = value.decode("utf-8", "replace").strip()
             elif path == f"{LEDGERS_ROOT}/LAYOUT":
                 _check_layout(name, value)

@@ -27,7 +27,14 @@ from store.codec.journal import (
     iter_records,
     journal_id_of,
 )
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState, decode_ledger_metadata, ledger_path
+from store.codec.ledgermetadata import (
+    COOKIES,
+    INSTANCE_ID,
+    LedgerMetadata,
+    LedgerState,
+    decode_ledger_metadata,
+    ledger_path,
+)
 from store.db.bookies import iter_imported_bookies
 from store.db.environment import Store, Txn
 from store.db.files import LogFile, find_log, iter_logs
@@ -41,9 +48,7 @@ from store.names import FileKind
 from store.reports.log_files import LogRecord, iter_log_records, read_ledger_sizes
 from store.wording import counted
 
-COOKIES = "/ledgers/cookies"
 AVAILABLE = "/ledgers/available"
-INSTANCE = "/ledgers/INSTANCEID"
 READ_ONLY = "readonly"
 UNDERREPLICATED = "/ledgers/underreplication/ledgers/"
 REPLICATION_OFF = "/ledgers/underreplication/disable"
@@ -451,8 +456,8 @@ def file_lines(directories: Sequence[Path], journals: bool, logs: bool, indexes:
 
 def instance_lines(txn: Txn) -> Iterator[str]:
     """Yield what ``whatisinstanceid`` prints; raises NotFound."""
-    node = find_node(txn, INSTANCE)
+    node = find_node(txn, INSTANCE_ID)
     if node is None:
-        raise NotFound(f"the metadata has no node {INSTANCE}", hint="see: pulsar-admin store ls /ledgers")
+        raise NotFound(f"the metadata has no node {INSTANCE_ID}", hint="see: pulsar-admin store ls /ledgers")
     where = ", ".join(str(source["path"]) for source in txn.store.info.sources if source["kind"] != "bookie")
     yield f"Metadata Service Uri: {where} InstanceId: {node.value.decode(errors='replace')}"

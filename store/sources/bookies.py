@@ -14,16 +14,13 @@ from typing import NamedTuple
 
 from store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE, Cookie, LogMark, decode_cookie, decode_last_mark
 from store.codec.entrylog import log_id_of
-from store.codec.ledgermetadata import decode_members, ledger_id_of_path
+from store.codec.ledgermetadata import COOKIES, INSTANCE_ID, decode_members, ledger_id_of_path
 from store.db.bookies import Bookie
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_nodes
 from store.errors import MetadataCorrupt, StoreError, Unsupported
 from store.files import read_file
 from store.names import FileKind
-
-INSTANCE_ID = "/ledgers/INSTANCEID"
-_COOKIES = "/ledgers/cookies/"
 
 
 class BookieFile(NamedTuple):
@@ -114,8 +111,8 @@ def find_strangers(txn: Txn, bookies: Sequence[Bookie]) -> list[Stranger]:
     node = find_node(txn, INSTANCE_ID)
     instance_id = "" if node is None else node.value.decode("utf-8", "replace").strip()
     registered = {
-        node.path.removeprefix(_COOKIES): identity_of(find_cookie(node.value, node.path))
-        for node in iter_nodes(txn, _COOKIES)
+        node.path.removeprefix(f"{COOKIES}/"): identity_of(find_cookie(node.value, node.path))
+        for node in iter_nodes(txn, f"{COOKIES}/")
     }
     cookies = {bookie: read_bookie_cookie(bookie) for bookie in bookies}
     others = {bookie: _other_instance(cookie, instance_id) for bookie, cookie in cookies.items() if cookie is not None}

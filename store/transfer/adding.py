@@ -8,17 +8,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from store.codec.ledgermetadata import INSTANCE_ID
 from store.db.bookies import UNFINISHED
 from store.db.environment import Store
-from store.db.files import Damage
 from store.db.storeinfo import StoreInfo
 from store.db.tree import find_node
 from store.index.build import Advance
-from store.sources.bookies import INSTANCE_ID, files_of, find_strangers
+from store.sources.bookies import find_strangers
 from store.sources.cluster import check_addable, check_instance, check_known, read_stored_layout, without_known
 from store.sources.layout import Layout
-from store.sources.nodes import iter_source_rows
-from store.transfer.imports import ImportOptions, ImportPreview, Warn, check_outside, source_place, source_rows
+from store.transfer.imports import (
+    ImportOptions,
+    ImportPreview,
+    Warn,
+    check_outside,
+    preview_of,
+    source_place,
+    source_rows,
+)
 from store.transfer.refresh import RefreshOptions, RefreshResult, refresh_store
 
 
@@ -30,12 +37,7 @@ def preview_add(store: Store, layout: Layout) -> ImportPreview:
         node = find_node(txn, INSTANCE_ID)
         check_known(find_strangers(txn, read_stored_layout(store.info, rows).bookies), rows)
     check_instance(layout, [] if node is None else [node])
-    items = [isinstance(item, Damage) for item in iter_source_rows(layout.metadata)]
-    sizes = [file.path.stat().st_size for file in files_of(layout.bookies)]
-    holder = None if layout.metadata is None else layout.metadata.holder()
-    return ImportPreview(
-        str(store.path), layout.name, items.count(False), items.count(True), len(sizes), sum(sizes), holder
-    )
+    return preview_of(layout, store.path)
 
 
 def add_sources(

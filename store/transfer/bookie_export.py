@@ -16,7 +16,7 @@ from typing import Any
 from store.changes.plan import Plan, apply_plan, put_value_step
 from store.changes.report import ChangePart
 from store.codec.ledgermetadata import (
-    LEDGERS_ROOT,
+    INSTANCE_ID,
     LedgerMetadata,
     Segment,
     encode_ledger_metadata,
@@ -38,8 +38,6 @@ from store.sources.storage import Storage, cookie_of, storages_of
 from store.transfer.exports import Previewed, is_own, iter_changed_nodes
 from store.transfer.ledger_export import not_held, write_to_storage
 from store.wording import counted
-
-_INSTANCE_ID = f"{LEDGERS_ROOT}/INSTANCEID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +113,7 @@ def _plan(store: Store, bookies: Sequence[Bookie], now_ms: int) -> BookieExportP
 
 
 def _check_instance(txn: Txn, bookie: Bookie) -> None:
-    node, cookie = find_node(txn, _INSTANCE_ID), cookie_of(bookie)
+    node, cookie = find_node(txn, INSTANCE_ID), cookie_of(bookie)
     expected = "" if node is None else node.value.decode("utf-8", "replace").strip()
     if expected and cookie.instance_id not in (None, expected):
         raise Refused(

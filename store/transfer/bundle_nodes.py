@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from store.codec.bookie import Cookie, decode_cookie, encode_cookie
 from store.codec.cursor import decode_cursor_info, encode_cursor_info
-from store.codec.ledgermetadata import LedgerMetadata, Segment, decode_ledger_metadata, encode_ledger_metadata
+from store.codec.ledgermetadata import COOKIES, LedgerMetadata, Segment, decode_ledger_metadata, encode_ledger_metadata
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from store.codec.schema import IndexEntry, decode_schema_locator, encode_schema_locator
 from store.db.tree import Node
@@ -29,7 +29,6 @@ _LEDGERS = re.compile(
     r"/ledgers(/[0-9]{1,19}|/L[0-9]{1,19}|/idgen|/idgen-long|/HOB[0-9]{1,10}|/ID-[0-9]{1,19}|/available|/cookies|/readonly)*"
 )
 _LAYOUT = "/ledgers/LAYOUT"
-_COOKIES = "/ledgers/cookies/"
 _NUMBER = re.compile("-?[0-9]{1,19}")
 _BUCKET = re.compile(r"#pulsar\.internal\.delayed\.bucket_[0-9_]{1,60}")
 
@@ -44,8 +43,8 @@ def bundled_node(node: Node, names: Pseudonyms) -> Node | None:
 
 def bundled_path(path: str, names: Pseudonyms) -> str | None:
     """Return what stands for the PATH of a node, None for one below /ledgers that says nothing."""
-    if path.startswith(_COOKIES):
-        return _COOKIES + names.whole(path.removeprefix(_COOKIES))
+    if path.startswith(f"{COOKIES}/"):
+        return f"{COOKIES}/" + names.whole(path.removeprefix(f"{COOKIES}/"))
     if path == "/ledgers" or path.startswith("/ledgers/"):
         return path if path == _LAYOUT or _LEDGERS.fullmatch(path) else None
     root, _, rest = path.removeprefix("/").partition("/")

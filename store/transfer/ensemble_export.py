@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from store.changes.plan import append_change
-from store.codec.ledgermetadata import ledger_id_of_path
+from store.codec.ledgermetadata import INSTANCE_ID, ledger_id_of_path
 from store.codec.policies import decode_json_object
 from store.codec.rocksvalue import encode_value
 from store.db.environment import Store, Txn
@@ -34,11 +34,17 @@ from store.model.bundles import Bundle, local_policies_path, topic_hash
 from store.names import NamespaceName, TopicName, parse_topic, topic_of_path
 from store.sources.ensemble import Address, Client, Session, open_session
 from store.sources.ensemble_writes import Conflict, Transaction, Write, ledger_sequence, raise_ledger_sequence
-from store.transfer.exports import ChangedNode, Previewed, check_entries_are_there, iter_changed_nodes
+from store.transfer.exports import (
+    ChangedNode,
+    Previewed,
+    check_entries_are_there,
+    iter_changed_nodes,
+    state_of,
+    state_text,
+)
 from store.wording import counted, listed
 
 COMMAND = "store export zookeeper"
-_INSTANCE = "/ledgers/INSTANCEID"
 _BROKERS = "/loadbalance/brokers"
 _OWNERS = "/namespace"
 _HINT_MOVED = (
@@ -89,12 +95,12 @@ def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
     with store.read() as txn:
         intent, _ = find_intent(txn)
         changed = {node.path: node for node in iter_changed_nodes(txn)}
-        live = session.find_nodes({*changed, *intent, _INSTANCE})
+        live = session.find_nodes({*changed, *intent, INSTANCE_ID})
         _check_instance(txn, session, live)
         written = []
         for path, raw in intent.items():
             wanted, found = intended_node(path, raw), live.get(path)
-            if _state(wanted) == _state(found):
+            if state_of(wanted) == state_of(found):
                 written.append(ChangedNode(path, found, find_node(txn, path)))
         for node in written:
             changed.pop(node.path, None)
@@ -136,10 +142,10 @@ def _next_ledger_id(txn: Txn, session: Session, nodes: Iterable[ChangedNode]) ->
 
 
 def _check_instance(txn: Txn, session: Session, live: dict[str, Node]) -> None:
-    ours, theirs = find_node(txn, _INSTANCE), live.get(_INSTANCE)
+    ours, theirs = find_node(txn, INSTANCE_ID), live.get(INSTANCE_ID)
     if _value(ours) != _value(theirs):
         raise Refused(
-            f"{session.address} is not the cluster that was imported: its {_INSTANCE} is {_value(theirs)!r}, the store's {_value(ours)!r}",
+            f"{session.address} is not the cluster that was imported: {INSTANCE_ID} is {_value(theirs)!r}, the store's {_value(ours)!r}",
             hint="name the ensemble that was imported, with its chroot",
         )
 
@@ -148,19 +154,11 @@ def _value(node: Node | None) -> bytes | None:
     return None if node is None else node.value
 
 
-def _state(node: Node | None) -> tuple[int, bytes] | None:
-    return None if node is None else (node.stat.version, node.value)
-
-
 def _check_unmoved(session: Session, node: ChangedNode, found: Node | None) -> None:
     imported = node.imported
     is_same = imported is None or found is None or imported.stat.created_ms == found.stat.created_ms
-    if _state(imported) != _state(found) or not is_same:
-        raise _moved(session, node.path, f"expected {_text(imported)}, found {_text(found)}")
-
-
-def _text(node: Node | None) -> str:
-    return "nothing" if node is None else f"version {node.stat.version} of {len(node.value)} bytes"
+    if state_of(imported) != state_of(found) or not is_same:
+        raise _moved(session, node.path, f"expected {state_text(imported)}, found {state_text(found)}")
 
 
 def _moved(session: Session, path: str, what: str) -> StalePlan:
@@ -371,7 +369,7 @@ def _record(txn: Txn, plan: EnsemblePlan, found: dict[str, Node], zxid: int) -> 
         txn.put("base", tree_key(node.path), b"" if node.imported is None else encode_node(node.imported))
     for node in plan.nodes:
         written = _written_node(node)
-        if written is not None and _state(found.get(node.path)) == _state(written):
+        if written is not None and state_of(found.get(node.path)) == state_of(written):
             written = found[node.path]
         txn.put("base", tree_key(node.path), b"" if written is None else encode_node(written))
     delete_intent(txn)

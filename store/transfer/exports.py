@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from store.changes.annotate import plan_annotate
 from store.changes.plan import append_change, apply_plan
@@ -43,6 +43,11 @@ from store.sources.rocksdb import (
 )
 from store.transfer.ledger_export import LedgerExport, apply_ledger_export, databases_of, plan_ledger_export
 from store.wording import counted, listed, plural
+
+_TO_ZOOKEEPER = (
+    "write the changes into the live ensemble: pulsar-admin store export zookeeper HOST:PORT; or make a snapshot that a server starts on:"
+    " pulsar-admin store export zookeeper-snapshot DIR"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,16 @@ class ExportPlan(Previewed):
         }
 
 
+def state_of(node: Node | None) -> tuple[int, bytes] | None:
+    """Return what tells one state of a node from another."""
+    return None if node is None else (node.stat.version, node.value)
+
+
+def state_text(node: Node | None) -> str:
+    """Return a node's state for a person."""
+    return "nothing" if node is None else f"version {node.stat.version} of {len(node.value)} bytes"
+
+
 def iter_changed_nodes(txn: Txn) -> list[ChangedNode]:
     """Return the nodes whose value is not the imported one, in path order."""
     changed = []
@@ -177,9 +192,8 @@ def plan_export(
         )
     if store.info.sources[0]["kind"] != "standalone":
         raise Unsupported(
-            f"{store.path} was imported from the parts of a cluster, and no standalone directory is to be had of them",
-            hint="write the changes into the live ensemble: pulsar-admin store export zookeeper HOST:PORT; or make a snapshot that a"
-            " server starts on: pulsar-admin store export zookeeper-snapshot DIR",
+            f"{store.path} was imported from the parts of a cluster, of which there is no standalone directory",
+            hint=_TO_ZOOKEEPER,
         )
     source = Path(store.info.sources[0]["path"])
     if not in_place:
@@ -188,8 +202,7 @@ def plan_export(
     if not is_rocksdb(metadata):
         raise Unsupported(
             f"{metadata} is ZooKeeper's, whose files only a server writes",
-            hint="write the changes into the live ensemble: pulsar-admin store export zookeeper HOST:PORT; or make a snapshot that a"
-            " server starts on: pulsar-admin store export zookeeper-snapshot DIR",
+            hint=_TO_ZOOKEEPER,
             path=str(metadata),
         )
     check_unlocked(metadata)
@@ -287,13 +300,11 @@ def _check_unmoved(metadata: Path, nodes: tuple[ChangedNode, ...]) -> list[str]:
         raw = found.get(node.path.encode())
         if raw == _new_value(node):
             continue
-        there = None if raw is None else decode_value(raw, node.path)
-        state = None if there is None else _Version(there[0].version, there[1])
-        imported = None if node.imported is None else _Version(node.imported.stat.version, node.imported.value)
-        if state != imported:
+        found_node = intended_node(node.path, raw)
+        if state_of(found_node) != state_of(node.imported):
             raise StalePlan(
                 f"{metadata}: {node.path} is no longer what was imported:"
-                f" expected {_version_text(imported)}, found {_version_text(state)}",
+                f" expected {state_text(node.imported)}, found {state_text(found_node)}",
                 hint="import it into another directory (--store NEW) and make the change there; keep this store, `store log` lists its"
                 " changes",
                 path=node.path,
@@ -324,17 +335,6 @@ def _is_lost(imported: Node, raw: bytes | None) -> bool:
         return True
     stat, value = decode_value(raw, imported.path)
     return stat.version < imported.stat.version or (stat.version == imported.stat.version and value != imported.value)
-
-
-class _Version(NamedTuple):
-    """What identifies a node's state."""
-
-    version: int
-    value: bytes
-
-
-def _version_text(state: _Version | None) -> str:
-    return "nothing" if state is None else f"version {state.version} of {len(state.value)} bytes"
 
 
 def apply_export(store: Store, plan: ExportPlan, now_ms: int) -> dict[str, Any]:  # Any: JSON

@@ -120,6 +120,11 @@ def preview_standalone(root: Path, path: Path) -> ImportPreview:
 def preview_import(layout: Layout, path: Path) -> ImportPreview:
     """Return what importing LAYOUT into PATH would read; raises what ``import_layout`` raises before it writes."""
     _check_target(path, layout, source_rows(layout, ImportOptions()))
+    return preview_of(layout, path)
+
+
+def preview_of(layout: Layout, path: Path) -> ImportPreview:
+    """Return what reading LAYOUT into the store at PATH reads."""
     damaged = [isinstance(item, Damage) for item in iter_source_rows(layout.metadata)]
     files = [file.path for file in files_of(layout.bookies)]
     return ImportPreview(

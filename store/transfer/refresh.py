@@ -21,6 +21,7 @@ import numpy as np
 
 from store.changes.plan import append_change
 from store.codec.digest import DIGEST_SIZE, DigestType
+from store.codec.ledgermetadata import INSTANCE_ID
 from store.db.blocks import Block, ledger_of_key
 from store.db.bookies import UNFINISHED, iter_imported_bookies
 from store.db.entry_files import FileState, path_state
@@ -42,7 +43,7 @@ from store.model.references import index_owners
 from store.names import FileKind
 from store.reports.log_files import read_ledger_sizes
 from store.reports.replicas import find_underreplicated
-from store.sources.bookies import INSTANCE_ID, find_strangers, foreign_ids
+from store.sources.bookies import find_strangers, foreign_ids
 from store.sources.cluster import check_instance, check_known, read_stored_layout
 from store.sources.layout import Layout
 from store.transfer.cataloguing import catalogue_new, delete_logs, file_modes, is_sealed, place, put_logs
