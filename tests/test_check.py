@@ -20,7 +20,7 @@ from store.codec.managedledger import decode_managed_ledger, encode_managed_ledg
 from store.db.blocks import BLOCK_HEADER, block_key, ledger_key
 from store.db.environment import Txn, open_store
 from store.db.files import Damage, iter_logs, put_damage, put_log
-from store.db.owners import Owner, put_owners
+from store.db.owners import Owner, OwnerKind, put_owners
 from store.db.tree import Node, put_nodes, read_node, tree_key
 from store.model import ledgers, structures, topics
 from store.names import Position
@@ -125,8 +125,8 @@ CASES: dict[str, tuple[Change, set[str]]] = {
     "no time row": (_drop("times", TIMES), {"times-missing"}),
     "no block": (_drop("entries", BLOCK), {"times-surplus"}),
     "no owner": (_drop("owners", TIMES), {"owners-differ"}),
-    "other owner": (lambda txn: put_owners(txn, 9, (Owner("cursor", "x", "y"),)), {"owners-differ"}),
-    "owner of nothing": (lambda txn: put_owners(txn, 12345, (Owner("cursor", "x", "y"),)), {"owners-differ"}),
+    "other owner": (lambda txn: put_owners(txn, 9, (Owner(OwnerKind.CURSOR, "x", "y"),)), {"owners-differ"}),
+    "owner of nothing": (lambda txn: put_owners(txn, 12345, (Owner(OwnerKind.CURSOR, "x", "y"),)), {"owners-differ"}),
     "no such file": (_uncatalogue, {"block-inconsistent"}),
     "file too short": (_shrink, {"block-inconsistent"}),
     "damage of no file": (lambda txn: put_damage(txn, Damage(77, 5, 5, "x", -1, -1)), {"damage-without-file"}),

@@ -19,7 +19,7 @@ from store.changes.subscriptions import own_ledgers
 from store.codec.ledgermetadata import ledger_path
 from store.codec.schema import decode_schema_locator
 from store.db.environment import Txn
-from store.db.owners import find_owners
+from store.db.owners import OwnerKind, find_owners
 from store.db.tree import find_node
 from store.errors import Corrupt, Refused, TopicNotFound, Unsupported
 from store.model.cursors import is_own, iter_cursor_names, read_cursor, read_cursors
@@ -260,7 +260,7 @@ def _schema_ledgers(txn: Txn, base: TopicName, *, force: bool) -> tuple[int, ...
 
 def _is_of_others(txn: Txn, ledger_id: int, owners: set[str]) -> bool:
     """Return whether a topic besides OWNERS refers to a ledger: the source of a shadow topic does."""
-    return any(one.kind != "schema" and one.topic not in owners for one in find_owners(txn, ledger_id))
+    return any(one.kind is not OwnerKind.SCHEMA and one.topic not in owners for one in find_owners(txn, ledger_id))
 
 
 def _ledger_steps(txn: Txn, ledger_ids: Iterable[int], owners: set[str]) -> Iterator[Step]:

@@ -20,7 +20,7 @@ from store.codec.ledgermetadata import ledger_path
 from store.codec.policyevent import topic_of_key
 from store.codec.schema import IndexEntry, SchemaLocator, encode_schema_locator
 from store.db.environment import Txn
-from store.db.owners import Owner
+from store.db.owners import Owner, OwnerKind
 from store.db.tree import find_node, read_node
 from store.errors import InvalidValue, Refused
 from store.model.broken import find_missing
@@ -53,9 +53,9 @@ class _Referring:
 
     def add(self, ledger_id: int, owner: Owner) -> None:
         name = parse_topic(owner.topic)
-        if owner.kind == "managed-ledger":
+        if owner.kind is OwnerKind.TOPIC:
             self.topics.setdefault(name, set()).add(ledger_id)
-        elif owner.kind == "schema":
+        elif owner.kind is OwnerKind.SCHEMA:
             self.schemas.setdefault(name, set()).add(ledger_id)
         else:
             self.cursors.setdefault((name, owner.cursor or COMPACTION_CURSOR), set()).add(ledger_id)

@@ -18,7 +18,7 @@ from store.codec.schema import decode_schema_locator
 from store.db.delayed import find_index_ledgers
 from store.db.environment import Txn
 from store.db.files import METADATA_FILE_ID, iter_damage
-from store.db.owners import Owner, find_owners
+from store.db.owners import Owner, OwnerKind, find_owners
 from store.db.tree import Node, find_node, iter_nodes
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, Refused, StoreError
 from store.model.extent import Extent
@@ -100,7 +100,7 @@ def _part(txn: Txn, ledger_id: int, indexes: Collection[int], *, force: bool) ->
         raise LedgerNotFound(f"ledger {ledger_id} has no metadata: there is nothing to delete", ledgerId=ledger_id)
     owners = find_owners(txn, ledger_id)
     if owners or ledger_id in indexes:
-        owner = owners[0] if owners else Owner("delayed-index", "")
+        owner = owners[0] if owners else Owner(OwnerKind.INDEX, "")
         raise Refused(
             f"ledger {ledger_id} is referenced: {owner.kind} {owner.topic} {owner.cursor}".rstrip(),
             hint="what nothing references is listed by: pulsar-admin ledgers orphans",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from store.changes.plan import Plan, Step, put_value_step
 from store.changes.report import ChangePart
@@ -24,7 +24,7 @@ from store.codec.ledgermetadata import (
 )
 from store.compaction.prepare import view_claims
 from store.db.environment import Txn
-from store.db.owners import Owner, find_owners, iter_owners
+from store.db.owners import Owner, OwnerKind, find_owners, iter_owners
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, Refused, StoreError
 from store.model.coverage import read_disks, read_held
@@ -105,7 +105,7 @@ def restored_metadata(reader: EntryReader, ledger_id: int, owner: Owner) -> Ledg
     """Return the metadata of a ledger of OWNER as it was when the ledger was closed; raises Refused, LedgerNotFound."""
     txn = reader.txn
     name = parse_topic(owner.topic)
-    end = _find_end(reader, ledger_id, _listed(txn, name, ledger_id) if owner.kind == "managed-ledger" else None)
+    end = _find_end(reader, ledger_id, _listed(txn, name, ledger_id) if owner.kind is OwnerKind.TOPIC else None)
     held = read_bookies_of(txn, ledger_id)
     sibling = _find_sibling(txn, ledger_id, owner)
     write_quorum, segments = find_ensembles(ledger_id, held, end.last_entry_id, sibling)
@@ -176,7 +176,7 @@ def _find_sibling(txn: Txn, ledger_id: int, owner: Owner) -> LedgerMetadata | No
     """Return the metadata of another ledger, one of the same topic, of the same kind and near if there is: made with the same quorums,
     most likely.
     """
-    listed = ((other, (Owner("managed-ledger", owner.topic),)) for other in _ids(txn, parse_topic(owner.topic)))
+    listed = ((other, (Owner(OwnerKind.TOPIC, owner.topic),)) for other in _ids(txn, parse_topic(owner.topic)))
     best: tuple[tuple[bool, bool, int], int] | None = None
     for other, owners in chain(listed, islice(iter_owners(txn), _SIBLINGS)):
         if other != ledger_id and find_node(txn, ledger_path(other)) is not None:
@@ -312,17 +312,22 @@ def _members(
 
 def _claims(reader: EntryReader, name: TopicName, owner: Owner, ledger_id: int) -> dict[str, bytes]:
     """Return the custom metadata that a broker gives a ledger of OWNER."""
-    if owner.kind == "cursor":
-        claims = cursor_claims(name, owner.cursor)
-    elif owner.kind == "schema":
-        claims = schema_claims(name)
-    elif owner.kind == "compacted":
-        topic = read_topic(reader.txn, name)
-        claims = view_claims(topic, read_cursor(reader.txn, reader, topic, COMPACTION_CURSOR).mark_delete)
-    elif owner.kind == "delayed-bucket":
-        claims = bucket_claims(name, owner.cursor, _bucket_key(reader, name, owner, ledger_id))
-    else:
-        claims = topic_claims(name)
+    match owner.kind:
+        case OwnerKind.TOPIC:
+            claims = topic_claims(name)
+        case OwnerKind.CURSOR:
+            claims = cursor_claims(name, owner.cursor)
+        case OwnerKind.SCHEMA:
+            claims = schema_claims(name)
+        case OwnerKind.COMPACTED:
+            topic = read_topic(reader.txn, name)
+            claims = view_claims(topic, read_cursor(reader.txn, reader, topic, COMPACTION_CURSOR).mark_delete)
+        case OwnerKind.BUCKET:
+            claims = bucket_claims(name, owner.cursor, _bucket_key(reader, name, owner, ledger_id))
+        case OwnerKind.INDEX:
+            claims = {}  # no broker has any
+        case _:
+            assert_never(owner.kind)
     return {**APPLICATION, **claims}
 
 

@@ -12,7 +12,7 @@ from store.db.blocks import decode_times, ledger_of_key
 from store.db.delayed import find_index_ledgers
 from store.db.environment import Store, Txn
 from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, iter_damage
-from store.db.owners import Owner, find_owners, has_owners, iter_owners
+from store.db.owners import Owner, OwnerKind, find_owners, has_owners, iter_owners
 from store.db.tree import decode_node, find_node
 from store.errors import IndexCorrupt, MetadataCorrupt, StoreError
 from store.model.absent_journals import find_absent_journals
@@ -37,11 +37,11 @@ from store.names import topic_of_path
 from store.wording import counted, plural
 
 _REFERENCES = {
-    "schema": (
+    OwnerKind.SCHEMA: (
         "schema",
         "BookKeeper's metadata of a schema version is gone: a broker answers 500 for it, and where it is the newest refuses producers",
     ),
-    "delayed-bucket": (
+    OwnerKind.BUCKET: (
         "bucket",
         "BookKeeper's metadata of a bucket of delayed messages is gone: a broker makes it again from the messages",
     ),
@@ -326,7 +326,7 @@ def check_ledgers(txn: Txn) -> Iterator[Finding]:
         try:
             owners = find_owners(txn, ledger_id)
             unreferenced += not owners
-            if ledger is not None and all(owner.kind != "managed-ledger" for owner in owners):
+            if ledger is not None and all(owner.kind is not OwnerKind.TOPIC for owner in owners):
                 yield from _check_missing(txn, ledger, f"ledger {ledger_id}")  # check_topics looks at the others
         except StoreError:
             pass  # check_owners tells

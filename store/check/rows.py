@@ -28,7 +28,7 @@ from store.db.entry_files import FileState, file_state
 from store.db.environment import Store, Txn
 from store.db.file import check_file
 from store.db.files import DIFFERS, LogFile, iter_damage, iter_logs
-from store.db.owners import Owner, decode_owners
+from store.db.owners import Owner, OwnerKind, decode_owners
 from store.db.tree import decode_node
 from store.errors import IndexCorrupt, StoreError
 from store.model.references import find_references
@@ -334,7 +334,7 @@ def check_owners(store: Store, txn: Txn) -> Iterator[Finding]:
         return
     for ledger_id, wanted, found in differing:
         # The ledger of a compacted topic is known from a cursor ledger, whose file may be gone by now.
-        if {o for o in found - wanted if o.kind != "compacted"} or wanted - found:
+        if {o for o in found - wanted if o.kind is not OwnerKind.COMPACTED} or wanted - found:
             yield store_problem(
                 "owners-differ",
                 f"ledger {ledger_id}",

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 
 from store.db.delayed_rules import IndexRules
 from store.db.environment import Txn
-from store.db.owners import Owner
+from store.db.owners import Owner, OwnerKind
 from store.errors import IndexCorrupt, StoreError, Unsupported, reason_of
 from store.names import NamespaceName, Position, TopicName, parse_topic, shell_word
 
 FORMAT = 1
-INDEX_KIND = "delayed-index"
 _PREFIX = b"index\0"
 Part = tuple[int, int, int]
 """Entries of one ledger: (ledger id, first entry, last entry)."""
@@ -106,7 +105,7 @@ def find_index_ledgers(txn: Txn) -> dict[int, Owner]:
             index = _decode_row(key, row)
         except StoreError:
             continue
-        owner = Owner(INDEX_KIND, str(index.topic), index.subscription)
+        owner = Owner(OwnerKind.INDEX, str(index.topic), index.subscription)
         found |= dict.fromkeys(index.ledger_ids, owner)
     return found
 

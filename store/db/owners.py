@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 
 from store.db.blocks import ledger_key, ledger_of_key
 from store.db.environment import Txn
@@ -11,12 +12,22 @@ from store.errors import IndexCorrupt, reason_of
 from store.frozen import frozen
 
 
+class OwnerKind(StrEnum):
+    """What references a ledger. INDEX: an index of delayed messages, which is ours alone and in no row of ``owners``."""
+
+    TOPIC = "managed-ledger"
+    CURSOR = "cursor"
+    COMPACTED = "compacted"
+    SCHEMA = "schema"
+    BUCKET = "delayed-bucket"
+    INDEX = "delayed-index"
+
+
 @frozen
 class Owner:
-    """One reference to a ledger. ``kind``: managed-ledger, cursor, compacted, schema or delayed-bucket;
-    delayed-index where an index of delayed messages, which is ours alone, holds the ledger."""
+    """One reference to a ledger."""
 
-    kind: str
+    kind: OwnerKind
     topic: str
     cursor: str = ""
 
@@ -42,8 +53,8 @@ def iter_owners(txn: Txn) -> Iterator[tuple[int, tuple[Owner, ...]]]:
 def decode_owners(ledger_id: int, row: bytes) -> tuple[Owner, ...]:
     """Return who references LEDGER_ID by its ROW; raises IndexCorrupt."""
     try:
-        return tuple(Owner(**fields) for fields in json.loads(row))
-    except (ValueError, TypeError, RecursionError) as error:
+        return tuple(Owner(OwnerKind(one["kind"]), one["topic"], one["cursor"]) for one in json.loads(row))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise IndexCorrupt(
             f"the owners row of ledger {ledger_id} is damaged: {reason_of(error)}",
             hint="pulsar-admin store index --rebuild",

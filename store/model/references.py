@@ -14,7 +14,7 @@ from store.codec.schema import decode_schema_locator
 from store.db.blocks import ledger_key
 from store.db.entry_files import EntryFiles
 from store.db.environment import Store, Txn
-from store.db.owners import Owner, encode_text, join_owners, owner_part
+from store.db.owners import Owner, OwnerKind, encode_text, join_owners, owner_part
 from store.db.tree import Node, iter_values
 from store.errors import StoreError
 from store.model.cursors import COMPACTION_CURSOR, INTERNAL_PROPERTY_PREFIX, read_cursor
@@ -122,7 +122,7 @@ def _add_usual(found: References, path: str, value: bytes) -> bool:
         return False
     topic = f"persistent://{parts[2]}/{parts[3]}/{parts[5]}"
     if len(parts) == 6:
-        found.add(decode_ledger_ids(value, path), "managed-ledger", topic)
+        found.add(decode_ledger_ids(value, path), OwnerKind.TOPIC, topic)
         return True
     if parts[6] == COMPACTION_CURSOR:
         return False
@@ -144,11 +144,11 @@ def _references(txn: Txn, reader: EntryReader, path: str, value: bytes) -> Itera
     if path.startswith("/schemas/"):
         topic = "persistent://" + path.removeprefix("/schemas/")
         for entry in decode_schema_locator(value, path).index:
-            yield entry.position.ledger_id, Owner("schema", topic)
+            yield entry.position.ledger_id, Owner(OwnerKind.SCHEMA, topic)
         return
     name = topic_of_path(path)
     if name is not None:
-        owner = Owner("managed-ledger", str(name))
+        owner = Owner(OwnerKind.TOPIC, str(name))
         for ledger_id in decode_ledger_ids(value, path):
             yield ledger_id, owner
         return
@@ -163,13 +163,13 @@ def _cursor_references(
 ) -> Iterator[tuple[int, Owner]]:
     info = decode_cursor_head(value, path)
     if info.cursors_ledger_id >= 0:
-        yield info.cursors_ledger_id, Owner("cursor", str(name), cursor)
+        yield info.cursors_ledger_id, Owner(OwnerKind.CURSOR, str(name), cursor)
     for key, text in info.cursor_properties.items():
         if key.startswith(BUCKET_PREFIX) and (ledger_id := parse_integer(text)) is not None:
-            yield ledger_id, Owner("delayed-bucket", str(name), cursor)
+            yield ledger_id, Owner(OwnerKind.BUCKET, str(name), cursor)
     if cursor == COMPACTION_CURSOR:
         properties = info.properties
         if info.cursors_ledger_id >= 0:
             properties = read_cursor(txn, reader, read_topic(txn, name), cursor).state.properties
         if COMPACTED_LEDGER in properties:
-            yield properties[COMPACTED_LEDGER], Owner("compacted", str(name))
+            yield properties[COMPACTED_LEDGER], Owner(OwnerKind.COMPACTED, str(name))

@@ -15,7 +15,7 @@ from store.changes.plan import Plan, Step, put_value_step
 from store.changes.report import ChangePart
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledger_metadata, ledger_path
 from store.codec.message import decode_message_entry
-from store.db.owners import find_owners
+from store.db.owners import OwnerKind, find_owners
 from store.db.tree import read_node
 from store.errors import LedgerNotFound, Refused, StoreError
 from store.model.coverage import read_disks, read_held
@@ -53,7 +53,7 @@ def iter_behind(reader: EntryReader, ledger_ids: Iterable[int] = ()) -> Iterator
         metadata, times = find_metadata(reader.txn, ledger_id), find_times(reader.txn, ledger_id)
         if metadata is None or metadata.state is not LedgerState.CLOSED or times is None:
             continue
-        owners = [owner for owner in find_owners(reader.txn, ledger_id) if owner.kind == "managed-ledger"]
+        owners = [owner for owner in find_owners(reader.txn, ledger_id) if owner.kind is OwnerKind.TOPIC]
         if times.sums.last_entry > metadata.last_entry_id and owners:
             yield _judge(reader, ledger_id, metadata, parse_topic(owners[0].topic), times.sums.max_lac)
 

@@ -34,7 +34,7 @@ from store.codec.rocksvalue import NodeStat
 from store.db.entry_files import EntryFiles
 from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import Damage, FileMode, LogFile, file_fingerprint, iter_damage, iter_logs, put_damage, put_log
-from store.db.owners import Owner, iter_owners, put_owners
+from store.db.owners import Owner, OwnerKind, iter_owners, put_owners
 from store.db.storeinfo import StoreInfo, StoreState
 from store.db.tree import Node, iter_nodes, put_nodes
 from store.errors import InvalidValue, MetadataCorrupt, SourceNotFound, StoreError, Unsupported
@@ -336,10 +336,15 @@ def _node(path: str, stat: list[int], value: str) -> Node:
     return Node(path, NodeStat(version, owner, created_ms, modified_ms, False), b64decode(value))
 
 
+def _owner(fields: list[Any]) -> Owner:  # Any: JSON
+    kind, topic, cursor = map(str, fields)
+    return Owner(OwnerKind(kind), topic, cursor)
+
+
 def _put(store: Store, batch: list[list[Any]]) -> None:  # Any: JSON
     nodes = [_node(*row[1:]) for row in batch if row[0] == "node"]
     plain = [(row[1], b64decode(row[2]), b64decode(row[3])) for row in batch if row[0] == "row"]
-    owners = [(int(row[1]), tuple(Owner(*map(str, one)) for one in row[2])) for row in batch if row[0] == "owners"]
+    owners = [(int(row[1]), tuple(map(_owner, row[2]))) for row in batch if row[0] == "owners"]
     damages = [Damage(**row[1]) for row in batch if row[0] == "damage"]
     if any(database not in (*_PLAIN_ROWS, "state") for database, _, _ in plain):
         raise ValueError("a row of a database that bundles do not have")

@@ -15,7 +15,7 @@ from store.codec.ledgermetadata import ledger_path
 from store.db.delayed import find_index_ledgers
 from store.db.environment import Store, Txn
 from store.db.files import LogFile
-from store.db.owners import Owner, find_owners
+from store.db.owners import Owner, OwnerKind, find_owners
 from store.db.tree import tree_key
 from store.errors import MetadataCorrupt, StoreError
 from store.frozen import frozen
@@ -34,11 +34,11 @@ SHARED, GARBAGE, ORPHAN, JOURNAL, OVERHEAD = "dead-in-log", "dead-log", "orphan"
 UNREADABLE = "topic-unreadable"
 _OF_TOPICS = (CURSOR, RETENTION, OPEN, TRIM, OFFLOADED)
 _BY_KIND = {
-    "cursor": ("cursor-ledger", "its ledger holds where {cursor} stands"),
-    "compacted": ("compacted-ledger", "its compacted ledger"),
-    "schema": ("schema-ledger", "its schemas"),
-    "delayed-bucket": ("delayed-bucket", "a snapshot of the delayed messages of {cursor}"),
-    "delayed-index": ("delayed-index", "an index of the delayed messages of {cursor}, which is this store's own"),
+    OwnerKind.CURSOR: ("cursor-ledger", "its ledger holds where {cursor} stands"),
+    OwnerKind.COMPACTED: ("compacted-ledger", "its compacted ledger"),
+    OwnerKind.SCHEMA: ("schema-ledger", "its schemas"),
+    OwnerKind.BUCKET: ("delayed-bucket", "a snapshot of the delayed messages of {cursor}"),
+    OwnerKind.INDEX: ("delayed-index", "an index of the delayed messages of {cursor}, which is this store's own"),
 }
 _MINUTE_MS = 60_000
 _MEGABYTE = 1 << 20
