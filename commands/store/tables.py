@@ -31,7 +31,7 @@ from store.model.reader import open_reader
         "pulsar-admin store export tables tables",
         "pulsar-admin store export tables tables --only topics,ledgers,cursors",
         "pulsar-admin store export tables tables --only topics,messages --payload",
-        "pulsar-admin store export tables fleet --iceberg",
+        "pulsar-admin store export tables fleet --iceberg --messages",
     ],
     elsewhere=[
         "pulsar-admin store export tables s3://fleet/tables --cluster eu-1 --spark --spark-master spark://head:7077",
@@ -75,8 +75,8 @@ def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, *
     with every digest: here, in processes (--jobs), or by executors of Spark (--spark), which write the tables themselves and must see the
     same paths. With --messages they write these, too, a row each. Columns: docs/formats/tables.md.
 
-    --iceberg commits the same files to Iceberg tables, one commit a table: entries that a table has are not added again, the rows of the
-    other tables take the place of the cluster's. docs/howto/fleet.md.
+    --iceberg commits the same files to Iceberg tables, one commit a table: entries that a table has, and their messages, are not added
+    again, the rows of the other tables take the place of the cluster's. docs/howto/fleet.md.
     """
     from store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
     from store.tables.iceberg_export import export_iceberg
@@ -99,7 +99,5 @@ def _check(tables: Sequence[str], given: Mapping[str, Any], *, iceberg: bool) ->
     """Refuse options that say nothing together."""
     if given["catalog"] is not None and not iceberg:
         raise click.UsageError("--catalog is of --iceberg")
-    if "messages" in tables and iceberg:
-        raise click.UsageError("--messages: Iceberg tables have entries, and no messages; leave one of the two away")
     if given["payload"] and "messages" not in tables:
         raise click.UsageError("--payload is of --messages")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,8 +94,8 @@ def key_range(number: int, segments: Sequence[Segment]) -> KeyRange:
 class FinishEntries:
     """One final file or more a range, below DIRECTORY of the folder; none for a range whose entries are all known.
 
-    ``ledgers``: files of the table that names topics; ``known``: files of entries that are not written again; ``messages``: the
-    table of messages, too.
+    ``ledgers``: files of the table that names topics; ``known``: files, by table, whose entries are not written again to it;
+    ``messages``: the table of messages, too.
     """
 
     folder: Folder
@@ -103,7 +103,7 @@ class FinishEntries:
     cluster: str
     name: str
     ledgers: Sequence[Part]
-    known: Sequence[Part] = ()
+    known: Mapping[str, Sequence[Part]] = field(default_factory=dict)
     most_rows: int = RANGE_ROWS_MAX
     messages: MessageFiles | None = None
 
@@ -115,25 +115,27 @@ class FinishEntries:
         """Yield a row for each final file."""
         assert isinstance(piece, KeyRange)
         try:
-            for number, records in enumerate(self._passes(piece)):
+            for number, records in enumerate(_sorted_passes(self.folder, piece.segments, self.most_rows)):
                 listed = _read_listed(self.folder, self.ledgers, records.rows["ledger_id"])
                 topics = {ledger_id: one.topic for ledger_id, one in listed.items()}
                 stem = f"part-{piece.number:05d}-{number:03d}-{self.name}"
-                damaged = int(np.count_nonzero(records.rows["flags"] & kernel.BAD_DIGEST))
-                relative = f"{self.directory}/entries/{stem}.parquet"
-                part = write_part(self.folder, relative, TABLES["entries"], self._batches(records, topics))
-                yield _finished("entries", part, damaged=damaged)
+                yield from self._write_entries(self._new(records, "entries"), topics, stem)
                 if self.messages is not None:
-                    yield from self._write_messages(self.messages, records, listed, stem)
+                    yield from self._write_messages(self.messages, self._new(records, "messages"), listed, stem)
         except DiskFull as error:
             yield _row({"error": error.message})
 
-    def _passes(self, piece: KeyRange) -> Iterator[Chosen]:
-        """Yield the entries that are to be written, some at a time."""
-        for records in _sorted_passes(self.folder, piece.segments, self.most_rows):
-            wanted = records.only_new(self.folder, self.known) if self.known else records
-            if len(wanted.rows):
-                yield wanted
+    def _new(self, records: Chosen, table: str) -> Chosen:
+        """Return those of RECORDS that TABLE does not have."""
+        known = self.known.get(table, ())
+        return records.only_new(self.folder, known) if known else records
+
+    def _write_entries(self, records: Chosen, topics: dict[int, str], stem: str) -> Iterator[pa.RecordBatch]:
+        if len(records.rows):
+            damaged = int(np.count_nonzero(records.rows["flags"] & kernel.BAD_DIGEST))
+            relative = f"{self.directory}/entries/{stem}.parquet"
+            part = write_part(self.folder, relative, TABLES["entries"], self._batches(records, topics))
+            yield _finished("entries", part, damaged=damaged)
 
     def _write_messages(
         self, messages: MessageFiles, records: Chosen, listed: Mapping[int, Listed], stem: str

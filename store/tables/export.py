@@ -104,7 +104,9 @@ class Exporting:
     fail: Callable[[StoreError], None]
     engine: Engine | None = None
     advance: Callable[[int], None] = lambda count: None
-    known: Sequence[Part] = ()  # entries in these are not written again
+    known: Mapping[str, Sequence[Part]] = field(
+        default_factory=dict
+    )  # by table: entries in these are not written to it again
     payload: bool = False
     token: str = field(default_factory=lambda: secrets.token_hex(4))
 

@@ -1,7 +1,7 @@
 """``store export tables --iceberg``: the files of an export as commits of Iceberg tables, one a table.
 
-Small tables become what the store says now; entries that a table has are not added again. A kill leaves tables with their commit
-and tables without; the next run commits all of them.
+Small tables become what the store says now; entries that a table has, and their messages, are not added again. A kill leaves tables
+with their commit and tables without; the next run commits all of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from store.tables.folder import Folder
 from store.tables.iceberg import Commit, DataFile, Warehouse, check_tables, commit, files_of, open_warehouse
 from store.tables.manifest import NAME, Part
 
-ENTRIES = "entries"
+APPENDED = ("entries", "messages")
+"""Tables that a run adds to; a message is of its entry: of one that has some all are there."""
 
 
 @frozen
@@ -80,40 +81,40 @@ def export_iceberg(
         removed = left_by(folder, cluster)
         for path in removed:
             folder.remove(path)
-        known = files_of(warehouse, ENTRIES, cluster) if ENTRIES in tables else []
-        parts = [_part_of(warehouse, file) for file in known]
-        run = Exporting(reader, folder, cluster, tables, now_ms, fail, engine, advance, parts)
+        known = {table: files_of(warehouse, table, cluster) for table in APPENDED if table in tables}
+        parts = {table: [_part_of(warehouse, table, file) for file in files] for table, files in known.items()}
+        run = Exporting(reader, folder, cluster, tables, now_ms, fail, engine, advance, parts, request.payload)
         folder.make(run.staging)
         try:
             made = make_tables(run)
-            done = [_commit_table(warehouse, run, made, table, identity, known) for table in tables]
+            done = [_commit_table(warehouse, run, made, table, identity, known.get(table)) for table in tables]
         finally:
             with suppress(StoreError):
                 folder.remove(run.staging)
     return IcebergReport(folder.place, cluster, tuple(done), made.damaged, made.problems, tuple(removed))
 
 
-def _part_of(warehouse: Warehouse, file: DataFile) -> Part:
-    """Return FILE as executors open it; raises Refused for one that does not lie with the tables."""
+def _part_of(warehouse: Warehouse, table: str, file: DataFile) -> Part:
+    """Return FILE of TABLE as executors open it; raises Refused for one that does not lie with the tables."""
     relative = file.path.removeprefix(f"{warehouse.root}/")
     if relative == file.path:
         raise Refused(
-            f"the Iceberg table {ENTRIES} has the file {file.path}, which is not below {warehouse.root}",
+            f"the Iceberg table {table} has the file {file.path}, which is not below {warehouse.root}",
             hint="what it holds cannot be compared with what is to be added: rewrite that file there, or take another catalogue",
         )
     return Part(relative, file.rows, file.size_bytes, file.ledgers)
 
 
 def _commit_table(
-    warehouse: Warehouse, run: Exporting, made: MadeTables, table: str, identity: str, known: Sequence[DataFile]
+    warehouse: Warehouse, run: Exporting, made: MadeTables, table: str, identity: str, known: Sequence[DataFile] | None
 ) -> TableCommitted:
-    """Give the files of TABLE their names, and commit them; where that is refused they are removed."""
+    """Give the files of TABLE their names, and commit them, beside the KNOWN ones; where that is refused they are removed."""
     named = []
     for part in made.parts[table]:
         target = f"{home_of(f'{table}/data', run.cluster)}/{part.name}"
         run.folder.move(part.path, target)
         named.append(target)
-    there = {file.path for file in known} if table == ENTRIES else None
+    there = None if known is None else {file.path for file in known}
     change = Commit(table, run.cluster, identity, [f"{warehouse.root}/{path}" for path in named], there)
     try:
         done = commit(warehouse, change)

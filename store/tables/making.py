@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, NamedTuple
@@ -43,7 +43,7 @@ class Making:
     digests: LedgerDigests | None = None
     range_entries: int = RANGE_ENTRIES
     slice_bytes: int = SLICE_BYTES
-    known: Sequence[Part] = ()
+    known: Mapping[str, Sequence[Part]] = field(default_factory=dict)
     messages: MessageFiles | None = None
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from pyiceberg.catalog import load_catalog
 
@@ -93,3 +94,61 @@ def test_what_is_refused_writes_nothing(cli: Cli, tmp_path: Path) -> None:
     assert not (folder / "catalog.db").exists()
     done = cli(*words, "--catalog", "nowhere")
     assert (done.exit_code, "--catalog is of --iceberg" in done.stderr) == (2, True)
+
+
+def test_messages_are_added_once_whatever_was_there(cli: Cli, tmp_path: Path) -> None:
+    """Counts and sums are those of the Parquet files of a run without Iceberg; keys, of what the store's readers say."""
+    folder = tmp_path / "fleet"
+    exported(cli, "clean", folder)  # entries are known before their messages are asked for
+    said = exported(cli, "clean", folder, "--messages", "--payload")
+    assert (said["entries"][0], said["messages"][0]) == (said["entries"][1], 0)
+    keys = (
+        "select topic, ledger_id, entry_id, batch_index, key, value, payload, size, publish_time from rows order by all"
+    )
+    first = rows_of(folder, "messages", keys)
+    assert len(first) == said["messages"][1]
+    words = (
+        "--store",
+        imported(SMALL, "clean"),
+        "store",
+        "export",
+        "tables",
+        tmp_path / "plain",
+        "--messages",
+        "--payload",
+    )
+    assert cli(*words).exit_code == 0
+    with duckdb.connect() as alone:
+        files = f"read_parquet('{tmp_path}/plain/messages/*/*.parquet', hive_partitioning = false)"
+        assert alone.execute(keys.replace("from rows", f"from {files}")).fetchall() == first
+    assert exported(cli, "clean", folder, "--messages", "--payload")["messages"] == (len(first), len(first))
+    more = exported(cli, "mutated", folder, "--only", "messages", "--payload")
+    assert more["messages"][0] == len(first)
+    after = rows_of(folder, "messages", keys)
+    assert len(after) == more["messages"][1] == len({row[1:4] for row in after})
+    assert set(first) <= set(after)
+    sent = {tuple(row["id"][:2]) for row in oracle(SMALL)["sent"] if row["topic"].endswith("default/plain")}
+    assert sent
+    assert sent <= {row[1:3] for row in after if row[0].endswith("default/plain")}
+
+
+def test_messages_of_a_run_that_was_killed_come_with_the_next(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "fleet"
+    with monkeypatch.context() as killed:
+        commit = iceberg_export.commit
+
+        def stopped(warehouse: Any, change: Any) -> Any:
+            if change.table == "messages":
+                raise KeyboardInterrupt
+            return commit(warehouse, change)
+
+        killed.setattr(iceberg_export, "commit", stopped)
+        words = ("--store", imported(SMALL, "clean"), "store", "export", "tables", folder, "--iceberg", "--messages")
+        assert cli(*words).exit_code == 130
+    said = exported(cli, "clean", folder, "--messages")
+    assert said["entries"][0] == said["entries"][1]
+    assert said["messages"][0] == 0
+    counts = "select count(*), count(distinct (ledger_id, entry_id, batch_index)) from rows"
+    assert rows_of(folder, "messages", counts) == [(said["messages"][1],) * 2]
