@@ -327,7 +327,7 @@ def _nacks_plan(reader: EntryReader, command: str, identity: bytes, steps: list[
     txn, key = reader.txn, tracker_key(identity)
     own = next((step.after for step in steps if step.key == key), None) or txn.get("nacks", key)
     if own is None:
-        raise _foreign("it changes negative acks of nobody")
+        raise _foreign("it changes negative acks without an owner")
     tracker = _decoded(lambda: decode_tracker_row(key, own))
     buckets = [step for step in steps if step.key != key]
     if all(step.after is None for step in buckets) and len(buckets) == len(steps):

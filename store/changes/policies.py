@@ -141,7 +141,7 @@ def plan_policies(txn: Txn, namespace: NamespaceName, job: PolicyJob, now_ms: in
 def unknown_cluster(txn: Txn, namespace: NamespaceName) -> Refused:
     """Return the error of a store that does not say which cluster it comes from."""
     return Refused(
-        f"which cluster {namespace} lies in cannot be told: several are known here, or none",
+        f"which cluster {namespace} is in is ambiguous: the store knows several, or none",
         hint="set a policy of one of its topics with a live broker once; its event tells",
         namespace=str(namespace),
     )

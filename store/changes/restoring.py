@@ -213,7 +213,7 @@ def find_ensembles(
     if few is not None:
         raise Refused(
             f"ledger {ledger_id}: entry {few} is on {_names(holders[few])} alone, others on {counted(write_quorum, 'bookie')}: "
-            "its ensemble cannot be told",
+            "its ensemble is ambiguous",
             hint="import the bookies that are not here: pulsar-admin store add bookie",
             ledgerId=ledger_id,
         )

@@ -87,7 +87,7 @@ def _check_ledger(txn: Txn, ledger: Ledger, absent: Counter[str]) -> Iterator[Fi
         yield data_problem(
             "recovery-fails",
             where,
-            f"nobody closed it, and no bookie has a good record of entry {end.last_entry_id + 1}: a recovery fails there",
+            f"it was never closed, and no bookie has a good record of entry {end.last_entry_id + 1}: its recovery fails there",
             "see: pulsar-admin ledgers info",
             ledgerId=ledger.ledger_id,
         )

@@ -86,7 +86,7 @@ def check_growth(before: IndexRules, after: IndexRules, *, split: bool) -> None:
     if after.granularity_ms < before.granularity_ms and not split:
         raise Refused(
             f"the granularity may grow, never shrink: it is {before.granularity_ms} ms, asked for {after.granularity_ms} ms",
-            hint="add --split: the same change cuts the partitions of indexes anew",
+            hint="add --split: the same change repartitions the indexes",
             before=before.granularity_ms,
             after=after.granularity_ms,
         )

@@ -99,7 +99,7 @@ def find_doubts(known: Known, bookie: Bookie, garbage: Array) -> list[str]:
     if known.problems:
         doubts.append(f"{known.name} could not be read whole ({known.problems[0]}): ledgers may be missing from it")
     if known.cookies.get(bookie_id) is None:
-        doubts.append(f"{known.name} has no cookie of bookie {bookie_id}: it may have been made anew")
+        doubts.append(f"{known.name} has no cookie of bookie {bookie_id}: it may be a new one")
     if not len(garbage):
         return doubts
     if not len(known.ledgers):

@@ -69,7 +69,7 @@ def describe(path: str, old: bytes | None, new: bytes | None) -> str:
         if was != structure:
             return f"{_shown(before)} → {_shown(now)}"
         if old == new:
-            return "written anew with the same value"
+            return "written again with the same value"
     found = list(_words_of(now)(before, now))
     return "; ".join(found) or "the same, in other bytes"
 
@@ -141,7 +141,7 @@ def _entry_words(was: LedgerInfo, one: LedgerInfo) -> Iterator[str]:
     if one.offloaded != was.offloaded:
         yield f"{name} {'offloaded' if one.offloaded else 'no more offloaded'}"
     elif one.offload_uuid != was.offload_uuid:
-        yield f"{name}: offload {'begun' if was.offload_uuid is None else 'begun anew'}"
+        yield f"{name}: offload {'started' if was.offload_uuid is None else 'started again'}"
     if one.bookkeeper_deleted != was.bookkeeper_deleted:
         yield f"{name}: {'deleted from bookies, tiered storage has it' if one.bookkeeper_deleted else 'on bookies again'}"
     yield from _json_words(dict(was.properties), dict(one.properties), f"{name}, property ")
@@ -238,7 +238,7 @@ def _claim(ledger: LedgerMetadata) -> str:
     if "cursor" in named:
         return f"for cursor {decode_name(named['cursor'])} of {name}"
     kind = named.get("component", "managed-ledger")
-    return f"for {name if kind == 'managed-ledger' else f'{kind} of {name}'}" if name else "for nobody it names"
+    return f"for {name if kind == 'managed-ledger' else f'{kind} of {name}'}" if name else "for no owner that it names"
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------------

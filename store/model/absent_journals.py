@@ -27,7 +27,7 @@ class AbsentJournals:
         return (
             f"no journal of {', '.join(self.bookies)}:"
             f" {counted(self.ledgers, 'ledger is open or lacks', 'ledgers are open or lack')} entries,"
-            " and what was only in a journal is not here"
+            " and entries that only a journal had are missing"
         )
 
     def hint(self) -> str:

@@ -352,7 +352,7 @@ class _Forecast:
         if len(ledgers):
             self._problems.append(
                 f"{disk.name}: entry logs with {counted(len(ledgers), 'ledger')} and no index beside them: a bookie that starts there"
-                " makes an empty one and deletes these logs, whatever the metadata says; an index directory of its own is to be named, too"
+                " makes an empty one and deletes these logs, whatever the metadata says; name its index directory, too, if it has one"
             )
             self._entries = None
             self._add(len(ledgers), int(sizes.sum()), ledgers, sizes)

@@ -31,7 +31,7 @@ def plan_recovery(sources: Sources, level: str | None, names: Path | None = None
     if names is not None and wanted != "C":
         raise Refused(
             f"--names gives names to what level C finds, and this store {f'is at level {wanted}' if wanted else 'lacks nothing'}",
-            hint="leave out --names; a recovery that was made is named anew behind its undo: pulsar-admin store log",
+            hint="leave out --names; to rename what a recovery made, undo it first: pulsar-admin store log",
         )
     if wanted is None:
         return _nothing(txn, condition)

@@ -166,7 +166,7 @@ class Comeback:
         if not (returned or then.cursors) and (node is not None or then.gone_ms is None):
             raise TopicNotFound(
                 f"nothing of {then.name} comes back: {'; '.join(texts) or 'it lists every ledger that it had'}",
-                hint="bookies have freed what is not here: pulsar-admin ledgers list",
+                hint="bookies have freed what is missing; see: pulsar-admin ledgers list",
                 topic=str(then.name),
             )
         infos = there | returned

@@ -77,7 +77,7 @@ def _check_not_older(txn: Txn, metadata: Source) -> None:
             raise Refused(
                 f"{metadata.name} ends with transaction {found:#x}; this store has exported {exported:#x} since: to take over what is there"
                 " would take that back",
-                hint="copy the ensemble's version-2 anew",
+                hint="copy the ensemble's version-2 again",
             )
 
 
