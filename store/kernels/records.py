@@ -211,7 +211,7 @@ def read_body(data, body, size, kind, verify, out):
 
 
 def _ahead(window: Any, at: int, stop: int, behind: int) -> int:
-    """Return how many records, and paddings, begin in window[at:stop], going by their sizes; as many again BEHIND the window."""
+    """Return how many records, and paddings, begin in window[at:stop], going by their sizes; twice as many if more lie BEHIND."""
     count, stop = 0, min(stop, len(window) - 8)
     while at < stop and count < LITTLE_ROWS:
         size, following = _SIZES.unpack_from(window, at)
@@ -221,7 +221,7 @@ def _ahead(window: Any, at: int, stop: int, behind: int) -> int:
             break
         at += 4 + size
         count += 1
-    return 2 * count if behind else count
+    return 2 * count if behind and 2 * count > LITTLE_ROWS else count
 
 
 @kernel(lambda window, start, stop, behind, *_: _ahead(window, start, stop, behind))
