@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,9 @@ from store.kernels.compiled import Kernel
 from store.kernels.producers import number_spans
 
 _MOST_ROWS = 2000
-"""Beyond these a kernel is only compiled, so that tests of much data stay fast."""
+"""What a kernel runs both ways in one test; beyond these it is only compiled, so that tests of much data or many calls stay fast."""
+_rows: Counter[tuple[str, str]] = Counter()
+"""Rows that ran both ways, by kernel and test."""
 
 Arguments = tuple[Any, ...]
 
@@ -21,7 +25,12 @@ def run_kernels_both_ways() -> None:
 
 
 def _both(kernel: Kernel, *arguments: Any) -> Any:
-    return kernel.compiled(*arguments) if kernel.rows_in(*arguments) > _MOST_ROWS else run_both_ways(kernel, *arguments)
+    rows = kernel.rows_in(*arguments)
+    key = kernel.__name__, os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    if rows + _rows[key] > _MOST_ROWS:
+        return kernel.compiled(*arguments)
+    _rows[key] += rows
+    return run_both_ways(kernel, *arguments)
 
 
 def run_both_ways(kernel: Kernel, *arguments: Any) -> Any:
