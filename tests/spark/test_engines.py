@@ -149,10 +149,18 @@ class TestLocalEngineAlone(EngineContract):
         return LocalEngine(1)
 
 
+@pytest.fixture(scope="module")
+def processes() -> Iterator[LocalEngine]:
+    """Started once: each takes a second to import what it runs."""
+    with LocalEngine(2) as engine:
+        yield engine
+
+
 class TestLocalEngineInProcesses(EngineContract):
     @pytest.fixture
-    def engine(self) -> Engine:
-        return LocalEngine(2)
+    def engine(self, processes: LocalEngine) -> Engine:
+        processes.failed.clear()
+        return processes
 
 
 @pytest.mark.spark
