@@ -23,6 +23,7 @@ from store.wording import counted, plural
 if TYPE_CHECKING:
     from store.model.broken import Missing
     from store.model.coverage import BookieCopies, Coverage
+    from store.reports.ledger_facts import LedgerFacts
     from store.reports.replicas import UnderReplicated
     from store.reports.verify import EntryRow, LedgerVerdict
 
@@ -91,8 +92,8 @@ def info(app: App, ledgers: tuple[int, ...]) -> None:
     0, 1, 2 … of those bookies; null where a store does not know it. `openEnd`, of a ledger that nobody closed: where a recovery would
     close it.
     """
-    with app.session.reader() as reader:
-        documents = list(app.each(ledgers, lambda ledger_id: _ledger_document(reader, ledger_id)))
+    with app.session.read():
+        documents = list(app.each(ledgers, lambda ledger_id: _document(ledger_id, app.api.ledger(ledger_id).info())))
     app.problems(sum(document["lost"] is not None for document in documents))
     if len(ledgers) == 1:
         app.emit(documents[0])
@@ -100,10 +101,7 @@ def info(app: App, ledgers: tuple[int, ...]) -> None:
         app.emit_rows(documents)
 
 
-def _ledger_document(reader: EntryReader, ledger_id: int) -> dict[str, Any]:  # Any: JSON
-    from store.reports.ledger_facts import read_ledger_facts
-
-    facts = read_ledger_facts(reader.txn, ledger_id)
+def _document(ledger_id: int, facts: LedgerFacts) -> dict[str, Any]:  # Any: JSON
     return {
         "ledgerId": ledger_id,
         "state": facts.state,
@@ -207,11 +205,8 @@ def entries(app: App, ledger: int, first: int, last: int | None, limit: int | No
 
     STATE is `ok`, `missing` (no file holds it), or what is wrong with it.
     """
-    from store.reports.verify import iter_entry_rows
-
-    with app.session.reader() as reader:
-        rows = iter_entry_rows(reader, ledger, first, last)
-        app.emit_rows(_counted(app, islice(rows, limit)), _ENTRY_COLUMNS)
+    rows = app.api.ledger(ledger).entries(first, last)
+    app.emit_rows(_counted(app, islice(rows, limit)), _ENTRY_COLUMNS)
 
 
 def _counted(app: App, rows: Iterable[EntryRow]) -> Iterator[EntryRow]:
@@ -244,10 +239,7 @@ def orphans(app: App) -> None:
     `unreferenced` has metadata: it was created and never listed, or its list was lost. `deleted` has only entries, which a
     bookie has not yet garbage-collected. `leaked-index` was of a delayed message index that is made anew, or undone, since.
     """
-    from store.reports.ledgers import iter_orphans
-
-    with app.session.read() as txn:
-        app.emit_rows(iter_orphans(txn), _ORPHAN_COLUMNS)
+    app.emit_rows(app.api.orphans(), _ORPHAN_COLUMNS)
 
 
 _MISSING_COLUMNS = (
@@ -347,17 +339,9 @@ def underreplicated(app: App) -> None:
     LOST those on no bookie; UNKNOWN those that a bookie which was not imported should have. Of a ledger that nobody closed only the
     entries count that were acknowledged for certain.
     """
-    from store.model.coverage import read_disks
-    from store.reports.replicas import find_underreplicated
-
-    with app.session.read() as txn:
-        unknown = read_disks(txn).unknown
-        if unknown is not None:
-            app.warn(": ".join(unknown))
-            app.problems(1)
-        found = find_underreplicated(txn)
-        app.problems(len(found))
-        app.emit_rows(found, _UNDERREPLICATED_COLUMNS)
+    found = app.api.underreplicated()
+    app.problems(len(found))
+    app.emit_rows(found, _UNDERREPLICATED_COLUMNS)
     if found:
         app.tell(_shortfall_text(found))
 

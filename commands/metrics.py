@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import command, gather, pass_app
+from pulsar_admin.options import command, pass_app
 from pulsar_admin.visible import clean_text
-from store.doctor.overview import read_checked_metrics
 from store.errors import AlreadyExists, DiskFull, IndexCorrupt, NotWritable, StoreNotFound
 from store.files import open_file, raise_write_error, replace_file
-from store.reports.metrics import TOP_ROWS, Chosen, Metric
+from store.reports.metrics import TOP_ROWS, Metric
 
 _BEGIN = b"# HELP "
 _ALL_MAY_READ = 0o644  # node_exporter runs as another user
@@ -39,18 +39,16 @@ _ALL_MAY_READ = 0o644  # node_exporter runs as another user
 )
 @click.option("--pattern", metavar="GLOB", help="Rows of topics whose name matches; sums are of all.")
 @click.option("--delayed", is_flag=True, help="Count delayed entries too: reads the headers of these backlogs.")
-@gather(Chosen)
 @click.option("--check/--no-check", default=None, help="Count findings of `doctor` [if the store is not large].")
 @pass_app
-def metrics(app: App, options: Chosen, out: Path | None, check: bool | None) -> None:
+def metrics(app: App, out: Path | None, **asked: Any) -> None:  # Any: of Store.metrics
     """Write a store's backlogs, ages, sizes, dead bytes and findings as metrics for Prometheus.
 
     With --out for the textfile collector of node_exporter, whose directory FILE.prom lies in.
     """
     if out is not None:
         _check_replaceable(out)
-    with app.progress(None, "topics, ledgers and rows", "metrics") as progress:
-        found = read_checked_metrics(app.store, app.now_ms, options, check=check, advance=progress.advance)
+    found = app.api.metrics(**asked)
     if out is None:
         app.emit({"metrics": found}, plain=lambda document: render_metrics(found))
         return

@@ -13,7 +13,6 @@ from pulsar_admin.columns import age_text, size_text, time_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
-from store.doctor.overview import read_checked_overview
 from store.errors import IndexCorrupt, StoreNotFound
 from store.frozen import frozen
 from store.names import shell_word
@@ -43,8 +42,7 @@ def overview(app: App, top: int | None, check: bool | None) -> None:
 
     `pulsar-admin` alone does the same where a store is.
     """
-    with app.progress(None, "topics and ledgers", "overview") as progress:
-        found = read_checked_overview(app.store, app.now_ms, top or TOP, check=check, advance=progress.advance)
+    found = app.api.overview(top=top or TOP, check=check)
     app.emit(found, plain=lambda document: render_overview(document, top))
 
 

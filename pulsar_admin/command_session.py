@@ -75,7 +75,7 @@ class CommandSession(Session):
             yield reader
 
     @contextmanager
-    def progress(self, total: int, unit: str, label: str) -> Iterator[Callable[[int], None]]:
+    def progress(self, total: int | None, unit: str, label: str) -> Iterator[Callable[[int], None]]:
         with self._app.progress(total, unit, label) as progress:
             yield progress.advance
 

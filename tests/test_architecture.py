@@ -123,6 +123,34 @@ ARROWS = {
 }
 """What a package of ``store`` imports of the others. One more arrow is a decision: look for the lower place first."""
 
+ASKS_THE_API: dict[str, set[str]] = {
+    "commands/compaction/checking.py": set(),
+    "commands/compaction/explaining.py": {"store.compaction.forms"},
+    "commands/compaction/last_id.py": set(),
+    "commands/metrics.py": {"store.reports.metrics"},
+    "commands/overview.py": {"store.reports.overview"},
+    "commands/store/usage.py": set(),
+    "commands/topics/backlog.py": set(),
+    "commands/topics/clocks.py": {"store.db.clocks", "store.reports.timeline"},
+    "commands/topics/find.py": {"store.dump.finding"},
+    "commands/topics/index.py": set(),
+    "commands/topics/info.py": set(),
+    "commands/topics/internals.py": set(),
+    "commands/topics/stats.py": set(),
+}
+"""Commands that call ``pulsar_admin.api`` alone → modules of ``store``, beside the floor, whose words and values they name."""
+
+OPENS_STORES = {
+    "commands/delayed/building.py": "a snapshot for each subscription: building one writes",
+    "commands/store/bundle.py": "what it checks may be damaged",
+    "commands/store/past.py": "two stores are compared",
+    "commands/store/preflight.py": "a forecast may be of metadata alone",
+    "commands/store/recover.py": "two stores are compared",
+    "commands/store/refreshing.py": "it writes in several transactions",
+    "commands/store/tables.py": "a store without index has tables, too",
+}
+"""Commands that read another snapshot than that of their session → why."""
+
 HEAVY = ("numpy", "numba", "pyarrow", "pandas", "pyspark", "rocksdict", "rich", "cramjam")
 
 
@@ -272,6 +300,25 @@ def test_the_api_never_prints_asks_or_exits(module: str) -> Iterator[str]:
     for name, call in calls_of(module):
         if name in {"print", "input", "exit", "quit", "sys.exit", "os._exit"}:
             yield f"{module}:{call.lineno}: {name}"
+
+
+def test_commands_ask_the_api() -> None:
+    """What was moved to the Python interface stays there; ``pulsar_admin.command_session`` is how a command reaches it."""
+    assert ASKS_THE_API.keys() <= set(MODULES)
+    for module, named in ASKS_THE_API.items():
+        modules = {".".join(name.split(".")[:3]) for name, _ in imports_of(module) if name.startswith("store.")}
+        beside = {name for name in modules if name.split(".")[1] not in FLOOR}
+        assert beside == named, module
+
+
+def test_commands_read_the_snapshot_of_their_session() -> None:
+    opening = {
+        module
+        for module in MODULES
+        for name, _ in imports_of(module)
+        if module.startswith("commands/") and name.rpartition(".")[2] in {"open_reader", "open_store"}
+    }
+    assert opening == set(OPENS_STORES)
 
 
 def test_commands_import_nothing_heavy() -> None:

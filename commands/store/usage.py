@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +12,9 @@ from pulsar_admin.columns import Column, caution
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from store.errors import IndexCorrupt, StoreNotFound
-from store.reports.usage import FileUsage, OwnerUsage, read_usage
+
+if TYPE_CHECKING:
+    from store.reports.usage import FileUsage, OwnerUsage
 
 _BY_TOPIC = (
     Column("TOPIC", lambda row: row.owner),
@@ -70,8 +72,8 @@ def usage(app: App, by: str, why: bool) -> None:
 
 
 def _emit_usage(app: App, by: str) -> None:
-    with app.bulk(), app.session.read() as txn:
-        found = read_usage(app.store, txn)
+    with app.bulk():
+        found = app.api.usage()
     if by == "topic":
         rows: tuple[OwnerUsage, ...] = found.owners
         app.emit_rows(rows, _BY_TOPIC)

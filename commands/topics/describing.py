@@ -23,7 +23,7 @@ from store.wording import counted
 
 if TYPE_CHECKING:
     from store.reports.describe import TopicDescription
-    from store.reports.subscriptions import Asked, SubscriptionFacts
+    from store.reports.subscriptions import SubscriptionFacts
 
 quick_option = click.option(
     "--quick", is_flag=True, help="Read no entries: no age of the oldest one, and nothing about delayed messages."
@@ -53,12 +53,6 @@ def _ttl_text(row: SubscriptionFacts) -> str | None:
     return None if ttl is None or ttl.seconds <= 0 else f"{format_age_ms(ttl.seconds * 1000)} ({ttl.source})"
 
 
-def _asked(app: App, quick: bool) -> Asked:
-    from store.reports.subscriptions import Asked
-
-    return Asked(messages=True, oldest=not quick, delayed_ms=None if quick else app.now_ms)
-
-
 def _read_bytes(reader: EntryReader, names: Iterable[TopicName]) -> int:
     """Return how many bytes at most are read: each subscription's backlog by itself."""
     return sum(size_of(reader, [name]) * sum(1 for _ in iter_cursor_names(reader.txn, name)) for name in names)
@@ -66,13 +60,14 @@ def _read_bytes(reader: EntryReader, names: Iterable[TopicName]) -> int:
 
 def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> None:
     """Emit what there is to know of the subscriptions meant by SELECTION, a row each."""
-    from store.reports.subscriptions import iter_subscription_facts
+    from store.reports.subscriptions import Asked, iter_subscription_facts
 
+    asked = Asked(messages=True, oldest=not quick, delayed_ms=None if quick else app.now_ms)
     problems: list[StoreError] = []
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, 0 if quick else _read_bytes(reader, chosen.names), "subscriptions"):
-            facts = list(iter_subscription_facts(reader, chosen.names, _asked(app, quick), problems.append))
+            facts = list(iter_subscription_facts(reader, chosen.names, asked, problems.append))
     columns = telling(subscription_columns(app.now_ms), facts)
     app.emit_rows(facts, (TOPIC_COLUMN, *columns) if chosen.several else columns)
     app.report(problems)
@@ -99,16 +94,11 @@ def describe(app: App, selection: TopicSelection, quick: bool) -> None:
     entries that were acknowledged one by one, ACKED BEHIND are these. DELAYED entries wait for their time, as far as delayed
     delivery is enabled: their headers are read. Policies that nobody sets are left out: a broker's own defaults are in no store.
     """
-    from store.reports.describe import describe_topic
-
-    problems: list[StoreError] = []
-    asked = _asked(app, quick)
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, 0 if quick else _read_bytes(reader, chosen.names), "describe"):
-            found = [one for _, one in chosen.each(app, lambda name: describe_topic(reader, name, asked, problems))]
+            found = [one for _, one in chosen.each(app, lambda name: app.topic(name).describe(quick=quick))]
     emit_descriptions(app, found, several=chosen.several)
-    app.report(problems)
 
 
 def emit_descriptions(app: App, found: Sequence[TopicDescription], *, several: bool) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from zlib import crc32
 
 import click
@@ -16,7 +17,6 @@ from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pass_app, topics_argument
 from store.db.environment import Txn
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, TopicNotFound
-from store.model.cursors import is_subscription, iter_cursor_names
 from store.model.partitions import iter_partitioned, read_existing, select_partitioned
 from store.model.topics import check_namespace, iter_all_namespaces, iter_topic_texts
 from store.names import NamespaceName, TopicName, in_hash_order
@@ -163,17 +163,9 @@ def subscriptions(app: App, selection: TopicSelection, table: bool, quick: bool)
         return
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
-        found = {name: list(_iter_subscriptions(reader.txn, name)) for name in chosen.names}
+        found = {name: app.topic(name).subscriptions() for name in chosen.names}
     if selection.single is not None:
-        app.emit_lines(in_hash_order(dict.fromkeys(_flat(found.values()))), "SUBSCRIPTION")
+        app.emit_lines(in_hash_order(dict.fromkeys(chain.from_iterable(found.values()))), "SUBSCRIPTION")
     else:
         rows = [{"topic": str(name), "subscriptions": cursors} for name, cursors in found.items()]
         app.emit_rows(rows, _SUBSCRIPTION_COLUMNS)
-
-
-def _iter_subscriptions(txn: Txn, name: TopicName) -> Iterator[str]:
-    return (cursor for cursor in sorted(iter_cursor_names(txn, name)) if is_subscription(cursor))
-
-
-def _flat(lists: Iterable[list[str]]) -> Iterator[str]:
-    return (item for items in lists for item in items)

@@ -158,8 +158,8 @@ class Session:
         """Report the broken ledgers of the topics NAMES, which can be read."""
         warn_partial(broken_texts(txn, names), stacklevel=4)
 
-    def progress(self, total: int, unit: str, label: str) -> AbstractContextManager[Callable[[int], None]]:
-        """Show how far the work LABEL is, TOTAL of UNIT: the function it opens is told each part of them."""
+    def progress(self, total: int | None, unit: str, label: str) -> AbstractContextManager[Callable[[int], None]]:
+        """Show how far the work LABEL is, TOTAL (None: unknown) of UNIT: the function it opens is told each part of them."""
         return nullcontext(lambda count: None)
 
     def engine(self, problems: list[StoreError]) -> AbstractContextManager[Engine | None]:

@@ -248,8 +248,9 @@ class Store(Transfers, Recoveries, Columns):
         """
         from store.doctor.overview import read_checked_overview
 
-        with self._session.opened() as store:
-            return read_checked_overview(store, self._session.now_ms, whole_number("top", top), check=check)
+        asked = whole_number("top", top)
+        with self._session.opened() as store, self._session.progress(None, "topics and ledgers", "overview") as advance:
+            return read_checked_overview(store, self._session.now_ms, asked, check=check, advance=advance)
 
     def metrics(
         self, *, top: int = 1000, pattern: str | None = None, delayed: bool = False, check: bool | None = None
@@ -261,9 +262,10 @@ class Store(Transfers, Recoveries, Columns):
         from store.doctor.overview import read_checked_metrics
         from store.reports.metrics import Chosen
 
-        with self._session.opened() as store:
-            chosen = Chosen(whole_number("top", top), pattern, delayed)
-            return read_checked_metrics(store, self._session.now_ms, chosen, check=check)
+        chosen = Chosen(whole_number("top", top), pattern, delayed)
+        label = "topics, ledgers and rows", "metrics"
+        with self._session.opened() as store, self._session.progress(None, *label) as advance:
+            return read_checked_metrics(store, self._session.now_ms, chosen, check=check, advance=advance)
 
     def usage(self) -> Usage:
         """Return who fills the disks, in bytes: ``owners`` (topics), ``files`` (and what is dead in each), ``disks``.
