@@ -31,10 +31,10 @@ from store.errors import InvalidValue, StalePlan, StoreBusy, UndoConflict
 @click.argument("file", metavar="PLAN", type=click.Path(path_type=Path))
 @pass_app
 def apply(app: App, file: Path) -> None:
-    """Do what a plan file says, which --plan FILE of any changing command made.
+    """Apply a plan file, written by --plan FILE of any changing command.
 
-    Refused when the store changed since the plan was made: make it again and look at it. What is shown is worked out from the steps
-    in the file, not taken from it, and steps that no command makes are refused.
+    Refused when the store has changed since the plan was made: make the plan again and review it. The report is
+    computed from the steps in the file, not read from it, and steps that no command makes are refused.
     """
     plan = read_plan(file)
     row = _row_of(plan)

@@ -163,9 +163,9 @@ def readlog(
     errors=[SourceNotFound],
 )
 def readlogmetadata(app: App, log: str) -> None:
-    """Show how many bytes of each ledger an entry log has.
+    """Show how many bytes of each ledger an entry log holds.
 
-    LOG is its number in hexadecimal, as upstream reads it here alone, or its name.
+    LOG is its name, or its number in hexadecimal, which is how upstream reads it in this command only.
     """
     with app.session.read() as txn:
         file = shell.find_file(txn, log, FileKind.ENTRY_LOG, 16)
@@ -200,7 +200,7 @@ def readjournal(app: App, journal: str, msg: bool, **_ignored: object) -> None:
     errors=[SourceNotFound, InvalidValue],
 )
 def activeledgers(app: App, log_id: int | None, timeout: int | None) -> None:
-    """List the ledgers of an entry log that the metadata still has."""
+    """List the ledgers of an entry log that are still in the metadata."""
     if log_id is None:
         raise InvalidValue("-logId is missing", hint="give the number of an entry log")
     with app.session.read() as txn:
@@ -215,7 +215,7 @@ def activeledgers(app: App, log_id: int | None, timeout: int | None) -> None:
     errors=[SourceNotFound, MetadataCorrupt],
 )
 def lastmark(app: App) -> None:
-    """Show how far a bookie's entry logs have all of its journal."""
+    """Show the journal position up to which a bookie's entry logs are complete."""
     _print(app, shell.last_mark_lines(shell.bookie_directories(app.store)))
 
 

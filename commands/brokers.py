@@ -60,7 +60,7 @@ def update(app: App, config: str, value: str) -> None:
     **_SETS,
 )
 def delete(app: App, config: str) -> None:
-    """Forget a dynamic setting: what each broker's file says counts again."""
+    """Remove a dynamic setting: each broker's configuration file applies again."""
     with app.session.read() as txn:
         plan = plan_delete(txn, config, app.now_ms)
     app.change(plan)

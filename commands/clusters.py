@@ -116,7 +116,7 @@ def get(app: App, cluster: str) -> None:
     errors=[InvalidValue, AlreadyExists],
 )
 def create(app: App, cluster: str, cluster_config_file: str | None, **options: object) -> None:
-    """Make a cluster known."""
+    """Add a cluster."""
     with app.session.read() as txn:
         plan = plan_create(txn, cluster, _given(options, cluster_config_file), app.now_ms)
     app.change(plan)
@@ -131,7 +131,7 @@ def create(app: App, cluster: str, cluster_config_file: str | None, **options: o
     errors=[ResourceNotFound, InvalidValue],
 )
 def update(app: App, cluster: str, cluster_config_file: str | None, **options: object) -> None:
-    """Replace what is known of a cluster: what is not given is forgotten, its peers too."""
+    """Replace the settings of a cluster: options that are not given are cleared, including its peers."""
     with app.session.read() as txn:
         plan = plan_update(txn, cluster, _given(options, cluster_config_file), app.now_ms)
     app.change(plan)
@@ -146,7 +146,7 @@ def update(app: App, cluster: str, cluster_config_file: str | None, **options: o
     errors=[ResourceNotFound, Refused],
 )
 def delete(app: App, cluster: str, all: bool) -> None:
-    """Delete what is known of a cluster; tenants and namespaces may still name it."""
+    """Delete a cluster; tenants and namespaces may still name it."""
     with app.session.reader() as reader:
         plan = plan_delete_all(reader, cluster, app.now_ms) if all else plan_delete(reader.txn, cluster, app.now_ms)
     app.change(plan)
@@ -186,7 +186,7 @@ def update_peers(app: App, cluster: str, peer_clusters: str) -> None:
     **_READS,
 )
 def get_migration(app: App, cluster: str) -> None:
-    """Show whether and where to a cluster is migrated."""
+    """Show whether a cluster is migrated, and to where."""
     with app.session.read() as txn:
         app.answer(MIGRATION.show(read_migration(txn, cluster)))
 
@@ -200,7 +200,7 @@ def get_migration(app: App, cluster: str) -> None:
     errors=[InvalidValue],
 )
 def update_migration(app: App, cluster: str, migrated: bool, **options: str | None) -> None:
-    """Say whether and where to a cluster is migrated."""
+    """Set whether a cluster is migrated, and to where."""
     url = {_KEYS[name]: value for name, value in options.items()}
     with app.session.read() as txn:
         plan = plan_migration(txn, cluster, migrated, url, app.now_ms)
@@ -253,13 +253,13 @@ def _set_domain(app: App, command: str, cluster: str, domain: str, brokers: str 
 
 @mirrored("clusters create-failure-domain", examples=[_EXAMPLE.format("create-failure-domain")], **_DOMAIN)
 def create_domain(app: App, cluster: str, domain_name: str, broker_list: str | None) -> None:
-    """Make a failure domain of a cluster, or replace its brokers."""
+    """Create a failure domain of a cluster, or replace its brokers."""
     _set_domain(app, "clusters create-failure-domain", cluster, domain_name, broker_list)
 
 
 @mirrored("clusters update-failure-domain", examples=[_EXAMPLE.format("update-failure-domain")], **_DOMAIN)
 def update_domain(app: App, cluster: str, domain_name: str, broker_list: str | None) -> None:
-    """Replace the brokers of a failure domain; one that is not there is made."""
+    """Replace the brokers of a failure domain; it is created if it does not exist."""
     _set_domain(app, "clusters update-failure-domain", cluster, domain_name, broker_list)
 
 

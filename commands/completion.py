@@ -22,7 +22,7 @@ from store.errors import InvalidValue
 def completion(app: App, shell: str) -> None:
     """Print the script that completes commands, options and names in a shell.
 
-    Names of topics, subscriptions, namespaces, tenants and ledgers are those of the store that the command line names, or the
-    settings. A topic is completed by and by: its tenant, its namespace, its name.
+    Topics, subscriptions, namespaces, tenants and ledgers are completed from the store that the command line or the
+    settings name. A topic is completed in steps: tenant, namespace, name.
     """
     app.emit(script(shell, click.get_current_context().find_root().info_name or "pulsar-admin").strip())

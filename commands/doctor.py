@@ -54,29 +54,33 @@ class Asked:
     errors=[StoreNotFound, InvalidValue, AlreadyExists],
     uses=["spark"],
 )
-@click.option("--severity", "severities", type=_SEVERITIES, multiple=True, help="Only of this severity; repeatable.")
-@click.option("--code", "codes", metavar="CODE", multiple=True, help="Only of this code; repeatable.")
+@click.option(
+    "--severity", "severities", type=_SEVERITIES, multiple=True, help="Only findings of this severity; repeatable."
+)
+@click.option("--code", "codes", metavar="CODE", multiple=True, help="Only findings with this code; repeatable.")
 @click.option(
     "--each",
     type=whole(1),
     default=10,
     show_default=True,
-    help="Findings of one code that are shown; the rest is summed up.",
-)
-@click.option("--deep", is_flag=True, help="Read every byte, too: all checksums, index and metadata against the data.")
-@click.option(
-    "--explain", metavar="CODE", help="Say what a code means, what a broker does, and how to mend and prevent it."
+    help="Findings shown per code; the rest are summed up.",
 )
 @click.option(
-    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Also make one page of HTML of it all, a new FILE."
+    "--deep", is_flag=True, help="Also read every byte: all checksums, and index and metadata against the data."
+)
+@click.option(
+    "--explain", metavar="CODE", help="Explain a code: its meaning, what a broker does, how to fix and prevent it."
+)
+@click.option(
+    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Also write an HTML report to the new FILE."
 )
 @gather(Asked)
 @pass_app
 def doctor(app: App, options: Asked, explain: str | None, html: Path | None) -> None:
-    """Find what is wrong with a store and with what Pulsar left in it, the worst first.
+    """Find problems in a store and in the data that Pulsar left, the worst first.
 
-    It only reads. `critical`: data is lost or cannot be served. `warning`: it will be, or something is wrong that nobody sees yet.
-    `note`: worth knowing.
+    Read-only. `critical`: data is lost or cannot be served. `warning`: data will be lost, or there is a problem that
+    nobody has noticed yet. `note`: worth knowing.
     """
     from store.doctor import DoctorOptions
     from store.doctor.explaining import check_codes, explanation

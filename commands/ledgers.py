@@ -64,8 +64,9 @@ _LIST_COLUMNS = (
 def list_ledgers(app: App, word: str | None) -> None:
     """List every ledger of the metadata and of the entry logs.
 
-    State DELETED: entries without metadata, not yet garbage-collected. INDEX: of a delayed message index, which no broker knows.
-    UNREADABLE: its metadata is damaged. MISSING counts entries up to the ledger's end that are in no file.
+    State DELETED: entries without metadata that are not garbage-collected yet. INDEX: part of a delayed message index,
+    unknown to brokers. UNREADABLE: its metadata is damaged. MISSING counts the entries before the ledger's end that are
+    in no file.
     """
     from store.reports.ledgers import iter_ledger_rows
 
@@ -88,9 +89,9 @@ def list_ledgers(app: App, word: str | None) -> None:
 def info(app: App, ledgers: tuple[int, ...]) -> None:
     """Show everything known about a ledger.
 
-    `coverage` counts for each bookie of its ensembles how many entries it should have and has, and `entriesOn` how many entries are on
-    0, 1, 2 … of those bookies; null where a store does not know it. `openEnd`, of a ledger that nobody closed: where a recovery would
-    close it.
+    `coverage` counts the entries that each bookie of its ensembles should have and does have; `entriesOn` counts the
+    entries that are on 0, 1, 2 … of those bookies, or is null if the store does not know. `openEnd` is where a recovery
+    would close a ledger that is still open.
     """
     with app.session.read():
         documents = list(app.each(ledgers, lambda ledger_id: _document(ledger_id, app.api.ledger(ledger_id).info())))
@@ -236,8 +237,9 @@ _ORPHAN_COLUMNS = (
 def orphans(app: App) -> None:
     """List ledgers that no topic, cursor, schema, compaction or delayed index references.
 
-    `unreferenced` has metadata: it was created and never listed, or its list was lost. `deleted` has only entries, which a
-    bookie has not yet garbage-collected. `leaked-index` was of a delayed message index that is made anew, or undone, since.
+    `unreferenced` ledgers have metadata: they were created but never listed, or their list was lost. `deleted` ones
+    have only entries that a bookie has not garbage-collected yet. `leaked-index` ones belonged to a delayed message
+    index that was rebuilt or undone.
     """
     app.emit_rows(app.api.orphans(), _ORPHAN_COLUMNS)
 
@@ -255,15 +257,17 @@ _MISSING_COLUMNS = (
     "missing",
     examples=[],
     elsewhere=["pulsar-admin ledgers missing", "pulsar-admin ledgers missing 9 -o json"],
-    output="One row per ledger that lacks something: all of it, its metadata, or entries. Exit code 1 when there is any.",
+    output="One row per ledger that is incomplete: no ledger, no metadata, or missing entries. Exit code 1 if "
+    "there is any.",
     errors=[StoreNotFound, IndexCorrupt],
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
 @pass_app
 def missing(app: App, ledgers: tuple[int, ...]) -> None:
-    """List what is lost: referenced ledgers that are not there, and entries that no file holds.
+    """List what is lost: referenced ledgers that do not exist, and entries that are in no file.
 
-    Ledgers in tiered storage are left out. Files that are gone since the import are named with their entries (exit code 1).
+    Ledgers in tiered storage are left out. Files that disappeared since the import are listed with their number of
+    entries (exit code 1).
     """
     from store.reports.ledgers import iter_missing
     from store.transfer.survey import find_gone
@@ -328,16 +332,17 @@ _UNDERREPLICATED_COLUMNS = (
     "underreplicated",
     examples=[],
     elsewhere=["pulsar-admin ledgers underreplicated", "pulsar-admin ledgers underreplicated -o json"],
-    output="One row per ledger with entries on too few bookies, or perhaps, the worst first. Exit code 1 when there is any.",
+    output="One row per ledger whose entries are, or may be, on too few bookies, the worst first. Exit code 1 "
+    "if there is any.",
     errors=[StoreNotFound, IndexCorrupt],
 )
 @pass_app
 def underreplicated(app: App) -> None:
     """List ledgers with entries on fewer bookies than their write quorum.
 
-    SHORT counts the entries that an imported bookie should have and has not, or only damaged; LOWEST the copies of the worst of them;
-    LOST those on no bookie; UNKNOWN those that a bookie which was not imported should have. Of a ledger that nobody closed only the
-    entries count that were acknowledged for certain.
+    SHORT: entries that an imported bookie should have but lacks, or has only damaged. LOWEST: the copies of the worst
+    entry. LOST: entries on no bookie. UNKNOWN: entries on bookies that were not imported. For a ledger that is still
+    open, only entries that are known to be acknowledged count.
     """
     found = app.api.underreplicated()
     app.problems(len(found))

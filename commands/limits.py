@@ -71,13 +71,13 @@ def _put(app: App, command: str, name: str, rates: dict[str, int | None]) -> Non
 
 @mirrored("resourcegroups create", examples=[_EXAMPLE.format("create")], errors=[MetadataCorrupt], **_GROUP)
 def create(app: App, name: str, **rates: int | None) -> None:
-    """Make a resource group; of one that is there, change the rates given."""
+    """Create a resource group, or change the given rates of an existing one."""
     _put(app, "resourcegroups create", name, rates)
 
 
 @mirrored("resourcegroups update", examples=[_EXAMPLE.format("update")], errors=[MetadataCorrupt], **_GROUP)
 def update(app: App, name: str, **rates: int | None) -> None:
-    """Change rates of a resource group; one that is not there is made."""
+    """Change rates of a resource group; it is created if it does not exist."""
     _put(app, "resourcegroups update", name, rates)
 
 
@@ -140,7 +140,7 @@ def set_quota(app: App, namespace: str | None, bundle: str | None, dynamic: bool
     **_QUOTA,
 )
 def reset_quota(app: App, namespace: str, bundle: str) -> None:
-    """Forget the quota of a bundle: the default one counts again."""
+    """Remove the quota of a bundle: the default quota applies again."""
     with app.session.read() as txn:
         plan = plan_reset_quota(txn, read_bundle(txn, parse_namespace(namespace), bundle), app.now_ms)
     app.change(plan)

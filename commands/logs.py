@@ -41,7 +41,7 @@ _LIST_COLUMNS = (
 @command(
     "list",
     examples=["pulsar-admin logs list standalone/bookkeeper/current"],
-    output="One row per file: what its name and header tell. A sealed log has a ledgers map at its end.",
+    output="One row per file, from its name and header. A sealed log has a ledgers map at its end.",
     errors=[SourceNotFound],
 )
 @click.argument("path", type=_PATH)
@@ -81,7 +81,8 @@ _DUMP_COLUMNS = (
 def dump(app: App, path: Path, ledger: int | None, no_checksums: bool) -> None:
     """List the records of one entry log or journal.
 
-    STATE is `ok`, `bad` (wrong digest), `unverified`, or what else the bytes are. OFFSET is that of the record's size field.
+    STATE is `ok`, `bad` (wrong digest), `unverified`, or a description of bytes that are not a record. OFFSET is that
+    of the record's size field.
     """
     if path.is_dir():
         raise InvalidValue(
@@ -116,16 +117,17 @@ _VERIFY_COLUMNS = (
 @command(
     "verify",
     examples=["pulsar-admin logs verify standalone/bookkeeper/current"],
-    output="One row per file: records, ledgers, problems, and whether its ledgers map tells the truth. Exit code 1 for problems.",
+    output="One row per file: records, ledgers, problems, and whether its ledgers map is right. Exit code 1 if "
+    "there are problems.",
     errors=[SourceNotFound, SourceChanged, EntryLogCorrupt],
     uses=["spark"],
 )
 @click.argument("path", metavar="FILE|DIRECTORY", type=_PATH)
 @pass_app
 def verify(app: App, path: Path) -> None:
-    """Read entry logs and journals whole: framing, every digest, the ledgers map.
+    """Verify whole entry logs and journals: framing, every digest, the ledgers map.
 
-    In a directory `.idx` files, too: every place that they name must be the record of that entry.
+    In a directory, `.idx` files are verified too: every position in them must hold the record of that entry.
     """
     files = log_paths(path)
     total = sum(file.stat().st_size for file in files)

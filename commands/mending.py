@@ -25,7 +25,7 @@ zookeeper_option = click.option(
     help="Also the snapshots and logs of another server; repeatable.",
 )
 gaps_option = click.option(
-    "--with-gaps", is_flag=True, help="Keep a ledger's end though entries before it are lost; brokers must skip them."
+    "--with-gaps", is_flag=True, help="Keep a ledger's end even if entries before it are lost; brokers must skip them."
 )
 
 
@@ -38,13 +38,13 @@ gaps_option = click.option(
     errors=[LedgerNotFound, Refused, StalePlan],
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1, required=True)
-@click.option("--force", is_flag=True, help="Also a ledger of which nothing is lost.")
+@click.option("--force", is_flag=True, help="Also forget ledgers that have lost nothing.")
 @pass_app
 def forget(app: App, ledgers: tuple[int, ...], force: bool) -> None:
-    """Take lost ledgers out of whatever references them, so that a broker goes on behind them.
+    """Remove lost ledgers from everything that references them, so that a broker continues after them.
 
-    Topics no longer list them, and cursors in them stand in front of the next ledger. A compacted view, a cursor ledger or a
-    bucket of delayed messages is left to be made again, and a schema has the versions that are left.
+    Topics no longer list them, and cursors inside them move to the next ledger. A compacted view, a cursor ledger or a
+    bucket of delayed messages has to be made again; a schema keeps its remaining versions.
     """
     with app.session.reader() as reader:
         plan = plan_forget(reader, ledgers, app.now_ms, force=force)
@@ -73,16 +73,14 @@ def forget(app: App, ledgers: tuple[int, ...], force: bool) -> None:
 def restore(
     app: App, ledgers: tuple[int, ...], deleted: bool, extend: bool, directories: tuple[str, ...], with_gaps: bool
 ) -> None:
-    """Make lost metadata of ledgers again from their entries, the bookies that hold them, and what references them.
+    """Rebuild the lost metadata of ledgers from their entries, the bookies that hold them, and what references them.
 
-    Every entry must be here, the ensemble must be the one by which round robin puts each entry on the bookies that have it, and
-    the end that of the topic's list. What two witnesses say differently is refused.
-
-    A ledger that was --deleted gets the last metadata that ZooKeeper's snapshots and logs have of it, closed in front of the first
-    entry that is lost. No topic lists it, but bookies keep its entries again; `topics undelete` puts it back into a topic.
-
-    A closed ledger may end in front of entries that its producer was told are stored (bookkeeper#4812). --extend moves the end behind
-    those of which a later entry or the copies prove it, unless the next ledger has them again.
+    All entries must be available; the ensemble must place each entry on the bookies that have it, by round robin; and
+    the end must match the topic's list. If two sources disagree, the ledger is refused. With --deleted, a ledger gets
+    the last metadata in ZooKeeper's snapshots and logs, closed before the first lost entry. No topic lists it, but
+    bookies keep its entries again; `topics undelete` puts it back into a topic. A closed ledger may end before entries
+    whose producer got an acknowledgement (bookkeeper#4812). --extend moves the end past those that a later entry or
+    their copies prove, unless the next ledger repeats them.
     """
     if (deleted and extend) or not (deleted or extend or ledgers):
         raise click.UsageError("Name LEDGERS, or --deleted for all that a broker deleted, or --extend.")
@@ -124,13 +122,17 @@ def _plan_deleted(
 @click.option(
     "--from-file", "file", type=click.Path(path_type=Path, allow_dash=True), help="Also the ids in a file, one a line."
 )
-@click.option("--force", is_flag=True, help="Also where what cannot be read, or is not Pulsar's, could reference them.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also if something unreadable, or something that is not Pulsar's, could reference them.",
+)
 @pass_app
 def delete(app: App, ledgers: tuple[int, ...], file: Path | None, force: bool) -> None:
     """Delete the metadata of ledgers that nothing references, so that bookies free their entries.
 
-    One that a topic, cursor, schema, compaction or delayed index references is refused, and all of them while a part of the
-    metadata cannot be read. Of a file's JSON lines `ledgerId` counts.
+    A ledger that a topic, cursor, schema, compaction or delayed index references is refused; all are refused while part
+    of the metadata cannot be read. In a file of JSON lines, `ledgerId` is read.
     """
     given = () if file is None else parse_ledger_ids(read_lines(file), shown_path(file))
     with app.session.read() as txn:

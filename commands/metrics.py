@@ -37,14 +37,14 @@ _ALL_MAY_READ = 0o644  # node_exporter runs as another user
     metavar="N",
     help="Rows of each metric with a topic: the largest, and those with most entries left.",
 )
-@click.option("--pattern", metavar="GLOB", help="Rows of topics whose name matches; sums are of all.")
-@click.option("--delayed", is_flag=True, help="Count delayed entries too: reads the headers of these backlogs.")
-@click.option("--check/--no-check", default=None, help="Count findings of `doctor` [if the store is not large].")
+@click.option("--pattern", metavar="GLOB", help="Rows only for topics whose name matches; sums cover all topics.")
+@click.option("--delayed", is_flag=True, help="Also count delayed entries: reads the headers of these backlogs.")
+@click.option("--check/--no-check", default=None, help="Count findings of `doctor` [unless the store is large].")
 @pass_app
 def metrics(app: App, out: Path | None, **asked: Any) -> None:  # Any: of Store.metrics
     """Write a store's backlogs, ages, sizes, dead bytes and findings as metrics for Prometheus.
 
-    With --out for the textfile collector of node_exporter, whose directory FILE.prom lies in.
+    With --out FILE.prom in the directory that node_exporter's textfile collector reads.
     """
     if out is not None:
         _check_replaceable(out)

@@ -28,7 +28,7 @@ from store.names import NamespaceName
 @click.argument("tenant", required=False)
 @pass_app
 def list_namespaces(app: App, tenant: str | None) -> None:
-    """List the namespaces of a tenant, or without one all namespaces."""
+    """List the namespaces of a tenant, or all namespaces."""
     with app.session.read() as txn:
         found = iter_all_namespaces(txn) if tenant is None else iter_namespaces(txn, tenant)
         names = list(map(str, found))

@@ -39,7 +39,7 @@ def _parse_bundle(ctx: click.Context, param: click.Parameter, text: str | None) 
 
 
 _BUNDLE_OPTION = click.option(
-    "-b", "--bundle", callback=_parse_bundle, metavar="0xLOW_0xHIGH", help="Only topics of this bundle."
+    "-b", "--bundle", callback=_parse_bundle, metavar="0xLOW_0xHIGH", help="Only topics in this bundle."
 )
 
 
@@ -72,12 +72,17 @@ def _cursors(
 @click.argument("namespace", type=NAMESPACE)
 @click.option("-s", "--sub", "subscription", help="Only this subscription.")
 @_BUNDLE_OPTION
-@click.option("-force", "--force", is_flag=True, help="For scripts: nothing is asked, the change can be undone.")
+@click.option(
+    "-force",
+    "--force",
+    is_flag=True,
+    help="Accepted for scripts: no question is asked, because the change can be undone.",
+)
 @pass_app
 def clear_backlog(app: App, namespace: NamespaceName, subscription: str | None, bundle: Bundle, force: bool) -> None:
     """Skip the whole backlog of a namespace's subscriptions.
 
-    The cursors of compaction and deduplication and the system topics stay.
+    System topics and the cursors of compaction and deduplication are not changed.
     """
     with app.session.reader() as reader:
         cursors = _cursors(app, reader, namespace, bundle, subscription)

@@ -57,8 +57,8 @@ _CHANGE = "The change: both parts of the policy before and after, times in ms, w
 def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int | None, split: bool) -> None:
     """Enable delayed messages for all topics of a namespace.
 
-    Pulsar's own policy is set with it (active, tickTime); the maximum delay stays. Warns of a TTL or backlog quota that would
-    drop messages before they are due.
+    Also sets Pulsar's own policy (active, tickTime) and keeps its maximum delay. Warns of a TTL or backlog quota that
+    would drop messages before they are due.
     """
     if tick_ms is None:
         tick_ms = default_tick_ms(granularity_ms)

@@ -130,9 +130,9 @@ def list_cluster(app: App, params: str) -> None:
     errors=[NamespaceNotFound, Refused],
 )
 def delete(app: App, namespace: NamespaceName, force: bool) -> None:
-    """Delete a namespace without topics; with --force also its topics, with their subscriptions, ledgers and schemas.
+    """Delete a namespace without topics; with --force also its topics, subscriptions, ledgers and schemas.
 
-    Undo brings all of it back until it is exported.
+    Undo restores all of it until it is exported.
     """
     with app.session.reader() as reader:
         plan = plan_delete_namespace(reader, namespace, app.now_ms, force=force)
@@ -226,7 +226,7 @@ def get_properties(app: App, namespace: NamespaceName) -> None:
     **_READS,
 )
 def get_property(app: App, namespace: NamespaceName, key: str) -> None:
-    """Show a property of a namespace, null where it has none by the name."""
+    """Show a property of a namespace, null if it does not exist."""
     app.answer(_read_properties(app, namespace).get(key))
 
 
@@ -248,7 +248,7 @@ def set_property(app: App, namespace: NamespaceName, key: str, value: str) -> No
     **_SETS,
 )
 def set_properties(app: App, namespace: NamespaceName, properties: tuple[str, ...]) -> None:
-    """Set properties of a namespace; others stay."""
+    """Set properties of a namespace and keep the others."""
     given = properties_of(properties)
     _properties(app, "set-properties", namespace, lambda found: {**found, **given})
 
@@ -282,7 +282,7 @@ def clear_properties(app: App, namespace: NamespaceName) -> None:
 
 @mirrored("namespaces permissions", examples=[], elsewhere=["pulsar-admin namespaces permissions acme/iot"], **_READS)
 def permissions(app: App, namespace: NamespaceName) -> None:
-    """Show what roles may do in a namespace."""
+    """Show the permissions of roles on a namespace."""
     with app.session.read() as txn:
         app.answer_map(read_permissions(read_policies(txn, namespace)), java_text)
 
@@ -293,7 +293,7 @@ def permissions(app: App, namespace: NamespaceName) -> None:
     **_PERMISSION,
 )
 def grant(app: App, namespace: NamespaceName, role: str, actions: tuple[str, ...]) -> None:
-    """Let a role do something in a namespace, in place of what it might do before."""
+    """Grant a role permissions on a namespace, replacing those it had."""
     given = Grant(role, check_actions(actions))
     _change(app, lambda txn: plan_permission(txn, "namespaces grant-permission", namespace, given, app.now_ms))
 
@@ -304,7 +304,7 @@ def grant(app: App, namespace: NamespaceName, role: str, actions: tuple[str, ...
     **_PERMISSION,
 )
 def revoke(app: App, namespace: NamespaceName, role: str) -> None:
-    """Take from a role what it may do in a namespace."""
+    """Revoke a role's permissions on a namespace."""
     _change(app, lambda txn: plan_permission(txn, "namespaces revoke-permission", namespace, Grant(role), app.now_ms))
 
 
@@ -315,7 +315,7 @@ def revoke(app: App, namespace: NamespaceName, role: str) -> None:
     **_READS,
 )
 def subscription_permissions(app: App, namespace: NamespaceName) -> None:
-    """Show the roles of each subscription that not all may use."""
+    """Show the roles of each subscription that is restricted to some roles."""
     with app.session.read() as txn:
         app.answer_map(read_subscription_permissions(read_policies(txn, namespace)), java_text)
 
@@ -326,7 +326,7 @@ def subscription_permissions(app: App, namespace: NamespaceName) -> None:
     **_PERMISSION,
 )
 def grant_subscription(app: App, namespace: NamespaceName, subscription: str, roles: tuple[str, ...]) -> None:
-    """Let only some roles use a subscription by its name in a namespace."""
+    """Restrict a subscription name in a namespace to some roles."""
     _change(app, lambda txn: plan_grant_subscription(txn, namespace, subscription, roles, app.now_ms))
 
 
@@ -337,7 +337,7 @@ def grant_subscription(app: App, namespace: NamespaceName, subscription: str, ro
     **_PERMISSION,
 )
 def revoke_subscription(app: App, namespace: NamespaceName, subscription: str, role: str) -> None:
-    """Take a subscription from a role; where none is left, all may use it again."""
+    """Revoke a role's access to a subscription; without any role left, all roles may use it again."""
     _change(app, lambda txn: plan_revoke_subscription(txn, namespace, subscription, role, app.now_ms))
 
 
@@ -351,7 +351,7 @@ def revoke_subscription(app: App, namespace: NamespaceName, subscription: str, r
     **_READS,
 )
 def allowed_clusters(app: App, namespace: NamespaceName) -> None:
-    """List the clusters that a namespace may replicate to; none: those of its tenant."""
+    """List the clusters that a namespace may replicate to; an empty list means those of its tenant."""
     with app.session.read() as txn:
         app.answer(hash_order(read_policies(txn, namespace).get("allowed_clusters") or ()))
 
@@ -380,7 +380,7 @@ def _put_local(app: App, command: str, namespace: NamespaceName, key: str, value
     **_READS,
 )
 def anti_affinity(app: App, namespace: NamespaceName) -> None:
-    """Show the anti-affinity group of a namespace, an empty line where it has none."""
+    """Show the anti-affinity group of a namespace, an empty line if it has none."""
     with app.session.read() as txn:
         app.answer(find_local_policies(txn, namespace).get("namespaceAntiAffinityGroup") or "")
 
@@ -432,7 +432,7 @@ def anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: 
     **_READS,
 )
 def bookie_affinity(app: App, namespace: NamespaceName) -> None:
-    """Show the groups of bookies that keep a namespace's data, null where all do."""
+    """Show the bookie groups that store a namespace's data, null if all do."""
     with app.session.read() as txn:
         read_policies(txn, namespace, _NOT_FOUND)
         app.answer(find_local_policies(txn, namespace).get("bookieAffinityGroup"))
@@ -453,7 +453,7 @@ def _put_bookie_affinity(app: App, command: str, namespace: NamespaceName, value
     **_SETS,
 )
 def set_bookie_affinity(app: App, namespace: NamespaceName, primary_group: str, secondary_group: str | None) -> None:
-    """Let only some groups of bookies keep a namespace's data."""
+    """Restrict a namespace's data to some bookie groups."""
     groups = {"bookkeeperAffinityGroupPrimary": primary_group, "bookkeeperAffinityGroupSecondary": secondary_group}
     given = {key: value for key, value in groups.items() if value is not None}
     _put_bookie_affinity(app, "set-bookie-affinity-group", namespace, given)
@@ -465,7 +465,7 @@ def set_bookie_affinity(app: App, namespace: NamespaceName, primary_group: str, 
     **_SETS,
 )
 def delete_bookie_affinity(app: App, namespace: NamespaceName) -> None:
-    """Let all bookies keep a namespace's data."""
+    """Let all bookies store a namespace's data."""
     _put_bookie_affinity(app, "delete-bookie-affinity-group", namespace, None)
 
 
@@ -475,5 +475,5 @@ def delete_bookie_affinity(app: App, namespace: NamespaceName) -> None:
     **_SETS,
 )
 def update_migration(app: App, namespace: NamespaceName, migrated: bool) -> None:
-    """Say whether a namespace is migrated to where its cluster is."""
+    """Set whether a namespace is migrated to the target of its cluster."""
     _put_local(app, "update-migration-state", namespace, "migrated", migrated)

@@ -35,12 +35,12 @@ Cells = Sequence[str]
     uses=["now", "tz"],
 )
 @click.option("--top", type=whole(1, 10_000), metavar="N", help="Rows of each list [what fits the terminal, else 5].")
-@click.option("--check/--no-check", default=None, help="Count findings of `doctor` [if the store is not large].")
+@click.option("--check/--no-check", default=None, help="Count findings of `doctor` [unless the store is large].")
 @pass_app
 def overview(app: App, top: int | None, check: bool | None) -> None:
-    """Show the whole store on one screen: its age, sizes, worst backlogs, what fills disks, findings, and what to ask next.
+    """Show the whole store on one screen: age, sizes, worst backlogs, disk usage, findings, and what to run next.
 
-    `pulsar-admin` alone does the same where a store is.
+    `pulsar-admin` without a command does the same if there is a store.
     """
     found = app.api.overview(top=top or TOP, check=check)
     app.emit(found, plain=lambda document: render_overview(document, top))

@@ -157,7 +157,7 @@ def _given(verb: str) -> dict[str, bool]:
     errors=[InvalidValue, MetadataCorrupt, Refused, StalePlan],
 )
 def delete_all(app: App, selection: TopicSelection) -> None:
-    """Delete all policies of topics, those for all clusters, too."""
+    """Delete all policies of topics, including global ones."""
     from store.changes.topic_policies import plan_delete
 
     with app.session.read() as txn:

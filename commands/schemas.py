@@ -90,7 +90,7 @@ def _info(topic: TopicName, entry: SchemaEntry) -> dict[str, Any]:  # Any: JSON
     errors=[MetadataCorrupt],
 )
 def metadata(app: App, topic: TopicName) -> None:
-    """Show where the versions of a topic's schema lie."""
+    """Show where the versions of a topic's schema are stored."""
     with app.session.read() as txn:
         locator = find_locator(txn, topic)
     if locator is None:
@@ -123,9 +123,9 @@ def _read(filename: str) -> NewSchema:
     helps=_FILE,
 )
 def upload(app: App, topic: TopicName, filename: str) -> None:
-    """Register a new version of a topic's schema, if the versions so far allow it.
+    """Register a new version of a topic's schema, if it is compatible with the existing versions.
 
-    What is registered already stays as it is.
+    A schema that is already registered is not changed.
     """
     with app.session.reader() as reader:
         plan = plan_upload(reader, topic, _read(filename), app.now_ms)
@@ -141,7 +141,7 @@ def upload(app: App, topic: TopicName, filename: str) -> None:
     helps=_FILE,
 )
 def compatibility(app: App, topic: TopicName, filename: str) -> None:
-    """Tell whether a schema may follow the versions of a topic's schema."""
+    """Check whether a schema is compatible with the versions of a topic's schema."""
     with app.session.reader() as reader:
         check_compatible(reader, topic, _read(filename))
 

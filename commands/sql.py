@@ -57,16 +57,17 @@ class Shown:
 )
 @click.argument("statement", required=False)
 @click.option("-f", "--file", type=click.Path(path_type=Path, dir_okay=False), help="Statements from this file.")
-@click.option("--plot", is_flag=True, help="Plot instead: labels in the first column, numbers in those behind it.")
+@click.option("--plot", is_flag=True, help="Plot the result: labels from the first column, numbers from the others.")
 @picture_option("png")
 @picture_option("svg")
 @gather(Shown)
 @pass_app
 def sql(app: App, options: Shown, statement: str | None, file: Path | None) -> None:
-    """Ask the store in SQL: a topic is a table, values are columns, and what a condition rules out is not read.
+    """Query the store in SQL: a topic is a table, values are columns, and data that a condition rules out is not read.
 
-    Tables are messages, or a topic's name in double quotes: a partitioned topic, a namespace and a glob are tables, too. Without a
-    STATEMENT they come from stdin, on a terminal one by one, each up to a semicolon. Nothing is changed: a statement only reads.
+    The tables are messages, or a topic's name in double quotes; partitioned topics, namespaces and globs are tables
+    too. Without STATEMENT, statements come from stdin, on a terminal one at a time, each ending with a semicolon.
+    Statements only read.
     """
     if statement is not None and file is not None:
         raise click.UsageError("give a STATEMENT or --file, not both")

@@ -44,7 +44,7 @@ def get(app: App, tenant: str) -> None:
     errors=[InvalidValue, Refused, AlreadyExists],
 )
 def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters: tuple[str, ...]) -> None:
-    """Make a tenant; without clusters it may use all that there are."""
+    """Create a tenant; without clusters it may use all of them."""
     with app.session.read() as txn:
         plan = plan_create(txn, tenant, admin_roles, allowed_clusters, app.now_ms)
     app.change(plan)
@@ -59,7 +59,7 @@ def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
     errors=[NamespaceNotFound, InvalidValue, Refused],
 )
 def update(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters: tuple[str, ...]) -> None:
-    """Change the roles or the clusters of a tenant; what is not given stays."""
+    """Change the roles or the clusters of a tenant; options that are not given are kept."""
     with app.session.read() as txn:
         plan = plan_update(txn, tenant, admin_roles, allowed_clusters, app.now_ms)
     app.change(plan)

@@ -103,9 +103,9 @@ def transaction_metadata(app: App, most_sig_bits: int, least_sig_bits: int) -> N
     helps={**_ID, "time": "Transactions with a longer timeout."},
 )
 def slow_transactions(app: App, coordinator_id: int | None, time: int) -> None:
-    """List the open transactions that may stay open for longer than a time.
+    """List the open transactions whose timeout is longer than a given time.
 
-    As with a broker their timeout counts, not how long they are open.
+    Like a broker, compares their timeout, not how long they have been open.
     """
     with app.session.reader() as reader:
         numbers = coordinator_ids(reader.txn) if coordinator_id is None else [coordinator_id]
@@ -121,7 +121,7 @@ def slow_transactions(app: App, coordinator_id: int | None, time: int) -> None:
     helps={**_TOPIC, **_LOW, "segment_stats": "Taken and ignored: snapshots of one message are told."},
 )
 def buffer_stats(app: App, topic: str, low_water_mark: bool, segment_stats: bool) -> None:
-    """Show what the entries of a topic say of transactions."""
+    """Show what the entries of a topic record about transactions."""
     with app.session.reader() as reader:
         app.answer(reports.buffer_stats(reader, parse_topic(topic)))
 
@@ -134,7 +134,7 @@ def buffer_stats(app: App, topic: str, low_water_mark: bool, segment_stats: bool
     helps={**_TOPIC, **_TXN},
 )
 def in_buffer_stats(app: App, topic: str, most_sig_bits: int, least_sig_bits: int) -> None:
-    """Show what the entries of a topic say of one transaction."""
+    """Show what the entries of a topic record about one transaction."""
     with app.session.reader() as reader:
         buffer = read_buffer(reader, parse_topic(topic))
     app.answer(reports.in_buffer(buffer, TxnId(most_sig_bits, least_sig_bits)))
@@ -148,7 +148,7 @@ def in_buffer_stats(app: App, topic: str, most_sig_bits: int, least_sig_bits: in
     helps={**_SUB, **_LOW},
 )
 def pending_ack_stats(app: App, topic: str, sub_name: str, low_water_mark: bool) -> None:
-    """Show what transactions hold acknowledgements on a subscription."""
+    """Show which transactions hold acknowledgements on a subscription."""
     name = parse_topic(topic)
     with app.session.reader() as reader:
         reports.check_subscription(reader.txn, name, sub_name)
@@ -164,7 +164,7 @@ def pending_ack_stats(app: App, topic: str, sub_name: str, low_water_mark: bool)
     helps={**_SUB, **_TXN},
 )
 def in_pending_ack_stats(app: App, topic: str, sub_name: str, most_sig_bits: int, least_sig_bits: int) -> None:
-    """Show what a subscription knows of one transaction."""
+    """Show what a subscription records about one transaction."""
     name, txn_id = parse_topic(topic), TxnId(most_sig_bits, least_sig_bits)
     with app.session.reader() as reader:
         reports.check_subscription(reader.txn, name, sub_name)
@@ -215,7 +215,7 @@ def snapshot_internal_stats(app: App, topic: str, metadata: bool) -> None:
     helps={"replicas": "How many coordinators there are to be; more than now."},
 )
 def scale(app: App, replicas: int) -> None:
-    """Have more transaction coordinators."""
+    """Increase the number of transaction coordinators."""
     with app.session.reader() as reader:
         plan = plan_coordinators(reader, replicas, app.now_ms)
     app.change(plan)

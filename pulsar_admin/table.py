@@ -62,7 +62,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
     ROOT: {
         "overview": Row(
             "commands.overview:overview",
-            "Show the whole store on one screen: its age, sizes, worst backlogs, what fills disks, findings, and what to ask next.",
+            "Show the whole store on one screen: age, sizes, worst backlogs, disk usage, findings, and what to run next.",
         ),
         "metrics": Row(
             "commands.metrics:metrics",
@@ -70,27 +70,25 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "sql": Row(
             "commands.sql:sql",
-            "Ask the store in SQL: a topic is a table, values are columns, and what a condition rules out is not read.",
+            "Query the store in SQL: a topic is a table, values are columns, and data that a condition rules out is not read.",
         ),
-        "apply": Row(
-            "commands.apply:apply", "Do what a plan file says, which --plan FILE of any changing command made."
-        ),
+        "apply": Row("commands.apply:apply", "Apply a plan file, written by --plan FILE of any changing command."),
         "completion": Row(
             "commands.completion:completion", "Print the script that completes commands, options and names in a shell."
         ),
         "doctor": Row(
             "commands.doctor:doctor",
-            "Find what is wrong with a store and with what Pulsar left in it, the worst first.",
+            "Find problems in a store and in the data that Pulsar left, the worst first.",
         ),
     },
     "store": {
-        "init": Row("commands.store.importing:init", "Make an empty store."),
-        "info": Row("commands.store.inspect:info", "Show what the store holds and where it came from."),
+        "init": Row("commands.store.importing:init", "Create an empty store."),
+        "info": Row("commands.store.inspect:info", "Show what the store contains and where it came from."),
         "ls": Row("commands.store.inspect:ls", "List the metadata nodes below PATH, as in Pulsar's metadata store."),
         "cat": Row("commands.store.inspect:cat", "Show the value of one metadata node."),
         "owner": Row(
             "commands.store.inspect:owner",
-            "Tell which topic, cursor, schema, compaction or delayed index each LEDGER belongs to.",
+            "Show which topic, cursor, schema, compaction or delayed index each LEDGER belongs to.",
         ),
         "check": Row(
             "commands.store.check:check",
@@ -101,7 +99,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "index": Row(
             "commands.store.refreshing:index",
-            "Make the location and time index again from the files, and compare it with the one that is there.",
+            "Rebuild the location and time index from the files and compare it with the existing one.",
         ),
         "annotate": Row(
             "commands.store.annotate:annotate",
@@ -109,21 +107,21 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "usage": Row(
             "commands.store.usage:usage",
-            "Show who fills the disk, what is dead there, and what garbage collection would free.",
+            "Show what uses the disk, what is dead, and what garbage collection would free.",
         ),
         "preflight": Row(
-            "commands.store.preflight:preflight", "Show what bookies would delete if they started on this metadata."
+            "commands.store.preflight:preflight", "Show what bookies would delete if they started with this metadata."
         ),
         "reclaim": Row(
             "commands.store.reclaim:reclaim",
-            "Free the disks of a bookie that is stopped and full: garbage collection and compaction of its entry logs.",
+            "Free the disks of a stopped, full bookie: garbage collection and compaction of its entry logs.",
         ),
         "salvage": Row(
             "commands.store.salvage:salvage",
-            "Make the index of a stopped bookie again, and cut a journal that stops its start.",
+            "Rebuild the index of a stopped bookie, and truncate a journal that prevents it from starting.",
         ),
         "clone": Row(
-            "commands.store.clone:clone", "Write the store's cluster as one standalone directory, which boots."
+            "commands.store.clone:clone", "Write the store's cluster as one standalone directory that can be started."
         ),
         "generate": Row("commands.store.generate:generate", "Write a synthetic Pulsar data directory."),
         "history": Row(
@@ -132,15 +130,15 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "diff": Row(
             "commands.store.past:diff",
-            "Show what is another in the metadata of two stores, or of two moments, by topic.",
+            "Show the differences between the metadata of two stores, or of two moments, by topic.",
         ),
         "bundle": Row(
-            "commands.store.bundle:bundle", "Write metadata, index and findings into FILE, for others to look at."
+            "commands.store.bundle:bundle", "Write metadata, index and findings into FILE, to share with others."
         ),
         "log": Row("commands.store.history:log", "List the changes made to this store, or the CHANGEs named."),
-        "undo": Row("commands.store.history:undo", "Bring back the exact bytes from before a change."),
+        "undo": Row("commands.store.history:undo", "Restore the exact bytes from before a change."),
         "recover": Row(
-            "commands.store.recover:recover", "Make lost metadata again from what bookies and ledgers still say."
+            "commands.store.recover:recover", "Rebuild lost metadata from what bookies and ledgers still record."
         ),
     },
     "store import": {
@@ -155,19 +153,17 @@ COMMANDS: dict[str, dict[str, Row]] = {
     },
     "store add": {
         "bookie": Row(
-            "commands.store.clusters:add_bookie", "Bring the disks of another bookie of the cluster into the store."
+            "commands.store.clusters:add_bookie", "Add the disks of another bookie of the cluster to the store."
         ),
         "zookeeper": Row(
-            "commands.store.clusters:add_zookeeper", "Bring the cluster's metadata into a store that has bookies only."
+            "commands.store.clusters:add_zookeeper", "Add the cluster's metadata to a store that has only bookies."
         ),
         "offload": Row(
-            "commands.store.offloads:add_offload", "Bring ledgers that were offloaded to tiered storage into the store."
+            "commands.store.offloads:add_offload", "Add ledgers that were offloaded to tiered storage to the store."
         ),
     },
     "topics": {
-        "list": Row(
-            "commands.topics.listing:list_topics", "List the topics of a namespace, or without one all topics."
-        ),
+        "list": Row("commands.topics.listing:list_topics", "List the topics of a namespace, or all topics."),
         "list-partitioned-topics": Row(
             "commands.topics.listing:list_partitioned", "List the partitioned topics of a namespace."
         ),
@@ -184,15 +180,13 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.topics.internals:partitioned_stats_internal",
             "Show the ledgers and cursors of every partition of a topic.",
         ),
-        "info-internal": Row("commands.topics.info:info_internal", "Show the metadata of a topic as it is stored."),
+        "info-internal": Row("commands.topics.info:info_internal", "Show the stored metadata of a topic."),
         "subscriptions": Row("commands.topics.listing:subscriptions", "List the subscriptions of a topic."),
-        "why": Row(
-            "commands.topics.why:why", "Say why a subscription stands where it does, or why bytes stay on disk."
-        ),
-        "describe": Row("commands.topics.describing:describe", "Show all there is to know of a topic on one screen."),
+        "why": Row("commands.topics.why:why", "Explain why a subscription is where it is, or why bytes stay on disk."),
+        "describe": Row("commands.topics.describing:describe", "Show everything known about a topic on one screen."),
         "subscription-history": Row(
             "commands.topics.ack_history:subscription_history",
-            "Show every state of a subscription's acknowledgements that is left.",
+            "Show every recorded state of a subscription's acknowledgements.",
         ),
         "last-message-id": Row(
             "commands.topics.messages:last_message_id", "Show the id of the last message of a topic."
@@ -207,15 +201,13 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "read": Row(
             "commands.topics.read:read",
-            "Read the messages of a topic: batches taken apart, chunks joined, payloads decompressed.",
+            "Read the messages of a topic: batches split, chunks joined, payloads decompressed.",
         ),
         "search": Row(
             "commands.topics.search:search",
             "Search the messages of topics: by key, property, producer, time, payload or value.",
         ),
-        "get-backlog-size": Row(
-            "commands.topics.backlog:get_backlog_size", "Show how many bytes lie behind a position."
-        ),
+        "get-backlog-size": Row("commands.topics.backlog:get_backlog_size", "Show how many bytes follow a position."),
         "analyze-backlog": Row("commands.topics.backlog:analyze", "Count a subscription's backlog."),
         "find-by-time": Row(
             "commands.topics.find:find_by_time",
@@ -226,22 +218,22 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "get-message-id-by-index": Row(
             "commands.topics.message_id:get_message_id_by_index",
-            "Show the id of the entry that the broker gave an index.",
+            "Show the id of the entry with an index assigned by the broker.",
         ),
         "find-by-index": Row(
-            "commands.topics.index:find_by_index", "Find a message by the index that the broker gave it."
+            "commands.topics.index:find_by_index", "Find a message by the index assigned by the broker."
         ),
         "dump": Row("commands.topics.dumping:dump", "Write messages or entries of topics as JSON lines or Parquet."),
         "copy": Row(
             "commands.topics.dumping:copy",
-            "Copy topics whole from another store: messages, partitions, subscriptions with their acknowledgements, schema, properties.",
+            "Copy whole topics from another store: messages, partitions, subscriptions with their acknowledgements, schema, properties.",
         ),
-        "load": Row("commands.topics.dumping:load", "Add the entries of a dump to the end of their topics."),
+        "load": Row("commands.topics.dumping:load", "Append the entries of a dump to their topics."),
         "skew": Row("commands.topics.clocks:skew", "Find the producers whose clocks are wrong."),
         "timeline": Row("commands.topics.clocks:timeline", "Plot how many entries, messages and bytes arrived when."),
         "reset-cursor": Row(
             "commands.topics.reset:reset_cursor",
-            "Move a subscription so that the first entry given again is at a time or a position.",
+            "Move a subscription so that redelivery starts at a time or a position.",
         ),
         "expire": Row(
             "commands.topics.expire:expire",
@@ -258,35 +250,35 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.topics.cursors:clear_backlog", "Skip the whole backlog of a subscription.", ("skip-all",)
         ),
         "create-subscription": Row(
-            "commands.topics.cursors:create_subscription", "Make a subscription that starts at a position."
+            "commands.topics.cursors:create_subscription", "Create a subscription at a position."
         ),
         "unsubscribe": Row("commands.topics.cursors:unsubscribe", "Remove a subscription."),
-        "create": Row("commands.topics.making:create", "Make a topic without partitions."),
+        "create": Row("commands.topics.making:create", "Create a topic without partitions."),
         "create-partitioned-topic": Row(
-            "commands.topics.making:create_partitioned", "Make a partitioned topic and its partitions."
+            "commands.topics.making:create_partitioned", "Create a partitioned topic and its partitions."
         ),
         "create-missed-partitions": Row(
-            "commands.topics.making:create_missed", "Make the partitions of a partitioned topic that are not there."
+            "commands.topics.making:create_missed", "Create the missing partitions of a partitioned topic."
         ),
         "update-partitioned-topic": Row(
-            "commands.topics.making:update_partitioned", "Give a partitioned topic more partitions."
+            "commands.topics.making:update_partitioned", "Add partitions to a partitioned topic."
         ),
         "create-shadow-topic": Row(
             "commands.topics.making:create_shadow",
-            "Make a shadow topic: it shows the entries of another one and has subscriptions of its own.",
+            "Create a shadow topic: it shows the entries of another topic and has its own subscriptions.",
         ),
         "get-shadow-source": Row(
-            "commands.topics.making:get_shadow_source", "Show the topic that a shadow topic shows."
+            "commands.topics.making:get_shadow_source", "Show the source topic of a shadow topic."
         ),
         "get-properties": Row("commands.topics.properties:get", "Show the properties of a topic."),
-        "update-properties": Row("commands.topics.properties:update", "Set properties of a topic; the others stay."),
+        "update-properties": Row("commands.topics.properties:update", "Set properties of a topic and keep the others."),
         "remove-properties": Row("commands.topics.properties:remove", "Remove one property of a topic."),
         "get-subscription-properties": Row(
             "commands.topics.properties:get_of_subscription", "Show the properties of a subscription."
         ),
         "update-subscription-properties": Row(
             "commands.topics.properties:update_of_subscription",
-            "Set the properties of a subscription in place of those that it has.",
+            "Set the properties of a subscription, replacing those it has.",
         ),
         "get-replicated-subscription-status": Row(
             "commands.topics.properties:get_replicated", "Show whether clusters share the position of a subscription."
@@ -295,57 +287,57 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.topics.properties:set_replicated", "Let clusters share the position of a subscription, or not."
         ),
         "bundle-range": Row(
-            "commands.topics.status:bundle", "Show the bundle of its namespace that a topic's name falls into."
+            "commands.topics.status:bundle", "Show the bundle of its namespace that a topic's name hashes into."
         ),
         "compact": Row(
             "commands.topics.status:compact", "Compact a topic by the rules of 4.0, as a broker of that version would."
         ),
         "compaction-status": Row(
-            "commands.topics.status:compaction_status", "Tell whether a compaction of a topic is running."
+            "commands.topics.status:compaction_status", "Show whether a compaction of a topic is running."
         ),
         "offload-status": Row(
-            "commands.topics.status:offload_status", "Tell whether ledgers of a topic are being offloaded."
+            "commands.topics.status:offload_status", "Show whether ledgers of a topic are being offloaded."
         ),
-        "terminate": Row("commands.topics.ending:terminate", "End a topic: nothing can be added to it any more."),
+        "terminate": Row("commands.topics.ending:terminate", "Terminate a topic: no more messages can be added."),
         "partitioned-terminate": Row(
             "commands.topics.ending:partitioned_terminate",
-            "End all partitions of a topic: nothing can be added to them any more.",
+            "Terminate all partitions of a topic: no more messages can be added.",
         ),
         "trim-topic": Row(
             "commands.topics.ending:trim",
-            "Delete the ledgers of a topic that every subscription has consumed and retention lets go; never the last one.",
+            "Delete the ledgers of a topic that every subscription has consumed and retention does not keep, except the last one.",
         ),
         "truncate": Row(
             "commands.topics.ending:truncate",
-            "Move every subscription of a topic to its end and delete its ledgers, whatever retention says; the last one stays.",
+            "Move every subscription of a topic to its end and delete its ledgers except the last one, regardless of retention.",
         ),
         "undelete": Row(
             "commands.topics.undelete:undelete",
-            "Bring back deleted topics, or what was trimmed of topics, as far as bookies still hold the entries.",
+            "Restore deleted topics, or trimmed parts of topics, if bookies still have the entries.",
         ),
         "restore": Row(
             "commands.topics.undelete:restore",
-            "Bring a topic back as it was at a time: its ledgers, and its subscriptions where they stood.",
+            "Restore a topic as it was at a point in time: its ledgers, and its subscriptions at their positions.",
         ),
         "delete": Row(
             "commands.topics.ending:delete",
-            "Delete a topic: its subscriptions, ledgers, schema and policies go, too.",
+            "Delete a topic with its subscriptions, ledgers, schema and policies.",
         ),
         "delete-partitioned-topic": Row(
             "commands.topics.ending:delete_partitioned",
-            "Delete a partitioned topic and all its partitions: their subscriptions, ledgers, schema and policies go, too.",
+            "Delete a partitioned topic and its partitions with their subscriptions, ledgers, schema and policies.",
         ),
         "permissions": Row(
             "commands.topics.permissions:permissions",
-            "Show what roles may do with a topic: of their own, and by its namespace.",
+            "Show the permissions of roles on a topic: its own, and those of its namespace.",
         ),
         "grant-permission": Row(
             "commands.topics.permissions:grant",
-            "Let a role do something with a topic, in place of what it might do with it before.",
+            "Grant a role permissions on a topic, replacing those it had on the topic.",
         ),
         "revoke-permission": Row(
             "commands.topics.permissions:revoke",
-            "Take from a role what it may do with a topic; what it may do in the namespace stays.",
+            "Revoke a role's permissions on a topic; those on the namespace are kept.",
         ),
     },
     "store export": {
@@ -357,24 +349,22 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "bookie": Row(
             "commands.store.clusters:export_bookie",
-            "Put the ledgers that were written here (compaction, load, policies) on bookies of the cluster, which must not run.",
+            "Write the ledgers created here (compaction, load, policies) to bookies of the cluster, which must be stopped.",
         ),
         "tables": Row(
             "commands.store.tables:export",
-            "Write what the store knows as tables of Parquet: topics, ledgers, cursors, entries and more.",
+            "Write what the store knows as Parquet tables: topics, ledgers, cursors, entries and more.",
         ),
         "zookeeper-snapshot": Row(
             "commands.store.export:zookeeper_snapshot",
-            "Write the store's metadata as a snapshot that a ZooKeeper server starts on.",
+            "Write the store's metadata as a snapshot that a ZooKeeper server can start from.",
         ),
     },
     "topicPolicies": {
-        "delete": Row("commands.policies:delete_all", "Delete all policies of topics, those for all clusters, too."),
+        "delete": Row("commands.policies:delete_all", "Delete all policies of topics, including global ones."),
     },
     "namespaces": {
-        "list": Row(
-            "commands.namespaces:list_namespaces", "List the namespaces of a tenant, or without one all namespaces."
-        ),
+        "list": Row("commands.namespaces:list_namespaces", "List the namespaces of a tenant, or all namespaces."),
         "topics": Row("commands.namespaces:topics", "List the topics of a namespace.", ("destinations",)),
         "list-cluster": Row(
             "commands.namespaces_resources:list_cluster",
@@ -399,7 +389,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "create": Row("commands.namespaces_resources:create", "Make a namespace."),
         "delete": Row(
             "commands.namespaces_resources:delete",
-            "Delete a namespace without topics; with --force also its topics, with their subscriptions, ledgers and schemas.",
+            "Delete a namespace without topics; with --force also its topics, subscriptions, ledgers and schemas.",
         ),
         "bundles": Row("commands.namespaces_resources:show_bundles", "Show the bounds of a namespace's bundles."),
         "split-bundle": Row("commands.namespaces_resources:split_bundle", "Split a bundle of a namespace."),
@@ -409,46 +399,46 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "get-properties": Row("commands.namespaces_resources:get_properties", "Show the properties of a namespace."),
         "get-property": Row(
             "commands.namespaces_resources:get_property",
-            "Show a property of a namespace, null where it has none by the name.",
+            "Show a property of a namespace, null if it does not exist.",
         ),
         "set-property": Row("commands.namespaces_resources:set_property", "Set a property of a namespace."),
         "set-properties": Row(
-            "commands.namespaces_resources:set_properties", "Set properties of a namespace; others stay."
+            "commands.namespaces_resources:set_properties", "Set properties of a namespace and keep the others."
         ),
         "remove-property": Row("commands.namespaces_resources:remove_property", "Remove a property of a namespace."),
         "clear-properties": Row(
             "commands.namespaces_resources:clear_properties", "Remove all properties of a namespace."
         ),
-        "permissions": Row("commands.namespaces_resources:permissions", "Show what roles may do in a namespace."),
+        "permissions": Row(
+            "commands.namespaces_resources:permissions", "Show the permissions of roles on a namespace."
+        ),
         "grant-permission": Row(
             "commands.namespaces_resources:grant",
-            "Let a role do something in a namespace, in place of what it might do before.",
+            "Grant a role permissions on a namespace, replacing those it had.",
         ),
-        "revoke-permission": Row(
-            "commands.namespaces_resources:revoke", "Take from a role what it may do in a namespace."
-        ),
+        "revoke-permission": Row("commands.namespaces_resources:revoke", "Revoke a role's permissions on a namespace."),
         "subscription-permission": Row(
             "commands.namespaces_resources:subscription_permissions",
-            "Show the roles of each subscription that not all may use.",
+            "Show the roles of each subscription that is restricted to some roles.",
         ),
         "grant-subscription-permission": Row(
             "commands.namespaces_resources:grant_subscription",
-            "Let only some roles use a subscription by its name in a namespace.",
+            "Restrict a subscription name in a namespace to some roles.",
         ),
         "revoke-subscription-permission": Row(
             "commands.namespaces_resources:revoke_subscription",
-            "Take a subscription from a role; where none is left, all may use it again.",
+            "Revoke a role's access to a subscription; without any role left, all roles may use it again.",
         ),
         "get-allowed-clusters": Row(
             "commands.namespaces_resources:allowed_clusters",
-            "List the clusters that a namespace may replicate to; none: those of its tenant.",
+            "List the clusters that a namespace may replicate to; an empty list means those of its tenant.",
         ),
         "set-allowed-clusters": Row(
             "commands.namespaces_resources:set_allowed_clusters", "Set the clusters that a namespace may replicate to."
         ),
         "get-anti-affinity-group": Row(
             "commands.namespaces_resources:anti_affinity",
-            "Show the anti-affinity group of a namespace, an empty line where it has none.",
+            "Show the anti-affinity group of a namespace, an empty line if it has none.",
         ),
         "set-anti-affinity-group": Row(
             "commands.namespaces_resources:set_anti_affinity",
@@ -463,26 +453,27 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "get-bookie-affinity-group": Row(
             "commands.namespaces_resources:bookie_affinity",
-            "Show the groups of bookies that keep a namespace's data, null where all do.",
+            "Show the bookie groups that store a namespace's data, null if all do.",
         ),
         "set-bookie-affinity-group": Row(
             "commands.namespaces_resources:set_bookie_affinity",
-            "Let only some groups of bookies keep a namespace's data.",
+            "Restrict a namespace's data to some bookie groups.",
         ),
         "delete-bookie-affinity-group": Row(
-            "commands.namespaces_resources:delete_bookie_affinity", "Let all bookies keep a namespace's data."
+            "commands.namespaces_resources:delete_bookie_affinity", "Let all bookies store a namespace's data."
         ),
         "update-migration-state": Row(
             "commands.namespaces_resources:update_migration",
-            "Say whether a namespace is migrated to where its cluster is.",
+            "Set whether a namespace is migrated to the target of its cluster.",
         ),
     },
     "tenants": {
         "list": Row("commands.tenants:list_all", "List the tenants."),
         "get": Row("commands.tenants:get", "Show the roles and clusters of a tenant."),
-        "create": Row("commands.tenants:create", "Make a tenant; without clusters it may use all that there are."),
+        "create": Row("commands.tenants:create", "Create a tenant; without clusters it may use all of them."),
         "update": Row(
-            "commands.tenants:update", "Change the roles or the clusters of a tenant; what is not given stays."
+            "commands.tenants:update",
+            "Change the roles or the clusters of a tenant; options that are not given are kept.",
         ),
         "delete": Row(
             "commands.tenants:delete",
@@ -492,32 +483,33 @@ COMMANDS: dict[str, dict[str, Row]] = {
     "clusters": {
         "list": Row("commands.clusters:list_all", "List the clusters."),
         "get": Row("commands.clusters:get", "Show the URLs and settings of a cluster."),
-        "create": Row("commands.clusters:create", "Make a cluster known."),
+        "create": Row("commands.clusters:create", "Add a cluster."),
         "update": Row(
             "commands.clusters:update",
-            "Replace what is known of a cluster: what is not given is forgotten, its peers too.",
+            "Replace the settings of a cluster: options that are not given are cleared, including its peers.",
         ),
         "delete": Row(
             "commands.clusters:delete",
-            "Delete what is known of a cluster; tenants and namespaces may still name it.",
+            "Delete a cluster; tenants and namespaces may still name it.",
         ),
         "get-peer-clusters": Row("commands.clusters:get_peers", "Show the peers of a cluster, null where it has none."),
         "update-peer-clusters": Row("commands.clusters:update_peers", "Set the peers of a cluster."),
         "get-cluster-migration": Row(
-            "commands.clusters:get_migration", "Show whether and where to a cluster is migrated."
+            "commands.clusters:get_migration", "Show whether a cluster is migrated, and to where."
         ),
         "update-cluster-migration": Row(
-            "commands.clusters:update_migration", "Say whether and where to a cluster is migrated."
+            "commands.clusters:update_migration", "Set whether a cluster is migrated, and to where."
         ),
         "list-failure-domains": Row(
             "commands.clusters:list_domains", "List the failure domains of a cluster with their brokers."
         ),
         "get-failure-domain": Row("commands.clusters:get_domain", "Show the brokers of a failure domain."),
         "create-failure-domain": Row(
-            "commands.clusters:create_domain", "Make a failure domain of a cluster, or replace its brokers."
+            "commands.clusters:create_domain", "Create a failure domain of a cluster, or replace its brokers."
         ),
         "update-failure-domain": Row(
-            "commands.clusters:update_domain", "Replace the brokers of a failure domain; one that is not there is made."
+            "commands.clusters:update_domain",
+            "Replace the brokers of a failure domain; it is created if it does not exist.",
         ),
         "delete-failure-domain": Row("commands.clusters:delete_domain", "Delete a failure domain of a cluster."),
     },
@@ -533,19 +525,20 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "transaction-metadata": Row("commands.transactions:transaction_metadata", "Show an open transaction."),
         "slow-transactions": Row(
             "commands.transactions:slow_transactions",
-            "List the open transactions that may stay open for longer than a time.",
+            "List the open transactions whose timeout is longer than a given time.",
         ),
         "transaction-buffer-stats": Row(
-            "commands.transactions:buffer_stats", "Show what the entries of a topic say of transactions."
+            "commands.transactions:buffer_stats", "Show what the entries of a topic record about transactions."
         ),
         "transaction-in-buffer-stats": Row(
-            "commands.transactions:in_buffer_stats", "Show what the entries of a topic say of one transaction."
+            "commands.transactions:in_buffer_stats", "Show what the entries of a topic record about one transaction."
         ),
         "pending-ack-stats": Row(
-            "commands.transactions:pending_ack_stats", "Show what transactions hold acknowledgements on a subscription."
+            "commands.transactions:pending_ack_stats",
+            "Show which transactions hold acknowledgements on a subscription.",
         ),
         "transaction-in-pending-ack-stats": Row(
-            "commands.transactions:in_pending_ack_stats", "Show what a subscription knows of one transaction."
+            "commands.transactions:in_pending_ack_stats", "Show what a subscription records about one transaction."
         ),
         "pending-ack-internal-stats": Row(
             "commands.transactions:pending_ack_internal_stats",
@@ -555,17 +548,20 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.transactions:snapshot_internal_stats",
             "Show the managed ledger of the snapshots of a topic's transactions.",
         ),
-        "scale-transactionCoordinators": Row("commands.transactions:scale", "Have more transaction coordinators."),
+        "scale-transactionCoordinators": Row(
+            "commands.transactions:scale", "Increase the number of transaction coordinators."
+        ),
     },
     "schemas": {
         "get": Row("commands.schemas:get", "Show the schema of a topic."),
-        "metadata": Row("commands.schemas:metadata", "Show where the versions of a topic's schema lie."),
+        "metadata": Row("commands.schemas:metadata", "Show where the versions of a topic's schema are stored."),
         "upload": Row(
             "commands.schemas:upload",
-            "Register a new version of a topic's schema, if the versions so far allow it.",
+            "Register a new version of a topic's schema, if it is compatible with the existing versions.",
         ),
         "compatibility": Row(
-            "commands.schemas:compatibility", "Tell whether a schema may follow the versions of a topic's schema."
+            "commands.schemas:compatibility",
+            "Check whether a schema is compatible with the versions of a topic's schema.",
         ),
         "delete": Row("commands.schemas:delete", "Delete the schema of a topic."),
     },
@@ -576,7 +572,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "get-all-dynamic-config": Row("commands.brokers:get_all", "Show the dynamic settings that were changed."),
         "update-dynamic-config": Row("commands.brokers:update", "Set a dynamic setting of all brokers."),
         "delete-dynamic-config": Row(
-            "commands.brokers:delete", "Forget a dynamic setting: what each broker's file says counts again."
+            "commands.brokers:delete", "Remove a dynamic setting: each broker's configuration file applies again."
         ),
     },
     "bookies": {
@@ -591,15 +587,19 @@ COMMANDS: dict[str, dict[str, Row]] = {
     "resourcegroups": {
         "list": Row("commands.limits:list_all", "List the resource groups."),
         "get": Row("commands.limits:get", "Show the rates of a resource group."),
-        "create": Row("commands.limits:create", "Make a resource group; of one that is there, change the rates given."),
-        "update": Row("commands.limits:update", "Change rates of a resource group; one that is not there is made."),
+        "create": Row(
+            "commands.limits:create", "Create a resource group, or change the given rates of an existing one."
+        ),
+        "update": Row(
+            "commands.limits:update", "Change rates of a resource group; it is created if it does not exist."
+        ),
         "delete": Row("commands.limits:delete", "Delete a resource group that no namespace is in."),
     },
     "resource-quotas": {
         "get": Row("commands.limits:get_quota", "Show the quota in force for a bundle, or the default one."),
         "set": Row("commands.limits:set_quota", "Set the quota of a bundle, or the default one."),
         "reset-namespace-bundle-quota": Row(
-            "commands.limits:reset_quota", "Forget the quota of a bundle: the default one counts again."
+            "commands.limits:reset_quota", "Remove the quota of a bundle: the default quota applies again."
         ),
     },
     "ns-isolation-policy": {
@@ -611,12 +611,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
     },
     "compaction": {
         "last-id": Row("commands.compaction.last_id:last_id", "Show the last message of a topic's compacted view."),
-        "status": Row(
-            "commands.compaction.reading:status", "Show how far topics are compacted, and what is wrong with that."
-        ),
+        "status": Row("commands.compaction.reading:status", "Show how far topics are compacted, and any problems."),
         "read": Row(
             "commands.compaction.reading:read",
-            "Read the compacted view message by message, as a reader with read-compacted gets it.",
+            "Read the compacted view message by message, as a reader with read-compacted does.",
         ),
         "find-by-time": Row(
             "commands.compaction.reading:find_by_time",
@@ -628,14 +626,14 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "explain": Row(
             "commands.compaction.explaining:explain",
-            "Show every message of a key, which of them compaction keeps, and why.",
+            "Show every message of a key, whether compaction keeps it, and why.",
         ),
         "verify": Row(
-            "commands.compaction.checking:verify", "Check compacted ledgers against the log they were made from."
+            "commands.compaction.checking:verify", "Check compacted ledgers against the topic they were made from."
         ),
         "upgrade": Row(
             "commands.compaction.changing:upgrade",
-            "Rewrite compacted ledgers as Pulsar 4.2 writes them: the indexes of what stays are in the metadata of every batch.",
+            "Rewrite compacted ledgers in the format of Pulsar 4.2: the metadata of every batch lists the indexes that were kept.",
         ),
     },
     "delayed": {
@@ -647,11 +645,11 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "histogram": Row("commands.delayed.listing:histogram", "Plot how many delayed messages fall due when."),
         "replay": Row(
             "commands.delayed.replaying:replay",
-            "Drive the time wheel: give delayed messages in the order and, with --speed, at the pace a broker would.",
+            "Replay delayed messages in the order in which a broker would dispatch them and, with --speed, at its pace.",
         ),
         "status": Row(
             "commands.delayed.inspecting:status",
-            "Show the delayed backlog of subscriptions, what it costs, and what TTL or quotas drop before it is due.",
+            "Show the delayed backlog of subscriptions, its cost, and what a TTL or quota drops before it is due.",
         ),
         "verify": Row(
             "commands.delayed.inspecting:verify",
@@ -659,8 +657,8 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
     },
     "nacks": {
-        "add": Row("commands.nacks.keeping:add", "Track entries of a subscription that are to be redelivered later."),
-        "due": Row("commands.nacks.due:due", "List the kept negative acks that are due, and pop them."),
+        "add": Row("commands.nacks.keeping:add", "Track entries of a subscription for later redelivery."),
+        "due": Row("commands.nacks.due:due", "List the negative acks that are due, and optionally pop them."),
         "stats": Row("commands.nacks.due:stats", "Count the negative acks kept for each subscription."),
         "plan": Row(
             "commands.nacks.planning:plan",
@@ -681,7 +679,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "missing": Row(
             "commands.ledgers:missing",
-            "List what is lost: referenced ledgers that are not there, and entries that no file holds.",
+            "List what is lost: referenced ledgers that do not exist, and entries that are in no file.",
         ),
         "underreplicated": Row(
             "commands.ledgers:underreplicated",
@@ -693,11 +691,11 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "forget": Row(
             "commands.mending:forget",
-            "Take lost ledgers out of whatever references them, so that a broker goes on behind them.",
+            "Remove lost ledgers from everything that references them, so that a broker continues after them.",
         ),
         "restore": Row(
             "commands.mending:restore",
-            "Make lost metadata of ledgers again from their entries, the bookies that hold them, and what references them.",
+            "Rebuild the lost metadata of ledgers from their entries, the bookies that hold them, and what references them.",
         ),
         "delete": Row(
             "commands.mending:delete",
@@ -708,7 +706,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "list": Row("commands.logs:list_logs", "List the entry logs and journals of a bookie directory."),
         "dump": Row("commands.logs:dump", "List the records of one entry log or journal."),
         "verify": Row(
-            "commands.logs:verify", "Read entry logs and journals whole: framing, every digest, the ledgers map."
+            "commands.logs:verify", "Verify whole entry logs and journals: framing, every digest, the ledgers map."
         ),
     },
     "bookkeeper": {
@@ -723,13 +721,15 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "readlog": Row("commands.bookkeeper:readlog", "Show the records of an entry log."),
         "readlogmetadata": Row(
             "commands.bookkeeper:readlogmetadata",
-            "Show how many bytes of each ledger an entry log has.",
+            "Show how many bytes of each ledger an entry log holds.",
         ),
         "readjournal": Row("commands.bookkeeper:readjournal", "Show the records of a journal."),
         "activeledgers": Row(
-            "commands.bookkeeper:activeledgers", "List the ledgers of an entry log that the metadata still has."
+            "commands.bookkeeper:activeledgers", "List the ledgers of an entry log that are still in the metadata."
         ),
-        "lastmark": Row("commands.bookkeeper:lastmark", "Show how far a bookie's entry logs have all of its journal."),
+        "lastmark": Row(
+            "commands.bookkeeper:lastmark", "Show the journal position up to which a bookie's entry logs are complete."
+        ),
         "listfilesondisc": Row(
             "commands.bookkeeper:listfilesondisc",
             "List the files of the bookies that the store came from.",

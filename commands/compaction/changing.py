@@ -53,7 +53,8 @@ class RunOptions:
         "pulsar-admin compaction run acme/orders/compacted-single --dry-run",
         "pulsar-admin compaction run acme/orders/compacted-single --format legacy",
     ],
-    output="The change: horizon and compacted ledger before and after, keys, messages by reason, bytes, and its undo command.",
+    output="The change: horizon and compacted ledger before and after, keys, messages by reason, bytes, and the"
+    " undo command.",
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt, StalePlan],
 )
 @topics_argument
@@ -64,34 +65,40 @@ class RunOptions:
     type=click.Choice(FORMATS),
     default=INDEXED,
     show_default=True,
-    help="Of batches. indexed: as Pulsar 4.2, indexes of what stays in the metadata and placeholders for the rest. "
-    "legacy: as 4.0, placeholders alone. reduced: indexes alone, which clients of 4.0 cannot read.",
+    help="Format of batches. indexed: as Pulsar 4.2, with the kept indexes in the metadata and placeholders for"
+    " the rest. legacy: as 4.0, placeholders only. reduced: indexes only, which clients of 4.0 cannot "
+    "read.",
 )
 @click.option(
     "--rule",
     type=click.Choice(RULES),
     default=RULE_4_2,
     show_default=True,
-    help="Null values outside batches. 4.2: what says so or is empty. 4.0: what states an uncompressed size of 0.",
+    help="Null values outside batches. 4.2: flagged as null, or empty. 4.0: with an uncompressed size of 0.",
 )
 @click.option(
     "--encrypted",
     type=click.Choice([KEEP, BY_KEY]),
     default=KEEP,
     show_default=True,
-    help="Encrypted batches: keep them all, or take each for one message with the entry's key, as 4.0.8 does.",
+    help="Encrypted batches: keep them all, or treat each as one message with the entry's key, as 4.0.8 does.",
 )
 @click.option(
-    "--from-start", is_flag=True, help="Read the topic from its first entry, not the compacted ledger so far."
+    "--from-start", is_flag=True, help="Read the topic from its first entry instead of the existing compacted ledger."
 )
-@click.option("--skip-damaged", is_flag=True, help="Leave out what cannot be read; older messages may come back.")
+@click.option(
+    "--skip-damaged",
+    is_flag=True,
+    help="Leave out entries that cannot be read; older messages of their keys may reappear.",
+)
 @gather(RunOptions)
 @pass_app
 def run(app: App, selection: TopicSelection, options: RunOptions) -> None:
     """Compact topics: keep the latest message of every key in a new compacted ledger.
 
-    Null values delete their keys. Batches that are encrypted or cannot be decoded stay whole; markers and messages of aborted
-    transactions go. Brokers and clients of 4.0 and 4.2 read the default format; docs/howto/compaction.md compares the three.
+    Null values delete their keys. Batches that are encrypted or cannot be decoded are kept whole; markers and messages
+    of aborted transactions are dropped. Brokers and clients of 4.0 and 4.2 read the default format;
+    docs/howto/compaction.md compares the three formats.
     """
     job = CompactionJob(
         "compaction run",
@@ -116,7 +123,9 @@ def run(app: App, selection: TopicSelection, options: RunOptions) -> None:
 @topics_argument
 @pass_app
 def upgrade(app: App, selection: TopicSelection) -> None:
-    """Rewrite compacted ledgers as Pulsar 4.2 writes them: the indexes of what stays are in the metadata of every batch."""
+    """Rewrite compacted ledgers in the format of Pulsar 4.2: the metadata of every batch lists the indexes that were
+    kept.
+    """
     compact_topics(app, selection, CompactionJob("compaction upgrade", everything=True))
 
 

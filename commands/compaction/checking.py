@@ -41,10 +41,11 @@ _COLUMNS = (
 @topics_argument
 @pass_app
 def verify(app: App, selection: TopicSelection) -> None:
-    """Check compacted ledgers against the log they were made from.
+    """Check compacted ledgers against the topic they were made from.
 
-    Every key's latest value is there and the same bytes, nothing replaced or deleted is, entries are in order, batch indexes
-    ascend and are in range. What was trimmed from the topic cannot be compared; encrypted batches are compared as bytes only.
+    The latest value of every key must be present with the same bytes, nothing that was replaced or deleted may be,
+    entries must be in order, and batch indexes must ascend and be in range. Trimmed parts of the topic cannot be
+    compared; encrypted batches are compared as bytes only.
     """
     with app.session.reader() as reader:
         names = selected(app, reader.txn, selection)

@@ -48,13 +48,13 @@ _COLUMNS = (
     type=click.Choice([RULE_4_2, RULE_4_0]),
     default=RULE_4_2,
     show_default=True,
-    help="What is a null value outside batches; `compaction run` has the same.",
+    help="What counts as a null value outside batches, as in `compaction run`.",
 )
 @pass_app
 def explain(app: App, selection: TopicSelection, key: str, rule: Rule) -> None:
-    """Show every message of a key, which of them compaction keeps, and why.
+    """Show every message of a key, whether compaction keeps it, and why.
 
-    Reasons are those of the rules of compaction: a later value, a null value, the horizon, an aborted transaction.
+    The reasons are the rules of compaction: a later value, a null value, the horizon, an aborted transaction.
     """
     with app.session.reader() as reader:
         names = selected(app, reader.txn, selection)

@@ -47,9 +47,9 @@ _LAST_ID_COLUMNS = (
 def last_id(app: App, selection: TopicSelection, verify: bool, explained: bool) -> None:
     """Show the last message of a topic's compacted view.
 
-    From metadata bytes alone where they tell (compacted_batch_indexes, PIP-429): then lengths and ids are checked, digest and
-    checksum are not, because both cover the payload; --verify reads that too. Batches that older brokers compacted are
-    decompressed and their compacted_out flags read; an encrypted one answers with its last index.
+    Read from metadata alone where that is enough (compacted_batch_indexes, PIP-429): lengths and ids are checked, but
+    not the digest and checksum, which cover the payload; --verify checks those too. Batches that older brokers
+    compacted are decompressed and their compacted_out flags read; for an encrypted one the answer is its last index.
     """
     answer_each(
         app,

@@ -56,13 +56,14 @@ _STATUS_COLUMNS = (
         "pulsar-admin compaction status acme/orders/compacted",
         "pulsar-admin compaction status --pattern 'acme/orders/compacted*' -o table",
     ],
-    output="Horizon, compacted ledger, what lies behind the horizon, leaked ledgers and problems; exit code 1 with problems.",
+    output="Horizon, compacted ledger, what follows the horizon, leaked ledgers and problems; exit code 1 if "
+    "there are problems.",
     errors=[TopicNotFound, MetadataCorrupt],
 )
 @topics_argument
 @pass_app
 def status(app: App, selection: TopicSelection) -> None:
-    """Show how far topics are compacted, and what is wrong with that."""
+    """Show how far topics are compacted, and any problems."""
     answer_each(app, selection, lambda topic: _status(app, topic), _STATUS_COLUMNS, one=_STATUS_COLUMNS)
 
 
@@ -106,17 +107,17 @@ class Asked:
 )
 @topics_argument
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="Only messages with this key; may be repeated.")
-@click.option("-n", "--limit", type=whole(), help="At most so many messages of each topic.")
+@click.option("-n", "--limit", type=whole(), help="At most this many messages per topic.")
 @click.option("--payload", is_flag=True, help="Show payloads, as base64.")
 @value_option
 @redact_option
 @gather(ReadOptions)
 @pass_app
 def read(app: App, selection: TopicSelection, options: ReadOptions) -> None:
-    """Read the compacted view message by message, as a reader with read-compacted gets it.
+    """Read the compacted view message by message, as a reader with read-compacted does.
 
-    First what compaction kept, then the messages behind its horizon. Messages that compaction took out are left out, as Java
-    clients do; C++ and Python clients deliver them as empty messages without a key.
+    First the messages that compaction kept, then those after its horizon. Messages that compaction removed are left
+    out, as in the Java client; the C++ and Python clients deliver them as empty messages without a key.
     """
     problems: list[StoreError] = []
     with app.session.reader() as reader:
@@ -232,14 +233,14 @@ _FOUND_COLUMNS = (
     type=click.Choice([EXACT, BROKER]),
     default=EXACT,
     show_default=True,
-    help="first-at-or-after: exact. broker: bisection, which takes clocks not to run backwards.",
+    help="first-at-or-after: exact. broker: bisection, which assumes that clocks do not run backwards.",
 )
 @pass_app
 def find_by_time(app: App, selection: TopicSelection, time_ms: int, rule: ViewRule) -> None:
     """Find the first entry of a compacted ledger published at or after a point in time.
 
-    PIP-429's findEntryByPublishTime: its answer is the entry's position in the topic. Only what compaction kept is searched,
-    always by publish time.
+    This is findEntryByPublishTime of PIP-429: the answer is the entry's position in the topic. Only what compaction
+    kept is searched, always by publish time.
     """
     answer_each(
         app,

@@ -67,15 +67,16 @@ class _Manner:
     no_plan="an index is not kept as a plan: it is derived, and built again at any time",
 )
 @delaying
-@click.option("--rebuild", is_flag=True, help="Make the index anew, whatever there is.")
+@click.option("--rebuild", is_flag=True, help="Rebuild the index from scratch.")
 @gather(BuildOptions)
 @pass_app
 def build(app: App, selection: TopicSelection, options: BuildOptions) -> None:
     """Build the index of delayed messages, or bring it up to date.
 
-    Every durable subscription but the broker's own gets one: whether it is Shared is not on disk, and Exclusive and Failover
-    subscriptions ignore delays. Goes on from the index cursor; acknowledged messages leave; one transaction a subscription.
-    The entries of many subscriptions are read together, on Spark with --spark.
+    Every durable subscription except the broker's own gets an index: the disk does not record whether it is Shared, and
+    Exclusive and Failover subscriptions ignore delays. The build continues from the index cursor and removes
+    acknowledged messages, in one transaction per subscription. The entries of many subscriptions are read together,
+    with --spark on Spark.
     """
     app.emit_rows(list(_build_all(app, selection, options)), _COLUMNS)
 

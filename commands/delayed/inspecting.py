@@ -62,9 +62,9 @@ _VERIFY_COLUMNS = (
 @delaying
 @pass_app
 def status(app: App, selection: TopicSelection, subscription: str | None) -> None:
-    """Show the delayed backlog of subscriptions, what it costs, and what TTL or quotas drop before it is due.
+    """Show the delayed backlog of subscriptions, its cost, and what a TTL or quota drops before it is due.
 
-    Memory and rebuild time of the brokers' trackers are estimates: docs/howto/delayed-messages.md says of what.
+    Memory and rebuild time of the brokers' trackers are estimates; docs/howto/delayed-messages.md explains them.
     """
     from store.delayed.runs import open_runs
 
@@ -109,8 +109,9 @@ def _warn_conflicts(app: App, topic: Topic, cursor: Cursor, conflict: Any) -> No
 def verify(app: App, selection: TopicSelection, subscription: str | None) -> None:
     """Compare a broker's bucket snapshots and our index with the topic's entries and acknowledgements.
 
-    What is in no bucket is a note: the newest ledgers' bucket is in the broker's memory only, and what was due when the broker
-    read it needs none. Gone or damaged bucket ledgers, doubles, other times and leaked bucket ledgers are problems.
+    A message in no bucket is only a note: the bucket of the newest ledgers exists only in the broker's memory, and
+    messages that were due when the broker read them need none. Missing or damaged bucket ledgers, duplicates, different
+    times and leaked bucket ledgers are problems.
     """
     from store.delayed.verify import verify_cursor
 

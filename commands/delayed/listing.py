@@ -63,14 +63,15 @@ HISTOGRAM_COLUMNS = (
     type=TIME,
     default="now",
     show_default=True,
-    help="What is due up to then.",
+    help="Messages due up to this time.",
 )
 @pass_app
 def due(app: App, selection: TopicSelection, subscription: str | None, until_ms: int) -> None:
     """List the delayed messages that a broker would dispatch up to a point in time.
 
-    Subscription by subscription, from the index where it is current, else from the topic's entries. Where the policy in force
-    disables delays, everything is due now. A subscription that is Exclusive or Failover ignores delays: its type is not on disk.
+    Listed by subscription, from the index if it is current, otherwise from the topic's entries. If the policy in force
+    disables delays, everything is due now. Exclusive and Failover subscriptions ignore delays, but the disk does not
+    record the type of a subscription.
     """
     from store.delayed.runs import open_runs
 

@@ -50,7 +50,7 @@ class ReplayOptions:
     cls=AliasedOption,
     aliases=["--from-time"],
     type=TIME,
-    help="What is due at or after this time [from the first message on].",
+    help="Messages due at or after this time [the first message].",
 )
 @click.option(
     "--end-time",
@@ -59,15 +59,15 @@ class ReplayOptions:
     aliases=["--until"],
     type=TIME,
     required=True,
-    help="What is due up to then.",
+    help="Messages due up to this time.",
 )
-@click.option("--speed", type=NUMBER, help="Seconds of due time a second; 1 is real time [at once].")
+@click.option("--speed", type=NUMBER, help="Seconds of due time per second; 1 is real time [no pacing].")
 @gather(ReplayOptions)
 @pass_app
 def replay(app: App, selection: TopicSelection, options: ReplayOptions) -> None:
-    """Drive the time wheel: give delayed messages in the order and, with --speed, at the pace a broker would.
+    """Replay delayed messages in the order in which a broker would dispatch them and, with --speed, at its pace.
 
-    At most two partitions a subscription are in memory. Ctrl-C stops between two ticks and says how to go on.
+    At most two partitions per subscription are in memory. Ctrl-C stops between two ticks and prints how to continue.
     """
     if options.speed is not None and not 0 < options.speed < float("inf"):
         raise InvalidValue(f"--speed {options.speed} must be above 0", hint="1 is real time; without it all at once")

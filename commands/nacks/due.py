@@ -79,17 +79,17 @@ class DueRequest:
     errors=[TopicNotFound, ChangeNotFound, NothingMatches, StoreBusy, StalePlan, IndexCorrupt],
 )
 @click.argument("topics", type=TOPIC, nargs=-1)
-@click.option("-s", "--subscription", help="Of this subscription only.")
-@click.option("--pop", is_flag=True, help="Also remove them, as one change that keeps them.")
-@click.option("--popped", type=whole(1), metavar="CHANGE", help="Show again what that change popped.")
+@click.option("-s", "--subscription", help="Only this subscription.")
+@click.option("--pop", is_flag=True, help="Also remove them, in one change that records them.")
+@click.option("--popped", type=whole(1), metavar="CHANGE", help="Show again what this change popped.")
 @gather(DueRequest)
 @pass_app
 def due(app: App, options: DueRequest) -> None:
-    """List the kept negative acks that are due, and pop them.
+    """List the negative acks that are due, and optionally pop them.
 
-    Whole buckets, of all subscriptions or of those named; what is not due is not read. --pop removes what it lists in the one
-    transaction that also records it: when a job is killed before it used its list, `nacks due --popped CHANGE` gives it
-    again, and `store undo CHANGE` puts it back. It is not an error when nothing is due.
+    Whole buckets are listed, of the named subscriptions or all; buckets that are not due are not read. --pop removes
+    what it lists in the same transaction that records it: if a job is killed before it used its list, `nacks due
+    --popped CHANGE` prints it again, and `store undo CHANGE` puts it back. Nothing being due is not an error.
     """
     if options.popped is not None:
         _show_popped(app, options.popped)
@@ -169,7 +169,7 @@ def _emit_due(app: App, groups: Iterable[KeptGroup], change: int | None = None) 
     errors=[TopicNotFound, IndexCorrupt],
 )
 @click.argument("topics", type=TOPIC, nargs=-1)
-@click.option("-s", "--subscription", help="Of this subscription only.")
+@click.option("-s", "--subscription", help="Only this subscription.")
 @pass_app
 def stats(app: App, topics: tuple[TopicName, ...], subscription: str | None) -> None:
     """Count the negative acks kept for each subscription."""

@@ -74,17 +74,17 @@ class AddRequest:
 )
 @click.option("--holes", is_flag=True, help="The subscription's own acknowledgement holes.")
 @click.option("--bits", type=INTEGER, help="Precision bits, 0 to 62 [the subscription's; 8 when it is new].")
-@click.option("--force", is_flag=True, help="Also positions and subscriptions that the store does not know.")
+@click.option("--force", is_flag=True, help="Also accept positions and subscriptions that the store does not know.")
 @gather(AddRequest)
 @pass_app
 def add(app: App, topic: TopicName, subscription: str, options: AddRequest) -> None:
-    """Track entries of a subscription that are to be redelivered later.
+    """Track entries of a subscription for later redelivery.
 
-    They are kept by time bucket and ledger as bitmaps, as PIP-393 does: never due later than asked, and earlier by less than
-    2^bits ms. A batch index is dropped. An entry added again with another delay is due both times. --holes: the entries
-    between the mark-delete position and the last individually deleted one that are not deleted. Lines of the file are
-    LEDGER:ENTRY or what `topics read -o jsonl` and `nacks due` print, with a "delay" of their own where they have one.
-    Changes of one subscription are undone latest first.
+    They are kept as bitmaps by time bucket and ledger, as in PIP-393: never due later than asked, and earlier by less
+    than 2^bits ms. Batch indexes are dropped. An entry that is added again with another delay is due both times.
+    --holes: the entries between the mark-delete position and the last individually deleted one that are not deleted.
+    Lines of the file are LEDGER:ENTRY or the output of `topics read -o jsonl` and `nacks due`, optionally with a
+    "delay" of their own. Changes of one subscription are undone latest first.
     """
     lines = _check_sources(options)
 

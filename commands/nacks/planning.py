@@ -93,16 +93,18 @@ class PlanRequest:
 @click.option("--batch-size", type=whole(1), help="Messages an entry [1, or the topic's].")
 @click.option("--entries-per-ledger", type=whole(1), help="managedLedgerMaxEntriesPerLedger [50000].")
 @click.option("--acknowledged-every", type=INTEGER, default=0, help="Leave out every n-th entry, as acknowledged.")
-@click.option("--precision", "precision_ms", type=DURATION, help="How early is early enough: marks the row to take.")
+@click.option(
+    "--precision", "precision_ms", type=DURATION, help="The acceptable earliness, which marks the recommended row."
+)
 @click.option(
     "--memory",
     "memory_bytes",
     type=SIZE,
     default="64M",
     show_default=True,
-    help="What the Java client may spend on nacks.",
+    help="Memory that the Java client may use for nacks.",
 )
-@click.option("--topic", type=TOPIC, help="Take rate and batch size from this topic.")
+@click.option("--topic", type=TOPIC, help="Use the rate and batch size of this topic.")
 @click.option("-s", "--subscription", help="Take the share nacked, and where, from its acknowledgement holes.")
 @picture_option("png")
 @picture_option("svg")

@@ -121,14 +121,21 @@ class SimulateRequest:
 @click.option(
     "--bits", type=INTEGER, multiple=True, default=(DEFAULT_PRECISION_BITS,), help="Precision; repeat it. [8]"
 )
-@click.option("--duration", "duration_ms", type=DURATION, default="1m", show_default=True, help="How long they come.")
+@click.option(
+    "--duration",
+    "duration_ms",
+    type=DURATION,
+    default="1m",
+    show_default=True,
+    help="Duration of the simulated traffic.",
+)
 @click.option("--batch-size", type=whole(1), default=1, show_default=True, help="Messages an entry.")
-@click.option("--entries-per-ledger", type=whole(1), default=50_000, show_default=True, help="Then the next.")
-@click.option("--nacked", type=SHARE, default=1.0, show_default=True, help="Share of them nacked.")
+@click.option("--entries-per-ledger", type=whole(1), default=50_000, show_default=True, help="Entries per ledger.")
+@click.option("--nacked", type=SHARE, default=1.0, show_default=True, help="Share of messages that are nacked.")
 @click.option(
     "--processing", "processing_ms", type=DURATION, default="0s", help="Nacked at most this long after delivery."
 )
-@click.option("--seed", type=whole(0, 2**32 - 1), default=0, show_default=True, help="Other draws.")
+@click.option("--seed", type=whole(0, 2**32 - 1), default=0, show_default=True, help="Seed of the random draws.")
 @click.option(
     "--base-delay",
     "base_delay_ms",

@@ -32,7 +32,8 @@ from store.model.topics import select_topics
 def annotate(app: App, selection: TopicSelection, form: Form) -> None:
     """Write the first and last publish time (PIP-345) of closed ledgers into their topics' metadata.
 
-    From the index, for every ledger of which all entries are here. A later search then knows them without the entries.
+    Taken from the index, for every ledger whose entries are all available. Later searches then know the times without
+    the entries.
     """
     with app.session.read() as txn:
         names = select_topics(txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)

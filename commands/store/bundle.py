@@ -36,14 +36,14 @@ _PATH = click.Path(path_type=Path)
     uses=["now"],
 )
 @click.argument("file", type=_PATH)
-@click.option("--names", "names_file", type=_PATH, metavar="FILE", help="Where the names are kept [FILE.names.json].")
+@click.option("--names", "names_file", type=_PATH, metavar="FILE", help="The file of names [FILE.names.json].")
 @pass_app
 def bundle(app: App, file: Path, names_file: Path | None) -> None:
-    """Write metadata, index and findings into FILE, for others to look at.
+    """Write metadata, index and findings into FILE, to share with others.
 
-    Names of tenants, namespaces, topics, subscriptions, producers, roles, clusters, bookies, hosts and directories, and what users
-    put into properties, are replaced by pseudonyms; payloads and keys of messages are never in it. The file of names says what they
-    stand for: keep it. With one of an earlier bundle names get the same pseudonyms again.
+    Names of tenants, namespaces, topics, subscriptions, producers, roles, clusters, bookies, hosts and directories, and
+    property values, are replaced by pseudonyms; payloads and keys of messages are never included. The file of names
+    maps them back: keep it. With the file of an earlier bundle, names get the same pseudonyms again.
     """
     from store.transfer.bundle import write_bundle
 
@@ -66,8 +66,8 @@ def bundle(app: App, file: Path, names_file: Path | None) -> None:
 def import_bundle(app: App, file: Path) -> None:
     """Make a store of the incident bundle FILE.
 
-    All questions that metadata and index answer can be asked of it. No entry can be read, and files of entries are empty ones of the
-    size that they had.
+    It answers every question that needs only metadata and the index. Entries cannot be read: their files are empty,
+    with the original sizes.
     """
     from store.transfer.bundle import import_bundle as import_file
 

@@ -35,7 +35,7 @@ _COLUMNS = (
 def check(app: App, deep: bool) -> None:
     """Check the store: files, index, owners, audit log, and whether metadata, ledgers and cursors agree.
 
-    It only reads. Findings of severity `note` are not problems. What is wrong with derived rows `store index --rebuild` makes right.
+    Read-only. Findings of severity `note` are not problems. `store index --rebuild` repairs problems in derived rows.
     """
     app.emit_rows(_findings(app, deep), _COLUMNS)
 

@@ -25,20 +25,19 @@ from store.names import TopicName
 @click.option(
     "--boot-at", type=click.Path(path_type=Path), metavar="PATH", help="Where DIRECTORY will be when it starts."
 )
-@click.option("--topic", "topics", type=TOPIC, multiple=True, help="A topic to clone, alone; repeatable.")
-@click.option(
-    "--cluster", default="", metavar="NAME[=NEW]", help="The cluster that this is, and its name in the clone."
-)
+@click.option("--topic", "topics", type=TOPIC, multiple=True, help="Clone only this topic; repeatable.")
+@click.option("--cluster", default="", metavar="NAME[=NEW]", help="The name of this cluster, also in the clone.")
 @click.option("--bookie-id", default="127.0.0.1:3181", show_default=True, metavar="HOST:PORT", help="The bookie's id.")
 @pass_app
 def clone(
     app: App, directory: Path, boot_at: Path | None, topics: tuple[TopicName, ...], cluster: str, bookie_id: str
 ) -> None:
-    """Write the store's cluster as one standalone directory, which boots.
+    """Write the store's cluster as one standalone directory that can be started.
 
-    All entries lie on one bookie, which every ledger names as its ensemble; cookies, instance id and bookie are new, and other clusters get
-    addresses that lead nowhere. A bookie's cookie holds its path: start it where --boot-at says (DIRECTORY itself otherwise). With --topic
-    that topic comes with its schema, its namespace's policies and the system topics. Nothing of the original is touched.
+    All entries are on one bookie, which is the ensemble of every ledger; cookies, instance id and bookie are new, and
+    other clusters get addresses that do not exist. A bookie's cookie contains its path: start the clone at --boot-at
+    (by default DIRECTORY). With --topic, only that topic is cloned, with its schema, its namespace's policies and the
+    system topics. The original is not changed.
     """
     from store.disks.clone import CloneRequest, plan_clone
     from store.disks.cloning import apply_clone

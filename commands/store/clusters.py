@@ -137,11 +137,11 @@ def cluster(
 ) -> None:
     """Read the parts of a cluster, its metadata and the disks of its bookies, into a new store.
 
-    A bookie's directories are those of bookkeeper.conf (ledgerDirectories, journalDirectories), each itself or its `current`, under any
-    name; which is which their files tell, and whose they are the cookie in them. Parts that are not at hand come later:
-    `store add bookie`, `store add zookeeper`. Everything is only read, also while it runs. Unless --copy or --link is given the
-    entry logs stay where they are: keep them then. An import that was stopped, even by kill -9, continues when the same command
-    runs again.
+    A bookie's directories are those of bookkeeper.conf (ledgerDirectories, journalDirectories), or their `current`,
+    under any name; their files show the kind, and the cookie shows the bookie. Missing parts can be added later: `store
+    add bookie`, `store add zookeeper`. Sources are only read, even while the cluster runs. Without --copy or --link the
+    entry logs stay where they are: keep them. An import that was stopped, even by kill -9, continues when the same
+    command runs again.
     """
     from store.sources.cluster import make_layout
 
@@ -176,10 +176,10 @@ def add_bookie(
     no_checksums: bool,
     **confs: Any,  # Any: of ``_files_options``
 ) -> None:
-    """Bring the disks of another bookie of the cluster into the store.
+    """Add the disks of another bookie of the cluster to the store.
 
-    Directories are named as for `store import cluster`. Entries that the store has already are compared with the copies that come. An
-    addition that was stopped, even by kill -9, continues when the same command, or `store refresh`, runs.
+    Directories are given as for `store import cluster`. Entries that the store already has are compared with the new
+    copies. An addition that was stopped, even by kill -9, continues with the same command or with `store refresh`.
     """
     from store.sources.cluster import make_layout
 
@@ -201,9 +201,10 @@ def add_bookie(
 @zookeeper_client
 @pass_app
 def add_zookeeper(app: App, place: str, client: Path | None) -> None:
-    """Bring the cluster's metadata into a store that has bookies only.
+    """Add the cluster's metadata to a store that has only bookies.
 
-    PLACE is ZooKeeper's dataDir[,dataLogDir], or HOST:PORT[,HOST:PORT][/CHROOT] of a running ensemble, which is only read.
+    PLACE is ZooKeeper's dataDir[,dataLogDir], or HOST:PORT[,HOST:PORT][/CHROOT] of a running ensemble, which is only
+    read.
     """
     from store.sources.cluster import make_layout
 
@@ -226,11 +227,12 @@ def add_zookeeper(app: App, place: str, client: Path | None) -> None:
 @conf_options
 @pass_app
 def export_bookie(app: App, bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> None:
-    """Put the ledgers that were written here (compaction, load, policies) on bookies of the cluster, which must not run.
+    """Write the ledgers created here (compaction, load, policies) to bookies of the cluster, which must be stopped.
 
-    Each goes whole on as many of them as the ledgers of its topic have copies, into the ledger directory that DbLedgerStorage keeps it
-    in, with the rows of the index; name all ledger directories of a bookie, and index directories where it has any. The store's metadata
-    then names these bookies: export it (`store export zookeeper`) before the bookies start, or they collect the ledgers as garbage.
+    Each ledger is written whole to as many bookies as the ledgers of its topic have copies, with its index rows, into
+    the ledger directory that DbLedgerStorage uses for it; name all ledger directories of a bookie, and its index
+    directories if it has any. The store's metadata then names these bookies: export it (`store export zookeeper`)
+    before the bookies start, or they delete the ledgers as garbage.
     """
     from store.sources.given import check_apart, find_bookie
     from store.transfer.bookie_export import apply_bookie_export, plan_bookie_export

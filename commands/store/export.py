@@ -54,10 +54,10 @@ client_option = click.option(
 def standalone(app: App, directory: Path, in_place: bool, annotate: Form | None) -> None:
     """Write the store's changes into a Pulsar data directory.
 
-    DIRECTORY becomes a copy of the imported one with the changes in it. With --in-place they go into DIRECTORY itself, unless
-    a node to be changed is no longer what was imported. Start the broker where the data was made: a bookie's cookie holds
-    its path. --annotate adds beginPublishTimestamp and endPublishTimestamp (PIP-345) to closed ledgers of the copy; in place it is a
-    change of the store first, as `store annotate` makes it.
+    DIRECTORY becomes a copy of the imported one with the changes applied. With --in-place they are written into
+    DIRECTORY itself, unless a changed node is no longer what was imported. Start the broker where the data was created:
+    a bookie's cookie contains its path. --annotate adds beginPublishTimestamp and endPublishTimestamp (PIP-345) to
+    closed ledgers of the copy; with --in-place it first changes the store, as `store annotate` does.
     """
     plan = plan_export(app.store, directory, in_place=in_place, annotate=annotate, now_ms=app.now_ms)
     app.confirm(plan)
@@ -84,14 +84,14 @@ def standalone(app: App, directory: Path, in_place: bool, annotate: Form | None)
     type=whole(1),
     default=1_048_575,
     show_default=True,
-    help="Bytes of a request that the servers take.",
+    help="Largest request in bytes that the servers accept.",
 )
 @pass_app
 def zookeeper(app: App, ensemble: str, zookeeper_client: Path | None, jute_maxbuffer: int) -> None:
     """Write the store's changes into a live ZooKeeper ensemble.
 
-    All of them are one transaction, which names the version of every node: one that is no longer what was imported stops it, and nothing
-    is written. Topics must be served by no broker: stop the brokers, or unload the namespaces with their clients stopped.
+    They are one transaction that checks the version of every node: if one is no longer what was imported, nothing is
+    written. No broker may serve the topics: stop the brokers, or unload the namespaces with their clients stopped.
     """
     from store.sources.ensemble import parse_address, read_client
     from store.transfer.ensemble_export import plan_ensemble_export, run_ensemble_export
@@ -115,14 +115,14 @@ def zookeeper(app: App, ensemble: str, zookeeper_client: Path | None, jute_maxbu
     errors=[AlreadyExists, Refused, MetadataCorrupt, Unsupported],
 )
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--force", is_flag=True, help="Write what there is, although nodes could not be imported.")
+@click.option("--force", is_flag=True, help="Write the snapshot even if some nodes could not be imported.")
 @pass_app
 def zookeeper_snapshot(app: App, directory: Path, force: bool) -> None:
-    """Write the store's metadata as a snapshot that a ZooKeeper server starts on.
+    """Write the store's metadata as a snapshot that a ZooKeeper server can start from.
 
-    DIRECTORY, which must not exist, becomes the server's dataDir: its `version-2` holds one snapshot of the tree as it is now, with
-    the changes made here, also where it was imported from RocksDB. ACLs are in no store: every node is everybody's. Ids of new
-    ledgers go on above all that are known.
+    DIRECTORY, which must not exist, becomes the server's dataDir: its `version-2` contains one snapshot of the current
+    tree, including the changes made here, even if it was imported from RocksDB. A store has no ACLs: every node is open
+    to all. New ledger ids continue above all known ones.
     """
     from store.transfer.snapshot_export import apply_snapshot_export, plan_snapshot_export
 

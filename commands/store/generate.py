@@ -87,8 +87,8 @@ def _option(name: str, kind: Any, default: str, text: str) -> Callable[[Function
 def generate(app: App, directory: Path, **options: Any) -> None:  # Any: click's values, by name
     """Write a synthetic Pulsar data directory.
 
-    DIRECTORY, which must not exist, becomes what a standalone Pulsar leaves after a clean stop: `store import standalone`
-    reads it and a broker starts on it. The same options give the same entry logs, byte for byte.
+    DIRECTORY, which must not exist, becomes what a standalone Pulsar leaves after a clean stop: `store import
+    standalone` reads it, and a broker starts on it. The same options produce the same entry logs, byte for byte.
     """
     from store.generate.cluster import apply_generate, plan_generate
 

@@ -93,9 +93,9 @@ def _total(row: dict[str, Any], key: str) -> int | None:  # Any: JSON
 @click.argument("change", type=whole(1))
 @pass_app
 def undo(app: App, change: int) -> None:
-    """Bring back the exact bytes from before a change.
+    """Restore the exact bytes from before a change.
 
-    Refused when a later change touched the same rows, naming it: undo that first.
+    Refused if a later change touched the same rows; the message names that change: undo it first.
     """
     with app.session.read() as txn:
         plan = plan_undo(txn, change)

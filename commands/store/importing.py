@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 no_index = click.option(
-    "--no-index", is_flag=True, help="Read no entry: `store export tables` reads them, and nothing else does."
+    "--no-index", is_flag=True, help="Read no entries: only `store export tables` works on such a store."
 )
 at_option = click.option(
     "--at",
@@ -49,9 +49,9 @@ at_option = click.option(
 )
 @pass_app
 def init(app: App) -> None:
-    """Make an empty store.
+    """Create an empty store.
 
-    The directory named with --store must not exist, or be empty. `store import` makes its store itself.
+    The directory given with --store must not exist, or must be empty. `store import` creates its own store.
     """
     path = app.store_path
     check_new_store(path)
@@ -86,10 +86,9 @@ def standalone(
 ) -> None:
     """Read a standalone Pulsar's data directory into a new store.
 
-    DIRECTORY holds `metadata` (RocksDB) or `zookeeper`, and `bookkeeper*/current` (entry logs, journals) of one or more
-    bookies. It is only read, also while a running Pulsar has it open. Unless --copy or --link is given the entry logs stay
-    where they are: keep DIRECTORY then.
-    An import that was stopped, even by kill -9, continues when the same command runs again.
+    DIRECTORY contains `metadata` (RocksDB) or `zookeeper`, and `bookkeeper*/current` (entry logs, journals) of one or
+    more bookies. It is only read, even while Pulsar is running. Without --copy or --link the entry logs stay where they
+    are: keep DIRECTORY. An import that was stopped, even by kill -9, continues when the same command runs again.
     """
     from store.sources.layout import read_standalone_layout
 

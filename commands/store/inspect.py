@@ -40,10 +40,11 @@ if TYPE_CHECKING:
 )
 @pass_app
 def info(app: App) -> None:
-    """Show what the store holds and where it came from.
+    """Show what the store contains and where it came from.
 
-    A file's state is `same`, `grown`, `missing`, `changed` (another file, or shorter) or `unreadable`. A cursor's truth is in
-    its metadata, in its cursor ledger, or (metadata-fallback) only in an old snapshot because its ledger is lost.
+    A file's state is `same`, `grown`, `missing`, `changed` (a different file, or shorter) or `unreadable`. The position
+    of a cursor comes from its metadata, from its cursor ledger, or (metadata-fallback) from an old snapshot because its
+    ledger is lost.
     """
     with app.session.reader() as reader:
         app.emit(read_summary(app.store, reader), plain=_render_info)
@@ -281,7 +282,7 @@ _OWNER_COLUMNS = (
 @click.argument("ledgers", type=whole(), nargs=-1, required=True)
 @pass_app
 def owner(app: App, ledgers: tuple[int, ...]) -> None:
-    """Tell which topic, cursor, schema, compaction or delayed index each LEDGER belongs to."""
+    """Show which topic, cursor, schema, compaction or delayed index each LEDGER belongs to."""
     with app.session.read() as txn:
         app.emit_rows(app.each(ledgers, lambda ledger_id: read_owners(txn, ledger_id)), _OWNER_COLUMNS)
 

@@ -39,10 +39,11 @@ if TYPE_CHECKING:
 @click.argument("place", metavar="DIR|URL")
 @pass_app
 def add_offload(app: App, place: str) -> None:
-    """Bring ledgers that were offloaded to tiered storage into the store.
+    """Add ledgers that were offloaded to tiered storage to the store.
 
-    What is read is what topics name and the store lacks: objects of the jcloud offloader (a directory of them, or the URL of a bucket and
-    prefix), and MapFiles of the file system offloader. The entries are copied into the store; all of them are, or none.
+    Reads the ledgers that topics name and the store lacks: objects of the jcloud offloader (a directory of them, or the
+    URL of a bucket and prefix), and MapFiles of the file system offloader. All of their entries are copied into the
+    store, or none.
     """
     from store.sources.objects import open_objects
     from store.transfer import offloads

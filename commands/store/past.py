@@ -59,7 +59,7 @@ zookeeper_option = click.option(
 )
 @click.argument("what", metavar="[PATH|TOPIC|TENANT/NAMESPACE|LEDGER]", required=False)
 @click.option("--since", type=MOMENT, help="Leave out what is older than a time, or than a transaction such as 0x4a1.")
-@click.option("--until", type=MOMENT, help="Leave out what is newer.")
+@click.option("--until", type=MOMENT, help="Leave out newer changes.")
 @click.option("--all", "passing", is_flag=True, help="Also load reports, bundle ownership and numbers handed out.")
 @zookeeper_option
 @pass_app
@@ -68,9 +68,10 @@ def history(
 ) -> None:
     """Show who changed what in the cluster's metadata, and when, from ZooKeeper's transaction logs and snapshots.
 
-    Of a topic: its list of ledgers, subscriptions, partitions, schemas and ledgers; of a path: all below it. The files are those that the
-    store was imported from and those of --zookeeper, of which one server has what another lost; with --zookeeper no store is needed.
-    Who is the broker or bookie that registered in the session of the change, else the session's id. Times are those of the leader.
+    For a topic: its list of ledgers, subscriptions, partitions, schemas and ledgers; for a path: everything below it.
+    The files are those that the store was imported from and those of --zookeeper, where one server may have what
+    another lost; with --zookeeper no store is needed. WHO is the broker or bookie that registered in the session of the
+    change, otherwise the session id. Times are those of the ZooKeeper leader.
     """
     from store.history.events import Span, parse_question
 
@@ -178,9 +179,10 @@ def diff(
     passing: bool,
     places: tuple[str, ...],
 ) -> None:
-    """Show what is another in the metadata of two stores, or of two moments, by topic.
+    """Show the differences between the metadata of two stores, or of two moments, by topic.
 
-    Of two stores subscriptions are compared where they really stand, also in cursor ledgers; of two moments as far as the metadata tells.
+    For two stores, subscriptions are compared at their real positions, including cursor ledgers; for two moments, only
+    as recorded in the metadata.
     """
     alike = len(stores) == 2 and stores[0].resolve() == stores[1].resolve()
     if (len(stores) != 2 or alike or since or until or places) and (stores or since is None):

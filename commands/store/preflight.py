@@ -90,21 +90,24 @@ def _percent(text: str) -> object:
     "--max-loss",
     "limit",
     type=ParsedType("percent", _percent, "PERCENT"),
-    help="Exit with 3 when a bookie loses more of its bytes.",
+    help="Exit with 3 if a bookie loses a larger share of its bytes.",
 )
-@click.option("--list", "listing", is_flag=True, help="List the ledgers that go, of each bookie, instead of sums.")
-@click.option("--brokers", is_flag=True, help="What brokers would delete, too: consumed, expired, inactive.")
+@click.option(
+    "--list", "listing", is_flag=True, help="List the ledgers that each bookie would delete, instead of sums."
+)
+@click.option("--brokers", is_flag=True, help="Also what brokers would delete: consumed, expired, inactive.")
 @click.option(
     "--broker-conf", "conf", type=_PATH, metavar="FILE", help="The brokers' broker.conf, instead of Pulsar's defaults."
 )
 @pass_app
 def preflight(app: App, limit: float | None, listing: bool, **options: Any) -> None:  # Any: the options above
-    """Show what bookies would delete if they started on this metadata.
+    """Show what bookies would delete if they started with this metadata.
 
-    A bookie that has run for `gcWaitTime` (15 minutes) deletes every ledger that the metadata does not list, whatever the reason. This is
-    that first garbage collection, made with index files and metadata alone; nothing is changed. Without options the metadata is the
-    store's, its changes included, and the bookies are those it was imported from, as their disks are now. With --brokers, or of metadata
-    without bookies: what brokers delete that load every topic before any client connects.
+    After `gcWaitTime` (15 minutes), a bookie deletes every ledger that the metadata does not list, whatever the reason.
+    This simulates that first garbage collection from index files and metadata; nothing is changed. By default the
+    metadata is the store's, including its changes, and the bookies are those it was imported from, with their current
+    disks. With --brokers, or for metadata without bookies: what brokers delete when they load every topic before any
+    client connects.
     """
     from store.recovery.preflight import check_loss, iter_lost
 

@@ -83,20 +83,20 @@ _LOGS = (
     default=50,
     show_default=True,
     metavar="PERCENT",
-    help="Compact logs of which less is alive.",
+    help="Compact logs with a smaller live share.",
 )
 @click.option(
-    "--scratch", type=_PATH, metavar="DIR", help="A directory of another disk: logs wait there where there is no room."
+    "--scratch", type=_PATH, metavar="DIR", help="A directory on another disk, for logs while there is no free space."
 )
-@click.option("--force", is_flag=True, help="Believe metadata that may be older than the bookie's disks.")
+@click.option("--force", is_flag=True, help="Trust metadata that may be older than the bookie's disks.")
 @pass_app
 def reclaim(app: App, scratch: Path | None, **what: Any) -> None:  # Any: the options above
-    """Free the disks of a bookie that is stopped and full: garbage collection and compaction of its entry logs.
+    """Free the disks of a stopped, full bookie: garbage collection and compaction of its entry logs.
 
-    What the metadata does not list is deleted, as the bookie itself would delete it; the metadata is the store's unless --zookeeper or
-    --metadata names another. Entry logs without anything alive go first, then those with least are written anew in the room that is
-    there. A run that was stopped, even by kill -9, leaves a bookie that starts; the same command goes on. Damaged logs are named and
-    left as they are.
+    Ledgers that the metadata does not list are deleted, as the bookie itself would do; the metadata is the store's
+    unless --zookeeper or --metadata gives another. Entry logs without live entries go first, then those with the fewest
+    are rewritten in the free space. A run that was stopped, even by kill -9, leaves a bookie that starts; the same
+    command continues. Damaged logs are reported and not changed.
     """
     from store.disks.reclaim import apply_reclaim, check_scratch
 

@@ -28,27 +28,27 @@ _LEVELS = ("A", "B", "C")
     errors=[StoreNotFound, Refused, Unsupported, MetadataCorrupt, StalePlan],
     uses=["spark"],
 )
-@click.option("--level", type=click.Choice(_LEVELS), help="What is left; default: what the store shows.")
-@click.option("--cluster", metavar="NAME", help="The cluster's name, where that is lost, too.")
+@click.option("--level", type=click.Choice(_LEVELS), help="What is left [detected from the store].")
+@click.option("--cluster", metavar="NAME", help="The cluster's name, if it is lost too.")
 @click.option(
     "--earlier",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="STORE",
-    help="A store of an earlier state of this metadata, for what no ledger says.",
+    help="A store with an earlier state of this metadata, for facts that no ledger records.",
 )
 @click.option(
     "--names",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Names of what level C finds: written where FILE is not there yet, else read.",
+    help="Names for what level C finds: FILE is written if it does not exist, otherwise read.",
 )
 @pass_app
 def recover(app: App, level: str | None, cluster: str | None, earlier: Path | None, names: Path | None) -> None:
-    """Make lost metadata again from what bookies and ledgers still say.
+    """Rebuild lost metadata from what bookies and ledgers still record.
 
-    A: ledgers are listed (/ledgers), their topics, schemas or policies are gone. B: the metadata is older than the bookies, as a backup
-    that was put back. C: bookies are all there is. Only what two witnesses say alike is joined; nothing that exists is changed at A.
-    Needs a store of all bookies.
+    A: ledgers are listed (/ledgers), but their topics, schemas or policies are gone. B: the metadata is older than the
+    bookies, for example a restored backup. C: only bookies are left. Only facts on which two sources agree are
+    combined; A changes nothing that exists. Needs a store of all bookies.
     """
     from store.db.environment import open_store
     from store.model.reader import open_reader

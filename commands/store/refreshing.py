@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 def refresh(app: App, forget: bool, no_checksums: bool) -> None:
     """Bring the store up to date with the directory it was imported from.
 
-    Reads only what is new: logs are append-only. Metadata changed in the store stays as it is here. A file that is gone is
-    named, and its entries stay in the index unless --forget is given. Exit code 1 when anything needs a look. A refresh that was
-    stopped continues when the same command runs again.
+    Reads only what is new: logs are append-only. Metadata changed in the store is kept. Missing files are reported, and
+    their entries stay in the index unless --forget is given. Exit code 1 if anything needs attention. A refresh that
+    was stopped continues when the same command runs again.
     """
     from store.transfer.refresh import RefreshOptions, preview_refresh
 
@@ -106,10 +106,10 @@ def render_refresh(result: object) -> str:
 @click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests.")
 @pass_app
 def index(app: App, rebuild: bool, no_checksums: bool) -> None:
-    """Make the location and time index again from the files, and compare it with the one that is there.
+    """Rebuild the location and time index from the files and compare it with the existing one.
 
-    Without --rebuild the store stays as it is; exit code 1 when the two differ. A rebuild that was stopped, even by kill -9,
-    continues when the same command runs again; until it is done the store has the old index.
+    Without --rebuild the store is not changed; exit code 1 if the two differ. A rebuild that was stopped, even by kill
+    -9, continues when the same command runs again; until then the store uses the old index.
     """
     writes = rebuild and not app.settings.dry_run
     result = _index(app, writes=writes, verify=not no_checksums)

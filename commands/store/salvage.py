@@ -33,12 +33,12 @@ from store.wording import counted
 @conf_options
 @pass_app
 def salvage(app: App, bookie: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> None:
-    """Make the index of a stopped bookie again, and cut a journal that stops its start.
+    """Rebuild the index of a stopped bookie, and truncate a journal that prevents it from starting.
 
-    The bookie (DbLedgerStorage) is named by all of its directories, journals and indexes too; metadata and other bookies' copies are
-    those of the store. `locations` and `ledgers` are made from the entry logs and journals, with the fences and master keys that a
-    witness tells of; entries that the bookie should have and lacks are copied from the others. What was there stays beside, as
-    `…-before-salvage`. A salvage that was stopped is done again by the same command.
+    Name all directories of the bookie (DbLedgerStorage), including journals and indexes; metadata and other bookies'
+    copies come from the store. `locations` and `ledgers` are rebuilt from the entry logs and journals, with the fences
+    and master keys that another source confirms; entries that the bookie should have but lacks are copied from the
+    others. The old files are kept as `…-before-salvage`. If it was stopped, run the same command again.
     """
     from store.disks.salvage import plan_salvage
     from store.disks.salvaging import apply_salvage

@@ -54,7 +54,7 @@ from store.model.reader import open_reader
     uses=["spark"],
 )
 @click.argument("directory", metavar="DIRECTORY|URL")
-@click.option("--cluster", metavar="NAME", help="What to call the cluster in the tables [as its metadata do].")
+@click.option("--cluster", metavar="NAME", help="The cluster's name in the tables [that of its metadata].")
 @click.option("--only", metavar="TABLE[,TABLE…]", default="", help="Write these tables; the others stay as they are.")
 @click.option("--messages", is_flag=True, help="Also messages, with values decoded by their schemas.")
 @click.option("--payload", is_flag=True, help="Also payloads of messages.")
@@ -68,15 +68,17 @@ from store.model.reader import open_reader
 )
 @pass_app
 def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, **given: Any) -> None:  # Any: options
-    """Write what the store knows as tables of Parquet: topics, ledgers, cursors, entries and more.
+    """Write what the store knows as Parquet tables: topics, ledgers, cursors, entries and more.
 
-    Files lie in TABLE/cluster=NAME/, and tables.json lists them. A second export of a cluster takes the place of the first; others
-    lie beside it, so that one query asks them all. All of it becomes visible, or nothing. Entries are read from the files again,
-    with every digest: here, in processes (--jobs), or by executors of Spark (--spark), which write the tables themselves and must see the
-    same paths. With --messages they write these, too, a row each. Columns: docs/formats/tables.md.
+    Files are in TABLE/cluster=NAME/ and listed in tables.json. Exporting a cluster again replaces its tables; those of
+    other clusters are kept beside them, so that one query covers all. Either everything becomes visible, or nothing.
+    Entries are read from the files again, with every digest: here, in processes (--jobs), or by Spark executors
+    (--spark), which write the tables themselves and must see the same paths. --messages also writes one row per
+    message. Columns: docs/formats/tables.md.
 
-    --iceberg commits the same files to Iceberg tables, one commit a table: entries that a table has, and their messages, are not added
-    again, the rows of the other tables take the place of the cluster's. docs/howto/fleet.md.
+    --iceberg commits the same files to Iceberg tables, one commit per table: entries that a table already has, and
+    their messages, are not added again; the rows of the other tables replace those of the cluster. See
+    docs/howto/fleet.md.
     """
     from store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
     from store.tables.iceberg_export import export_iceberg

@@ -53,17 +53,18 @@ _BY_DISK = (
     uses=["now", "spark"],
 )
 @click.option(
-    "--by", type=click.Choice(["topic", "log", "disk"]), default="topic", show_default=True, help="What a row is."
+    "--by", type=click.Choice(["topic", "log", "disk"]), default="topic", show_default=True, help="What each row shows."
 )
-@click.option("--why", is_flag=True, help="Why the bytes stay: totals a reason, and who holds how much.")
+@click.option("--why", is_flag=True, help="Why the bytes stay: totals by reason, and what holds how much.")
 @pass_app
 def usage(app: App, by: str, why: bool) -> None:
-    """Show who fills the disk, what is dead there, and what garbage collection would free.
+    """Show what uses the disk, what is dead, and what garbage collection would free.
 
-    Dead are records of ledgers that have no metadata any more. A bookie deletes an entry log only when all of it is dead:
-    `--by log` names the topics that retain each log. Answers from the location index and, where several bookies hold copies of
-    entries, from the ledgers maps of their logs. --why names for every byte what holds it: a cursor, retention, the last ledger of a
-    topic, an entry log in which others live; --top N shows the N that hold most, 20 in text if it is not given.
+    Records are dead if their ledgers no longer have metadata. A bookie deletes an entry log only when all of it is
+    dead: `--by log` lists the topics that retain each log. Read from the location index and, if several bookies hold
+    copies of entries, from the ledgers maps of their logs. --why gives the reason for every byte: a cursor, retention,
+    the last ledger of a topic, an entry log with live entries of others; --top N shows the N largest, by default 20 in
+    text.
     """
     if why:
         emit_disk(app, None)

@@ -68,10 +68,11 @@ class HistoryOptions:
 @gather(HistoryOptions)
 @pass_app
 def subscription_history(app: App, selection: TopicSelection, subscription: str, options: HistoryOptions) -> None:
-    """Show every state of a subscription's acknowledgements that is left.
+    """Show every recorded state of a subscription's acknowledgements.
 
-    They are the entries of its cursor ledgers, and what the metadata says. No entry has a time of its own: it is not before
-    the last entry acknowledged was published and not after the metadata went on. `reset-cursor --as-of` brings one back.
+    The states are the entries of its cursor ledgers and what the metadata says. Entries have no time of their own: a
+    state is not older than the publish time of the last acknowledged entry, and not newer than the next metadata.
+    `reset-cursor --as-of` restores one.
     """
     with app.session.reader() as reader:
         topics = list(read_topics(reader, selection))

@@ -21,16 +21,21 @@ _SIZE_COLUMNS = (TOPIC_COLUMN, Column("BACKLOG BYTES", "backlogSize", "bytes", t
         "pulsar-admin topics get-backlog-size public/default/plain -m 9:3",
         "pulsar-admin topics get-backlog-size --pattern 'acme/*' -o jsonl",
     ],
-    output="Bytes behind the position, estimated as the broker does. Several topics: one row each.",
+    output="Bytes after the position, estimated as the broker does. Several topics: one row each.",
     errors=[TopicNotFound, MetadataCorrupt],
 )
 @topics_argument
 @click.option(
-    "-m", "--messageId", "position", type=POSITION, default="-1:-1", help="Behind this position [the whole topic]."
+    "-m",
+    "--messageId",
+    "position",
+    type=POSITION,
+    default="-1:-1",
+    help="Count from after this position [the whole topic].",
 )
 @pass_app
 def get_backlog_size(app: App, selection: TopicSelection, position: Position) -> None:
-    """Show how many bytes lie behind a position."""
+    """Show how many bytes follow a position."""
     with app.session.read() as txn:
         chosen = choose(app, txn, selection)
         sizes = list(chosen.each(app, lambda name: app.topic(name).backlog_size(position)))

@@ -17,7 +17,7 @@ BROKER_VERSION = click.option(
     type=click.Choice(BROKER_VERSIONS),
     default=BROKER_VERSIONS[0],
     show_default=True,
-    help="The broker of --rule broker and of what is said of a broker; as read from 4.0.8 and 4.2.4.",
+    help="The broker version for --rule broker and for notes about brokers; taken from 4.0.8 and 4.2.4.",
 )
 MAX_CLOCK_SKEW = click.option(
     "--max-clock-skew",
@@ -25,7 +25,8 @@ MAX_CLOCK_SKEW = click.option(
     type=DURATION_OR_MINUS,
     default=f"{MAX_CLOCK_SKEW_MS // 1000}s",
     show_default=True,
-    help="The broker's managedLedgerCursorResetLedgerCloseTimestampMaxClockSkewMillis; -1: close times prune nothing.",
+    help="The broker's managedLedgerCursorResetLedgerCloseTimestampMaxClockSkewMillis; -1: do not skip ledgers "
+    "by close time.",
 )
 
 

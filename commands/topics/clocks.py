@@ -54,22 +54,28 @@ TIMELINE_COLUMNS = (
         "pulsar-admin topics skew acme/iot/skewed",
         "pulsar-admin topics skew --pattern 'acme/iot/*' --tolerance 1m -o json",
     ],
-    output="A row a producer, the one to blame first; offsets are publish minus broker time. In JSON one object a topic.",
+    output="One row per producer, the one to blame first; offsets are publish minus broker time. In JSON one "
+    "object per topic.",
     errors=[TopicNotFound, InvalidValue],
     uses=["clock", "now", "spark"],
 )
 @topics_argument
 @click.option(
-    "--tolerance", "tolerance_ms", type=DURATION, default="1s", show_default=True, help="What is still on time."
+    "--tolerance",
+    "tolerance_ms",
+    type=DURATION,
+    default="1s",
+    show_default=True,
+    help="Offset that still counts as on time.",
 )
 @pass_app
 def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> None:
     """Find the producers whose clocks are wrong.
 
-    Where the broker stamped an entry, its publish time is compared with that stamp. Elsewhere an entry is future-dated when its
-    publish time is after those of entries behind it (or after now), and late when it is before those in front: the fewest
-    entries that must go for the clock to run forward. An inversion is an entry whose time is before that of the entry in
-    front of it, on publish times unless --clock broker.
+    If the broker stamped an entry, its publish time is compared with that stamp. Otherwise an entry is future-dated
+    when its publish time is later than that of entries after it (or than now), and late when it is earlier than that of
+    entries before it: the fewest entries that have to be left out for time to run forward. An inversion is an entry
+    whose time is earlier than that of the entry before it, by publish time unless --clock broker is given.
     """
     clock: Literal["broker", "publish"] = "broker" if check_clock(app.settings.clock) == "broker" else "publish"
     tolerance = timedelta(milliseconds=tolerance_ms)
@@ -110,8 +116,8 @@ class PlotOptions:
 )
 @topics_argument
 @click.option("--bucket", "bucket_ms", type=DURATION, help="Width of a bucket [chosen from the data].")
-@click.option("--start-time", "start_ms", type=TIME, help="Count from here on.")
-@click.option("--end-time", "end_ms", type=TIME, help="Count what is before this.")
+@click.option("--start-time", "start_ms", type=TIME, help="Count entries at or after this time.")
+@click.option("--end-time", "end_ms", type=TIME, help="Count entries before this time.")
 @picture_option("png")
 @picture_option("svg")
 @gather(PlotOptions)

@@ -43,8 +43,8 @@ _FORCE = click.option("--force", is_flag=True, help="Also move the cursors of co
 def skip(app: App, selection: TopicSelection, subscription: str, count: int, force: bool) -> None:
     """Skip the next entries of a subscription.
 
-    Entries acknowledged already do not count, a batch counts as one, and behind the last entry it stops. Several topics are
-    one change, each skips as many.
+    Entries that are already acknowledged do not count, a batch counts as one, and skipping stops after the last entry.
+    Several topics are one change; each skips the same number.
     """
     with app.session.reader() as reader:
         moves = []
@@ -70,7 +70,7 @@ def skip(app: App, selection: TopicSelection, subscription: str, count: int, for
 def clear_backlog(app: App, selection: TopicSelection, subscription: str, force: bool) -> None:
     """Skip the whole backlog of a subscription.
 
-    Several topics or partitions are one change. The subscription's properties stay.
+    Several topics or partitions are one change. The subscription keeps its properties.
     """
     with app.session.reader() as reader:
         moves = []
@@ -118,9 +118,9 @@ def create_subscription(
     replicated: bool,
     properties: dict[str, str],
 ) -> None:
-    """Make a subscription that starts at a position.
+    """Create a subscription at a position.
 
-    On a partitioned topic it is made on all partitions, on several topics on all of them or none.
+    For a partitioned topic it is created on all partitions, for several topics on all or none.
     """
     with app.session.reader() as reader:
         topics = list(read_topics(reader, selection))
@@ -147,8 +147,8 @@ def create_subscription(
 def unsubscribe(app: App, selection: TopicSelection, subscription: str, force: bool) -> None:
     """Remove a subscription.
 
-    On a partitioned topic it goes from all partitions, on several topics from all of them or none. Undo brings it back as it
-    was.
+    For a partitioned topic it is removed from all partitions, for several topics from all or none. Undo restores it as
+    it was.
     """
     with app.session.reader() as reader:
         cursors = list(iter_cursors(reader, selection, subscription))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from store.reports.subscriptions import SubscriptionFacts
 
 quick_option = click.option(
-    "--quick", is_flag=True, help="Read no entries: no age of the oldest one, and nothing about delayed messages."
+    "--quick", is_flag=True, help="Read no entries: leaves out the age of the oldest one and delayed messages."
 )
 
 
@@ -88,11 +88,12 @@ def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> N
 @quick_option
 @pass_app
 def describe(app: App, selection: TopicSelection, quick: bool) -> None:
-    """Show all there is to know of a topic on one screen.
+    """Show everything known about a topic on one screen.
 
-    The age of a backlog is that of its first entry that is not acknowledged, by its publish time. ACK HOLES are gaps in front of
-    entries that were acknowledged one by one, ACKED BEHIND are these. DELAYED entries wait for their time, as far as delayed
-    delivery is enabled: their headers are read. Policies that nobody sets are left out: a broker's own defaults are in no store.
+    The age of a backlog is that of its first unacknowledged entry, by publish time. ACK HOLES are gaps before entries
+    that were acknowledged individually; ACKED BEHIND counts those entries. DELAYED entries wait for their time if
+    delayed delivery is enabled: their headers are read. Policies that are not set are left out: a store does not
+    contain a broker's defaults.
     """
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)

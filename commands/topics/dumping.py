@@ -80,8 +80,8 @@ class DumpRequest:
 @click.option("--value", is_flag=True, help="Also values of messages, decoded by the topic's schema, as JSON.")
 @click.option("--from", "first", type=POSITION, help="From this position on.")
 @click.option("--to", "last", type=POSITION, help="Through this position.")
-@click.option("--start-time", "start_ms", type=TIME, help="What is at or after this time.")
-@click.option("--end-time", "end_ms", type=TIME, help="What is before this time.")
+@click.option("--start-time", "start_ms", type=TIME, help="Messages or entries at or after this time.")
+@click.option("--end-time", "end_ms", type=TIME, help="Messages or entries before this time.")
 @click.option("--directory", type=click.Path(path_type=Path), help="Write files into this new directory.")
 @click.option(
     "--format",
@@ -89,7 +89,7 @@ class DumpRequest:
     type=click.Choice(["parquet", "jsonl"]),
     default="parquet",
     show_default=True,
-    help="Of the files in --directory.",
+    help="Format of the files in --directory.",
 )
 @click.option(
     "--interceptors",
@@ -110,8 +110,8 @@ class DumpRequest:
 def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
     """Write messages or entries of topics as JSON lines or Parquet.
 
-    Messages have the columns of `topics read`. Files are parted by topic and by day, on the clock that --clock names (auto:
-    broker time where the entry has one, else publish time); times choose by the same clock.
+    Messages have the columns of `topics read`. Files are partitioned by topic and by day, on the clock given by --clock
+    (auto: broker time if the entry has one, otherwise publish time), which also applies to the time options.
     """
     if options.interceptors is not None and options.level != "entries":
         raise click.UsageError("--interceptors: messages have no broker metadata; it is for --level entries")
@@ -233,15 +233,17 @@ def _render(done: Any) -> str:  # Any: DumpReport, without its import
     errors=[TopicNotFound, NotFound, AlreadyExists, InvalidValue, Corrupt, Refused, DiskFull],
 )
 @click.argument("topics", type=TOPIC, nargs=-1, required=True)
-@click.option("--from", "source", type=click.Path(path_type=Path), required=True, help="The store that has them.")
-@click.option("--to", metavar="TOPIC", type=TOPIC, help="Under this name, of one topic.")
+@click.option("--from", "source", type=click.Path(path_type=Path), required=True, help="The store to copy from.")
+@click.option("--to", metavar="TOPIC", type=TOPIC, help="New name, for one topic.")
 @pass_app
 def copy(app: App, topics: tuple[TopicName, ...], source: Path, to: TopicName | None) -> None:
-    """Copy topics whole from another store: messages, partitions, subscriptions with their acknowledgements, schema, properties.
+    """Copy whole topics from another store: messages, partitions, subscriptions with their acknowledgements, schema,
+    properties.
 
-    Entries keep their exact bytes and numbers, ledgers get new ids, and every position follows. Tenant, namespace and its policies come
-    along where they are not here. What is not copied is named, in the dry run too: compacted views, policies of topics, open
-    transactions. A topic that is here already, or whose entries are not all in the source, is refused.
+    Entries keep their exact bytes and ids, ledgers get new ids, and all positions are adjusted. The tenant and the
+    namespace with its policies are created if they do not exist. Whatever is not copied is listed, also with --dry-run:
+    compacted views, policies of topics, open transactions. A topic that already exists, or whose entries are not all in
+    the source, is refused.
     """
     from store.dump.copying import CopyRequest, plan_copy
 
@@ -279,11 +281,12 @@ class LoadRequest:
 @gather(LoadRequest)
 @pass_app
 def load(app: App, dump: Path, options: LoadRequest) -> None:
-    """Add the entries of a dump to the end of their topics.
+    """Append the entries of a dump to their topics.
 
-    DUMP is what `topics dump --level entries` wrote: a directory, a file, or - for JSON lines on standard input. Topics that are
-    not there are made. Entries keep their exact bytes, unless --interceptors or --broker-conf put broker metadata (PIP-70) in front as
-    a broker with these interceptors would; none takes it away, and leaves what a client receives. Everything is one change.
+    DUMP is the output of `topics dump --level entries`: a directory, a file, or - for JSON lines on standard input.
+    Missing topics are created. Entries keep their exact bytes, unless --interceptors or --broker-conf adds broker
+    metadata (PIP-70) as a broker with these interceptors would; none removes it and leaves what a client receives.
+    Everything is one change.
     """
     if app.settings.plan is not None and str(dump) == "-":
         raise InvalidValue("--plan: what stdin held is gone when the plan is applied", hint="load from a file")

@@ -53,7 +53,7 @@ class Deleting:
     errors=[TopicNotFound, Refused, StalePlan],
 )
 def terminate(app: App, topic: TopicName) -> None:
-    """End a topic: nothing can be added to it any more."""
+    """Terminate a topic: no more messages can be added."""
     with app.session.reader() as reader:
         end = terminal_position(read_topic(reader.txn, topic))
         plan = plan_terminate(reader, "topics terminate", [topic], app.now_ms)
@@ -70,7 +70,7 @@ def terminate(app: App, topic: TopicName) -> None:
     errors=[TopicNotFound, Refused, StalePlan],
 )
 def partitioned_terminate(app: App, topic: TopicName) -> None:
-    """End all partitions of a topic: nothing can be added to them any more."""
+    """Terminate all partitions of a topic: no more messages can be added."""
     with app.session.reader() as reader:
         names = existing_partitions(reader.txn, check_partitioned(reader.txn, topic))
         ends = {name: terminal_position(read_topic(reader.txn, name)) for name in names}
@@ -88,7 +88,9 @@ def partitioned_terminate(app: App, topic: TopicName) -> None:
     errors=[TopicNotFound, StalePlan],
 )
 def trim(app: App, topic: TopicName) -> None:
-    """Delete the ledgers of a topic that every subscription has consumed and retention lets go; never the last one."""
+    """Delete the ledgers of a topic that every subscription has consumed and retention does not keep, except the last
+    one.
+    """
     with app.session.reader() as reader:
         plan = plan_trim(reader, expand_topic(reader.txn, topic), app.now_ms)
     app.change(plan)
@@ -103,7 +105,9 @@ def trim(app: App, topic: TopicName) -> None:
     errors=[TopicNotFound, StalePlan],
 )
 def truncate(app: App, topic: TopicName) -> None:
-    """Move every subscription of a topic to its end and delete its ledgers, whatever retention says; the last one stays."""
+    """Move every subscription of a topic to its end and delete its ledgers except the last one, regardless of
+    retention.
+    """
     with app.session.reader() as reader:
         plan = plan_truncate(reader, expand_topic(reader.txn, topic), app.now_ms)
     app.change(plan)
@@ -124,9 +128,9 @@ def truncate(app: App, topic: TopicName) -> None:
     },
 )
 def delete(app: App, topic: str, force: bool, delete_schema: bool, r: bool, from_file: bool) -> None:
-    """Delete a topic: its subscriptions, ledgers, schema and policies go, too.
+    """Delete a topic with its subscriptions, ledgers, schema and policies.
 
-    Undo brings all of it back until it is exported. Several topics are one change.
+    Undo restores all of it until it is exported. Several topics are one change.
     """
     if r and from_file:
         raise InvalidValue("Could not apply regex when read topics from file.")
@@ -147,9 +151,9 @@ def delete(app: App, topic: str, force: bool, delete_schema: bool, r: bool, from
     helps=_DELETES,
 )
 def delete_partitioned(app: App, topic: TopicName, force: bool, delete_schema: bool) -> None:
-    """Delete a partitioned topic and all its partitions: their subscriptions, ledgers, schema and policies go, too.
+    """Delete a partitioned topic and its partitions with their subscriptions, ledgers, schema and policies.
 
-    Undo brings all of it back until it is exported.
+    Undo restores all of it until it is exported.
     """
     with app.session.reader() as reader:
         names = partitions_to_delete(reader.txn, topic)

@@ -48,18 +48,21 @@ _TIME = click.option(
     "--expireTime",
     "limit_ms",
     type=TIME_OR_AGO,
-    help="Expire what is older than this: so long ago (3h), or a point in time.",
+    help="Expire what is older than this: an age (3h), or a point in time.",
 )
 _RULE = click.option(
     "--rule",
     type=click.Choice([ALL_BEFORE, BROKER]),
     default=ALL_BEFORE,
     show_default=True,
-    help="all-before: drops nothing that is younger than the limit. broker: what a live broker does.",
+    help="all-before: drops nothing newer than the limit. broker: what a live broker does.",
 )
 _TTL = click.option("--ttl", "by_ttl", is_flag=True, help="Expire by the TTL in force: topic policy, then namespace.")
 _FORECAST = click.option(
-    "--forecast", "forecast_ms", type=DURATION, help="Change nothing: show what the TTL drops when, so far ahead."
+    "--forecast",
+    "forecast_ms",
+    type=DURATION,
+    help="Change nothing: show what the TTL drops, and when, this far ahead.",
 )
 _INTERVAL = click.option(
     "--interval", "interval_ms", type=DURATION, help="Rows of the forecast [default: a 24th of it]."
@@ -69,7 +72,7 @@ _INTERVAL = click.option(
 _FORCE = click.option(
     "--force",
     is_flag=True,
-    help="Also where nothing is older, or the copy ends before the age begins: everything goes.",
+    help="Also if nothing is older, or if the whole copy is older than the given age and everything is dropped.",
 )
 
 
@@ -157,8 +160,8 @@ _ERRORS = [TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, N
 def expire(app: App, selection: TopicSelection, subscription: str, options: ExpireOptions) -> None:
     """Expire the messages of a subscription that are older than a limit, or up to a position.
 
-    Drops what stands before the first entry at or after the limit: nothing that is younger, however the clocks run. Several
-    topics or partitions are one change: all or nothing. An age or time that drops nothing is refused.
+    Drops the entries before the first entry at or after the limit: nothing newer, even if clocks run backwards. Several
+    topics or partitions are one change: all or nothing. A limit that would drop nothing is refused.
     """
     options.check()
     with app.session.scan() as reader:
@@ -196,7 +199,8 @@ def expire(app: App, selection: TopicSelection, subscription: str, options: Expi
 def expire_all_subscriptions(app: App, selection: TopicSelection, options: ExpireOptions) -> None:
     """Expire the messages of every subscription that are older than a limit.
 
-    The cursors of compaction, deduplication and replication stay. All subscriptions of all topics are one change.
+    The cursors of compaction, deduplication and replication are not changed. All subscriptions of all topics are one
+    change.
     """
     options.check()
     with app.session.scan() as reader:

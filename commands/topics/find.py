@@ -64,9 +64,9 @@ COLUMNS = (
 def find_by_time(app: App, selection: TopicSelection, time_ms: int, **question: Any) -> None:  # Any: of Topic.find
     """Find the first entry at or after a point in time.
 
-    Exact on clocks that run backwards: the first entry in topic order whose time is the one given or later. --clock chooses
-    the clock: auto (broker time where the entry carries one, else publish time), publish, broker, or event (reads messages
-    until one matches, on Spark or in processes where there are many).
+    Exact even if clocks run backwards: the first entry in topic order with the given time or a later one. --clock
+    chooses the clock: auto (broker time if the entry has one, otherwise publish time), publish, broker, or event (reads
+    messages until one matches, on Spark or in processes if there are many).
     """
     if question["rule"] == BROKER and app.settings.clock != "auto":
         app.warn(

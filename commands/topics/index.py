@@ -44,10 +44,10 @@ COLUMNS = (
 @click.option("--index", type=whole(), required=True, help="The index, counted from 0.")
 @pass_app
 def find_by_index(app: App, selection: TopicSelection, index: int) -> None:
-    """Find a message by the index that the broker gave it.
+    """Find a message by the index assigned by the broker.
 
-    Brokers with AppendIndexMetadataInterceptor number the messages of a topic in their broker entry metadata (PIP-70). A batch in
-    a transaction has one index for all of its messages.
+    Brokers with AppendIndexMetadataInterceptor number the messages of a topic in their broker entry metadata (PIP-70).
+    A batch in a transaction has one index for all of its messages.
     """
     answer_each(
         app, selection, lambda topic: _find(app, topic, index), COLUMNS, scan=lambda reader, _: bulk_on(app, reader)

@@ -47,9 +47,9 @@ def _emit(app: App, info: object) -> None:
 @explain_option
 @pass_app
 def info_internal(app: App, selection: TopicSelection, explained: bool) -> None:
-    """Show the metadata of a topic as it is stored.
+    """Show the stored metadata of a topic.
 
-    A cursor with a cursorsLedgerId is elsewhere than its markDelete here says: stats-internal shows where.
+    A cursor with a cursorsLedgerId is not at the markDelete shown here: use stats-internal.
     """
     with app.session.read() as txn:
         chosen = choose(app, txn, selection)

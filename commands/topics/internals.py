@@ -46,7 +46,7 @@ _metadata_option = click.option("-m", "--metadata", is_flag=True, help="Also eac
 def stats_internal(app: App, selection: TopicSelection, metadata: bool, explained: bool) -> None:
     """Show the ledgers and cursors of a topic.
 
-    Cursors are shown where they really stand, also those whose newest state is in a cursor ledger.
+    Cursors are shown at their real positions, including those whose newest state is in a cursor ledger.
     """
     answer(
         app,

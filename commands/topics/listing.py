@@ -56,9 +56,9 @@ class ListOptions:
 @gather(ListOptions)
 @pass_app
 def list_topics(app: App, namespace: NamespaceName | None, options: ListOptions) -> None:
-    """List the topics of a namespace, or without one all topics.
+    """List the topics of a namespace, or all topics.
 
-    All are listed namespace by namespace; bundles are of one namespace.
+    All topics are listed namespace by namespace; --bundle needs a namespace.
     """
     bundle = None if options.bundle is None else parse_bundle(options.bundle)
     if bundle is not None and namespace is None:
@@ -156,7 +156,7 @@ _SUBSCRIPTION_COLUMNS = (TOPIC_COLUMN, Column("SUBSCRIPTIONS", lambda row: ", ".
 def subscriptions(app: App, selection: TopicSelection, table: bool, quick: bool) -> None:
     """List the subscriptions of a topic.
 
-    The cursors of deduplication and replication are left out, that of compaction is listed, as pulsar-admin does.
+    Like pulsar-admin, leaves out the cursors of deduplication and replication and includes that of compaction.
     """
     if table:
         emit_subscriptions(app, selection, quick=quick)

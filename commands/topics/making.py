@@ -43,7 +43,7 @@ def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
     helps=_METADATA,
 )
 def create(app: App, topic: TopicName, metadata: tuple[str, ...]) -> None:
-    """Make a topic without partitions.
+    """Create a topic without partitions.
 
     It has no ledger until a broker loads it.
     """
@@ -62,7 +62,7 @@ def create(app: App, topic: TopicName, metadata: tuple[str, ...]) -> None:
     helps={**_METADATA, "partitions": "How many partitions."},
 )
 def create_partitioned(app: App, topic: TopicName, partitions: int, metadata: tuple[str, ...]) -> None:
-    """Make a partitioned topic and its partitions."""
+    """Create a partitioned topic and its partitions."""
     command = "topics create-partitioned-topic"
     with app.session.read() as txn:
         plan = plan_partitioned(txn, command, topic, partitions, parse_pairs(metadata), app.now_ms)
@@ -78,7 +78,7 @@ def create_partitioned(app: App, topic: TopicName, partitions: int, metadata: tu
     errors=[TopicNotFound, StalePlan],
 )
 def create_missed(app: App, topic: TopicName) -> None:
-    """Make the partitions of a partitioned topic that are not there."""
+    """Create the missing partitions of a partitioned topic."""
     with app.session.read() as txn:
         plan = plan_missing_partitions(txn, topic, app.now_ms)
     app.change(plan)
@@ -98,9 +98,9 @@ def create_missed(app: App, topic: TopicName) -> None:
     },
 )
 def update_partitioned(app: App, topic: TopicName, partitions: int, update_local_only: bool, force: bool) -> None:
-    """Give a partitioned topic more partitions.
+    """Add partitions to a partitioned topic.
 
-    The new ones get the subscriptions of the first partition, at their end. Keys go to other partitions from then on.
+    The new ones get the subscriptions of the first partition, at their end. Keys map to other partitions from then on.
     """
     with app.session.reader() as reader:
         plan = plan_partitions(reader, topic, partitions, app.now_ms)
@@ -117,7 +117,7 @@ def update_partitioned(app: App, topic: TopicName, partitions: int, update_local
     helps={"source": "The topic whose entries it shows.", "properties": "A property, KEY=VALUE; repeat it."},
 )
 def create_shadow(app: App, topic: TopicName, source: str, properties: dict[str, str]) -> None:
-    """Make a shadow topic: it shows the entries of another one and has subscriptions of its own."""
+    """Create a shadow topic: it shows the entries of another topic and has its own subscriptions."""
     with app.session.read() as txn:
         plan = plan_shadow(txn, topic, parse_topic(source), properties, app.now_ms)
     app.change(plan)
@@ -131,6 +131,6 @@ def create_shadow(app: App, topic: TopicName, source: str, properties: dict[str,
     errors=[TopicNotFound],
 )
 def get_shadow_source(app: App, topic: TopicName) -> None:
-    """Show the topic that a shadow topic shows."""
+    """Show the source topic of a shadow topic."""
     with app.session.read() as txn:
         app.answer(read_properties(txn, topic).get(SHADOW_SOURCE))

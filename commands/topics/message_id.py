@@ -35,14 +35,14 @@ def get_message_id(app: App, topic: TopicName, datetime: str) -> None:
 @command(
     "get-message-id-by-index",
     examples=["pulsar-admin topics get-message-id-by-index public/default/batched -i 59"],
-    output="The id of the entry that covers the index (PIP-415); `find-by-index` also tells the message in its batch.",
+    output="The id of the entry that covers the index (PIP-415); `find-by-index` also names the message in its batch.",
     errors=[TopicNotFound, NothingMatches],
 )
 @click.argument("topic", type=TOPIC)
 @click.option("-i", "--index", type=whole(), required=True, help="The index, counted from 0.")
 @pass_app
 def get_message_id_by_index(app: App, topic: TopicName, index: int) -> None:
-    """Show the id of the entry that the broker gave an index."""
+    """Show the id of the entry with an index assigned by the broker."""
     from store.search.by_index import find_by_index
 
     with app.session.reader() as reader:

@@ -56,7 +56,7 @@ _ID_COLUMNS = (
 def last_message_id(app: App, selection: TopicSelection) -> None:
     """Show the id of the last message of a topic.
 
-    The last entry counts whatever it is, also a marker or an encrypted batch; a topic without entries answers entry -1.
+    The last entry counts even if it is a marker or an encrypted batch; for a topic without entries the entry id is -1.
     """
     answer(app, selection, lambda topic: topic.last_entry_id(), _ID_COLUMNS)
 
@@ -133,7 +133,7 @@ def get_message_by_id(
     type=click.Choice(["latest", "earliest"]),
     default="latest",
     show_default=True,
-    help="Count from this end.",
+    help="The end of the topic to count from.",
 )
 @click.option("-m", "--messagePosition", "number", type=INTEGER, default=1, help="Which one, counted in entries [1].")
 @value_option
@@ -240,7 +240,7 @@ class PeekOptions:
 def peek_messages(app: App, selection: TopicSelection, subscription: str, options: PeekOptions) -> None:
     """Show the first messages of a subscription's backlog.
 
-    Individually deleted entries are left out, batches are taken apart; nothing is acknowledged.
+    Individually deleted entries are left out and batches are split; nothing is acknowledged.
     """
     problems: list[StoreError] = []
     with app.session.reader() as reader:

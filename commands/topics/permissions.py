@@ -38,7 +38,7 @@ def _check(txn: Txn, topic: TopicName) -> None:
     errors=[TopicNotFound, NamespaceNotFound, MetadataCorrupt],
 )
 def permissions(app: App, topic: TopicName) -> None:
-    """Show what roles may do with a topic: of their own, and by its namespace."""
+    """Show the permissions of roles on a topic: its own, and those of its namespace."""
     with app.session.read() as txn:
         _check(txn, topic)
         app.answer_map(read_permissions(read_policies(txn, topic.namespace), topic), java_text)
@@ -57,7 +57,7 @@ def _grant(app: App, command: str, topic: TopicName, grant: Grant) -> None:
     **_SETS,
 )
 def grant(app: App, topic: TopicName, role: str, actions: tuple[str, ...]) -> None:
-    """Let a role do something with a topic, in place of what it might do with it before."""
+    """Grant a role permissions on a topic, replacing those it had on the topic."""
     _grant(app, "topics grant-permission", topic, Grant(role, check_actions(actions)))
 
 
@@ -67,5 +67,5 @@ def grant(app: App, topic: TopicName, role: str, actions: tuple[str, ...]) -> No
     **_SETS,
 )
 def revoke(app: App, topic: TopicName, role: str) -> None:
-    """Take from a role what it may do with a topic; what it may do in the namespace stays."""
+    """Revoke a role's permissions on a topic; those on the namespace are kept."""
     _grant(app, "topics revoke-permission", topic, Grant(role))

@@ -39,7 +39,7 @@ def get(app: App, topic: TopicName) -> None:
     helps=_PAIR,
 )
 def update(app: App, topic: TopicName, property: dict[str, str]) -> None:
-    """Set properties of a topic; the others stay."""
+    """Set properties of a topic and keep the others."""
     command = "topics update-properties"
     with app.session.read() as txn:
         plan = plan_properties(txn, command, topic, lambda found: {**found, **property}, app.now_ms)
@@ -94,7 +94,7 @@ def get_of_subscription(app: App, topic: TopicName, subscription: str) -> None:
 def update_of_subscription(
     app: App, topic: TopicName, subscription: str, property: dict[str, str], clear: bool
 ) -> None:
-    """Set the properties of a subscription in place of those that it has."""
+    """Set the properties of a subscription, replacing those it has."""
     if not property and not clear:
         raise InvalidValue("If you want to clear the properties you have to use --clear")
     if property and clear:

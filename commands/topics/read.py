@@ -89,11 +89,11 @@ class Asked:
 @gather(Request)
 @pass_app
 def read(app: App, selection: TopicSelection, options: Request) -> None:
-    """Read the messages of a topic: batches taken apart, chunks joined, payloads decompressed.
+    """Read the messages of a topic: batches split, chunks joined, payloads decompressed.
 
-    Times are exact on clocks that run backwards: every message whose own time lies in the window, in topic order. --clock
-    chooses the clock: auto (broker time where the entry carries one, else publish time), publish, broker, or event. Encrypted
-    payloads are shown as stored, or, with --private-key, as the consumer of that key reads them.
+    Times are exact even if clocks run backwards: every message whose own time is in the window, in topic order. --clock
+    chooses the clock: auto (broker time if the entry has one, otherwise publish time), publish, broker, or event.
+    Encrypted payloads are shown as stored, or with --private-key as the consumer with that key reads them.
     """
     window = _window(app, options)
     problems: list[StoreError] = []

@@ -111,20 +111,24 @@ class ResetOptions:
 )
 @topics_or_file
 @click.option("-s", "--subscription", help="The subscription; rows of --from-file may name their own.")
-@click.option("-t", "--time", "time_ms", type=TIME_OR_AGO, help="To this time: so long ago (3h), or a point in time.")
+@click.option("-t", "--time", "time_ms", type=TIME_OR_AGO, help="To this time: an age (3h), or a point in time.")
 @click.option("-m", "--messageId", "message_id", type=POSITION, help="To this position, earliest or latest.")
-@click.option("--shift-by", type=INTEGER, metavar="±N", help="N entries further, or with a minus back.")
+@click.option("--shift-by", type=INTEGER, metavar="±N", help="N entries forward, or backward if negative.")
 @click.option("--to-subscription", metavar="OTHER", help="To where OTHER stands, with its acknowledgements.")
-@click.option("--as-of", metavar="TIME|STATE", help="To where it stood then, or in STATE of subscription-history.")
+@click.option(
+    "--as-of", metavar="TIME|STATE", help="To its position at that time, or in STATE of subscription-history."
+)
 @click.option(
     "--if-unsure",
     type=click.Choice(["refuse", "oldest", "newest"]),
     default="refuse",
     show_default=True,
-    help="Of several states that --as-of may mean: which.",
+    help="Which state to use if --as-of matches several.",
 )
 @zookeeper_option
-@click.option("-e", "--exclude-reset-position", "exclude", is_flag=True, help="Start behind the position, not at it.")
+@click.option(
+    "-e", "--exclude-reset-position", "exclude", is_flag=True, help="Start after the position instead of at it."
+)
 @click.option(
     "--rule",
     type=click.Choice([EXACT, BROKER]),
@@ -135,16 +139,18 @@ class ResetOptions:
 @BROKER_VERSION
 @MAX_CLOCK_SKEW
 @click.option(
-    "--force", is_flag=True, help="Also what is refused: to the end, into what is lost, the broker's own cursors."
+    "--force",
+    is_flag=True,
+    help="Also do what is refused otherwise: move to the end, into lost entries, or the broker's own cursors.",
 )
 @gather(ResetOptions)
 @pass_app
 def reset_cursor(app: App, selection: TopicSelection, subscription: str | None, options: ResetOptions) -> None:
-    """Move a subscription so that the first entry given again is at a time or a position.
+    """Move a subscription so that redelivery starts at a time or a position.
 
-    By time this is the first entry at or after it, exactly (--clock chooses the clock); where there is none, the reset would skip
-    everything and is refused. Individual acknowledgements are cleared. Several topics, all partitions, or the rows of a file are one
-    change: all or nothing.
+    By time, this is the first entry at or after it, exactly (--clock chooses the clock); if there is none, the reset
+    would skip everything and is refused. Individual acknowledgements are cleared. Several topics, all partitions, or
+    the rows of a file are one change: all or nothing.
     """
     if options.as_of is not None:
         app.change(_plan_as_of(app, selection, subscription, options))

@@ -97,24 +97,26 @@ _MARK = Column("", lambda row: "" if row.context else "*")
     errors=[TopicNotFound, InvalidValue, NothingMatches],
 )
 @topics_argument
-@click.option("--key", "keys", multiple=True, help="Messages with this key; repeated: with one of them.")
-@click.option("--key-prefix", help="Messages whose key begins so.")
+@click.option("--key", "keys", multiple=True, help="Messages with this key; if repeated, any of them.")
+@click.option("--key-prefix", help="Messages whose key starts with this.")
 @click.option(
     "--property", "properties", type=_PROPERTY, multiple=True, help="Messages with this property; may be repeated."
 )
-@click.option("--producer", help="Messages of the producer of this name.")
+@click.option("--producer", help="Messages of the producer with this name.")
 @click.option("--sequence-id", type=whole(), help="Messages with this sequence id.")
-@click.option("--text", "texts", multiple=True, help="Payloads with this text; repeated: with one of them.")
-@click.option("--regex", metavar="REGEX", help="Payloads in which this regular expression (RE2) matches.")
-@click.option("-i", "--ignore-case", is_flag=True, help="For --text and --regex capitals are as small letters.")
-@click.option("--json-path", "paths", type=_PATH, multiple=True, help="Values in which this is so, as $.order.id=42.")
+@click.option("--text", "texts", multiple=True, help="Payloads that contain this text; if repeated, any of them.")
+@click.option("--regex", metavar="REGEX", help="Payloads that match this regular expression (RE2).")
+@click.option("-i", "--ignore-case", is_flag=True, help="Ignore case in --text and --regex.")
+@click.option(
+    "--json-path", "paths", type=_PATH, multiple=True, help="Values that satisfy this test, for example $.order.id=42."
+)
 @click.option("--from", "first", type=POSITION, help="From this position on; latest is the last entry.")
 @click.option("--to", "last", type=POSITION, help="Through this position.")
 @click.option("--start-time", "start_ms", type=TIME, help="Messages at or after this time.")
 @click.option("--end-time", "end_ms", type=TIME, help="Messages before this time.")
-@click.option("-n", "--limit", type=whole(1), help="Stop after this many messages of all topics together.")
-@click.option("-B", "--before", type=whole(0, 10_000), help="Also this many messages in front of each.")
-@click.option("-A", "--after", type=whole(0, 10_000), help="Also this many messages behind each.")
+@click.option("-n", "--limit", type=whole(1), help="Stop after this many messages, over all topics.")
+@click.option("-B", "--before", type=whole(0, 10_000), help="Also this many messages before each.")
+@click.option("-A", "--after", type=whole(0, 10_000), help="Also this many messages after each.")
 @click.option("-C", "--context", "around", type=whole(0, 10_000), help="Also this many messages on either side.")
 @click.option("--payload", is_flag=True, help="Also payloads, in base64.")
 @value_option
@@ -126,10 +128,10 @@ _MARK = Column("", lambda row: "" if row.context else "*")
 def search(app: App, selection: TopicSelection, options: Request) -> None:
     """Search the messages of topics: by key, property, producer, time, payload or value.
 
-    Everything that is given must hold. --text and --regex look into the payload, with --value also into the value that the
-    topic's schema makes of it, as it is shown; --json-path into that value, or into a payload that is JSON and was sent without
-    a schema. Batches are taken apart, chunks joined, payloads decompressed. Times are those of --clock: auto, publish, broker or
-    event. Nothing found: exit code 5.
+    All given conditions must hold. --text and --regex search the payload, and with --value also the value decoded by
+    the topic's schema, as it is shown; --json-path searches that value, or a JSON payload that was sent without a
+    schema. Batches are split, chunks joined, payloads decompressed. Times use --clock: auto, publish, broker or event.
+    Exit code 5 if nothing is found.
     """
     problems: list[StoreError] = []
     wanted = _dump_options(app, options)

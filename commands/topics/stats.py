@@ -24,7 +24,7 @@ _COLUMNS = (
     ),
 )
 _precise = click.option(
-    "-gpb", "--get-precise-backlog", "precise", is_flag=True, help="Accepted: it is always precise."
+    "-gpb", "--get-precise-backlog", "precise", is_flag=True, help="Accepted: the backlog is always precise."
 )
 _sizes = click.option(
     "-sbs",
@@ -36,7 +36,11 @@ _sizes = click.option(
     help="Without the size of each subscription's backlog (-1): upstream's flag switches off what is on by default.",
 )
 _earliest = click.option(
-    "-etb", "--get-earliest-time-in-backlog", "earliest", is_flag=True, help="Also the time of the oldest entry left."
+    "-etb",
+    "--get-earliest-time-in-backlog",
+    "earliest",
+    is_flag=True,
+    help="Also the time of the oldest entry in the backlog.",
 )
 
 

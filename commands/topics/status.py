@@ -20,7 +20,7 @@ from store.names import TopicName
     errors=[MetadataCorrupt],
 )
 def bundle(app: App, topic: TopicName) -> None:
-    """Show the bundle of its namespace that a topic's name falls into."""
+    """Show the bundle of its namespace that a topic's name hashes into."""
     with app.session.read() as txn:
         app.answer(bundle_range(txn, topic))
 
@@ -49,12 +49,12 @@ def compact(app: App, topic: TopicName) -> None:
     examples=["pulsar-admin topics compaction-status public/default/plain"],
     output="The sentence of a broker that has just started: no compaction runs in a store.",
     errors=[TopicNotFound],
-    helps={"wait_complete": "Taken: there is nothing to wait for."},
+    helps={"wait_complete": "Accepted: there is nothing to wait for."},
 )
 def compaction_status(app: App, topic: TopicName, wait_complete: bool) -> None:
-    """Tell whether a compaction of a topic is running.
+    """Show whether a compaction of a topic is running.
 
-    How far it is compacted, ``compaction status`` shows.
+    ``compaction status`` shows how far it is compacted.
     """
     with app.session.read() as txn:
         name = read_topic(txn, topic).name
@@ -66,12 +66,12 @@ def compaction_status(app: App, topic: TopicName, wait_complete: bool) -> None:
     examples=["pulsar-admin topics offload-status public/default/plain"],
     output="The sentence of a broker that has just started: nothing is offloaded in a store.",
     errors=[TopicNotFound],
-    helps={"wait_complete": "Taken: there is nothing to wait for."},
+    helps={"wait_complete": "Accepted: there is nothing to wait for."},
 )
 def offload_status(app: App, topic: TopicName, wait_complete: bool) -> None:
-    """Tell whether ledgers of a topic are being offloaded.
+    """Show whether ledgers of a topic are being offloaded.
 
-    Which ones are, ``topics stats-internal`` shows.
+    ``topics stats-internal`` shows which ledgers are offloaded.
     """
     with app.session.read() as txn:
         name = read_topic(txn, topic).name

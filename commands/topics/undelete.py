@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from store.recovery.past import Keep, Past
     from store.recovery.undelete import Undelete
 
-_TO = click.option("--to", metavar="TOPIC", type=TOPIC, help="Under this name, of one topic [TOPIC-restored].")
+_TO = click.option("--to", metavar="TOPIC", type=TOPIC, help="The name for one restored topic [TOPIC-restored].")
 _COPY = click.option(
-    "--copy", is_flag=True, help="Copy the entries into new ledgers, where bookies have forgotten the old ones."
+    "--copy", is_flag=True, help="Copy the entries into new ledgers if bookies no longer know the old ones."
 )
 _HOLD = click.option(
     "--hold",
     metavar="NAME",
     default="restored",
     show_default=True,
-    help="The subscription that keeps what no other one does; '' for none.",
+    help="The subscription that retains entries that no other one does; '' for none.",
 )
 _GONE = (
     Column("TOPIC", "topic"),
@@ -70,11 +70,11 @@ _GONE = (
     help="Every deleted topic of it, its policies and its tenant; repeatable.",
 )
 @_TO
-@click.option("--in-place", is_flag=True, help="Under its own name; what is there keeps what it has.")
-@click.option("--trimmed", is_flag=True, help="Of a deleted topic also the ledgers that were trimmed before.")
+@click.option("--in-place", is_flag=True, help="Restore under the original name; existing data is kept.")
+@click.option("--trimmed", is_flag=True, help="For a deleted topic, also the ledgers that were trimmed before.")
 @gaps_option
 @click.option(
-    "--by-evidence", is_flag=True, help="Without ZooKeeper's history: ledgers that belong together by what entries say."
+    "--by-evidence", is_flag=True, help="Without ZooKeeper's history: group ledgers by the contents of their entries."
 )
 @_COPY
 @_HOLD
@@ -89,14 +89,14 @@ def undelete(
     by_evidence: bool,
     **options: Any,  # Any: the fields of Undelete
 ) -> None:
-    """Bring back deleted topics, or what was trimmed of topics, as far as bookies still hold the entries.
+    """Restore deleted topics, or trimmed parts of topics, if bookies still have the entries.
 
-    What the topic was comes from ZooKeeper's snapshots and transaction logs: its ledgers with their metadata, its subscriptions
-    where they stood, partitions, schema, properties, policies. It comes back as TOPIC-restored, because deleted data may be data
-    that had to go. Where no history is left, --by-evidence goes by producers' sequences and what else entries say, without
-    subscriptions; what nothing names is called lost-and-found/ledgers/from-LEDGER. Of a topic that is there, ledgers that were
-    trimmed come back. A ledger ends in front of the first entry that is lost. One that anything references is refused, because two
-    topics would delete it for each other.
+    The topic is taken from ZooKeeper's snapshots and transaction logs: its ledgers with their metadata, its
+    subscriptions at their positions, partitions, schema, properties, policies. It is restored as TOPIC-restored,
+    because data may have been deleted deliberately. Without such a history, --by-evidence uses producers' sequences and
+    other contents of entries, without subscriptions; ledgers without a name become lost-and-found/ledgers/from-LEDGER.
+    For an existing topic, trimmed ledgers are restored. A ledger ends before its first lost entry. Ledgers that are
+    still referenced are refused, because one topic would delete them for the other.
     """
     from store.recovery.restore import plan_undelete
     from store.recovery.undelete import Undelete, find_deleted, keep_of
@@ -157,7 +157,7 @@ def _read_past(reader: EntryReader, directories: tuple[str, ...], keep: Keep, by
 @click.option("--at", "at_ms", type=TIME_POINT, required=True, help="As it was at that time.")
 @_TO
 @click.option(
-    "--in-place", is_flag=True, help="In the topic itself: nothing that is there goes, subscriptions go back."
+    "--in-place", is_flag=True, help="Restore in the topic itself: nothing is deleted, subscriptions move back."
 )
 @_COPY
 @_HOLD
@@ -166,12 +166,12 @@ def _read_past(reader: EntryReader, directories: tuple[str, ...], keep: Keep, by
 def restore(
     app: App, topic: TopicName, at_ms: int, to: TopicName | None, directories: tuple[str, ...], **options: Any
 ) -> None:
-    """Bring a topic back as it was at a time: its ledgers, and its subscriptions where they stood.
+    """Restore a topic as it was at a point in time: its ledgers, and its subscriptions at their positions.
 
-    What it was comes from ZooKeeper's snapshots and transaction logs, and where a subscription stood also from its cursor ledgers: of
-    several states that may have been in force the oldest, so that messages come twice rather than never. Beside the topic, as
-    TOPIC-restored, it ends with the last entry of then, and what a topic still references is copied. --in-place brings trimmed ledgers
-    back, and sets the subscriptions; what came since stays.
+    Taken from ZooKeeper's snapshots and transaction logs, and for subscriptions also from their cursor ledgers: if
+    several states may have been in force, the oldest is used, so that messages are redelivered rather than lost. The
+    result is TOPIC-restored, which ends with the last entry of that time; ledgers that a topic still references are
+    copied. --in-place restores trimmed ledgers and sets the subscriptions; newer data is kept.
     """
     from store.history.servers import find_servers
     from store.recovery.past import read_past

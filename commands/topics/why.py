@@ -72,18 +72,19 @@ def _means(code: str) -> str:
 )
 @topics_argument
 @click.option("-s", "--subscription", help="The subscription.")
-@click.option("--disk", is_flag=True, help="Why the bytes of the topics stay on disks, instead.")
+@click.option("--disk", is_flag=True, help="Explain instead why the bytes of the topics stay on disk.")
 @pass_app
 def why(app: App, selection: TopicSelection, subscription: str | None, disk: bool) -> None:
-    """Say why a subscription stands where it does, or why bytes stay on disk.
+    """Explain why a subscription is where it is, or why bytes stay on disk.
 
-    Looked at are the message that it would be given next, acknowledgements behind it, delays, lost and unreadable entries, open
-    transactions, the TTL in force and when it fires, and backlog quotas. A subscription that nothing holds is said to be so: its
-    messages wait for a consumer. Headers of its backlog are read. What is in a broker's memory alone (consumers, permits, messages
-    given and not acknowledged) is in no store.
+    Considers the message that would be delivered next, acknowledgements after it, delays, lost and unreadable entries,
+    open transactions, the TTL in force and when it fires, and backlog quotas. If nothing in the store blocks a
+    subscription, the answer says so: its messages wait for a consumer. Headers of its backlog are read. What is only in
+    a broker's memory (consumers, permits, messages delivered but not acknowledged) is not in a store.
 
-    --disk: who holds the bytes of the topics (the slowest cursor, retention, the last ledger), of their cursors, schemas and compacted
-    ledgers, and the dead bytes of entry logs in which nothing else lives. `store usage --why` has the whole store.
+    --disk: what keeps the bytes of the topics (the slowest cursor, retention, the last ledger), of their cursors,
+    schemas and compacted ledgers, and the dead bytes of entry logs that contain nothing else live. `store usage --why`
+    covers the whole store.
     """
     if disk == (subscription is not None):
         raise click.UsageError("name a subscription with -s, or give --disk", click.get_current_context())
