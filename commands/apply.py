@@ -22,7 +22,7 @@ from store.errors import InvalidValue, StalePlan, StoreBusy, UndoConflict
 @command(
     "apply",
     changes=True,
-    no_plan="PLAN is one already",
+    no_plan="PLAN is already a plan",
     examples=[],
     elsewhere=["pulsar-admin apply reset.plan", "pulsar-admin apply reset.plan --dry-run"],
     output="The same as the command that made the plan.",

@@ -59,7 +59,7 @@ def metrics(app: App, out: Path | None, **asked: Any) -> None:  # Any: of Store.
 
 
 def _check_replaceable(out: Path) -> None:
-    """Refuse to replace what is no file of metrics: a slip of the hand must not cost a store's own file."""
+    """Refuse to replace a file that does not hold metrics: a typo must not cost one of the store's own files."""
     try:
         with open_file(out) as file:
             begin = file.read(len(_BEGIN))
@@ -69,7 +69,7 @@ def _check_replaceable(out: Path) -> None:
         raise_write_error(error, out)
     if begin not in (b"", _BEGIN):
         raise AlreadyExists(
-            f"{out} exists and holds no metrics", hint="name another file, such as pulsar.prom", path=str(out)
+            f"{out} exists and does not hold metrics", hint="name another file, such as pulsar.prom", path=str(out)
         )
 
 

@@ -17,7 +17,7 @@ from store.files import read_file
 from store.model.schemas import find_locator, live_versions
 from store.names import TopicName
 
-_NOTHING = "Nothing, as pulsar-admin; the change and its undo command are on stderr."
+_NOTHING = "Nothing, like pulsar-admin; the change and its undo command are on stderr."
 _FILE = {"filename": 'A file such as {"type": "AVRO", "schema": "{\\"type\\": …}", "properties": {}}.'}
 _OBJECTS = ("AVRO", "JSON", "PROTOBUF", "PROTOBUF_NATIVE")
 

@@ -128,7 +128,6 @@ class Asked:
 
     def answer(self, text: str, options: Shown) -> None:
         """Run the statements of TEXT and write their rows."""
-
         for statement in self.database.split(text):
             self.tables.problems.clear()
             with self._scanning():

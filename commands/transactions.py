@@ -29,7 +29,7 @@ _TXN = {"most_sig_bits": "The coordinator's number.", "least_sig_bits": "The tra
 _TOPIC = {"topic": "The topic."}
 _SUB = {"topic": "The topic.", "sub_name": "The subscription.", "subscription_name": "The subscription."}
 _METADATA = {"metadata": "Also each ledger's metadata in BookKeeper."}
-_LOW = {"low_water_mark": "Taken and ignored: a broker keeps these in its memory alone."}
+_LOW = {"low_water_mark": "Accepted and ignored: a broker keeps these in its memory alone."}
 _SNAPSHOT = "__transaction_buffer_snapshot"
 
 
@@ -118,7 +118,7 @@ def slow_transactions(app: App, coordinator_id: int | None, time: int) -> None:
     examples=["pulsar-admin transactions transaction-buffer-stats -t public/default/plain"],
     output="How far committed messages reach, how many transactions are open and were aborted; every entry is read.",
     errors=[TopicNotFound],
-    helps={**_TOPIC, **_LOW, "segment_stats": "Taken and ignored: snapshots of one message are told."},
+    helps={**_TOPIC, **_LOW, "segment_stats": "Accepted and ignored: only snapshots of one message are shown."},
 )
 def buffer_stats(app: App, topic: str, low_water_mark: bool, segment_stats: bool) -> None:
     """Show what the entries of a topic record about transactions."""
@@ -210,7 +210,7 @@ def snapshot_internal_stats(app: App, topic: str, metadata: bool) -> None:
     changes=True,
     writes_first=True,
     examples=["pulsar-admin transactions scale-transactionCoordinators -r 16"],
-    output="Nothing, as pulsar-admin; the change and its undo command are on stderr.",
+    output="Nothing, like pulsar-admin; the change and its undo command are on stderr.",
     errors=[InvalidValue, Refused, StalePlan],
     helps={"replicas": "How many coordinators there are to be; more than now."},
 )

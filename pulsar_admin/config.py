@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from store.errors import InvalidValue, NotFound
 from store.frozen import frozen
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from pulsar_admin.query import Query
 
 PREFIX = "PULSAR_ADMIN_"
-FORMATS = ("table", "json", "jsonl", "csv", "plain")
+Form = Literal["table", "json", "jsonl", "csv", "plain"]
+"""A format of output. Not an enumeration, whose class costs every cold command; ``assert_never`` checks that each is handled."""
+FORMATS: tuple[Form, ...] = get_args(Form)
 CLOCKS = ("auto", "publish", "broker", "event")
 COLORS = ("auto", "always", "never")
 
@@ -57,7 +59,7 @@ class Settings:
     """Global options, resolved. ``output`` None means the command's own default."""
 
     store: Path
-    output: str | None
+    output: Form | None
     now_ms: int
     tz: tzinfo | None
     clock: Clock

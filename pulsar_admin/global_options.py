@@ -47,13 +47,13 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
         ("--tables",),
         {
             "metavar": "DIR|URL",
-            "help": "Answer from the tables that `store export tables` wrote there, without a store.",
+            "help": "Answer from the tables that `store export tables` wrote, without a store.",
         },
     ),
     # Its own name: some commands have an argument CLUSTER.
     (
         ("tables_cluster", "--cluster"),
-        {"metavar": "NAME", "help": "Whose tables, where --tables has those of several."},
+        {"metavar": "NAME", "help": "Use the tables of this cluster, if --tables has several."},
     ),
     (
         ("-o", "--output"),
@@ -70,39 +70,39 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
             "help": "Only rows such as 'BYTES>10MiB', STATE=OPEN, TOPIC~orders; also != !~ < <= >=; may be repeated.",
         },
     ),
-    (("--sort",), {"metavar": "COLUMN[:desc]", "multiple": True, "help": "Order of the rows, by value; A,B by both."}),
-    (("--top",), {"type": whole(1), "metavar": "N", "help": "Only the first N rows, of the order asked for."}),
+    (("--sort",), {"metavar": "COLUMN[:desc]", "multiple": True, "help": "Sort the rows by value; A,B by both."}),
+    (("--top",), {"type": whole(1), "metavar": "N", "help": "Only the first N rows after sorting."}),
     (("--columns",), {"metavar": "A,B", "multiple": True, "help": "Only these columns, or JSON keys, in this order."}),
-    (("--total",), {"is_flag": True, "help": "A last line in tables: what sizes and numbers add up to."}),
-    (("--pager",), {"is_flag": True, "help": "Show the output in $PAGER, else in less -RFX, in a terminal."}),
+    (("--total",), {"is_flag": True, "help": "Add a line with the totals of sizes and numbers to tables."}),
+    (("--pager",), {"is_flag": True, "help": "In a terminal, show the output in $PAGER or less -RFX."}),
     (("--now",), {"metavar": "TIME", "help": "Take this time as now, for reproducible runs."}),
     (
         ("--tz",),
         {
             "metavar": "ZONE",
-            "help": "Zone of the times shown, and of times given without one, such as Europe/Berlin [UTC; none].",
+            "help": "Time zone for output, and for times given without one, such as Europe/Berlin [UTC; none].",
         },
     ),
     (("--clock",), {"type": _CLOCKS, "help": "Which time of an entry counts: auto, publish, broker or event."}),
     (("--dry-run",), {"is_flag": True, "help": "Show what would change; write nothing."}),
     (("--plan",), {"metavar": "FILE", "help": "Save the change to FILE for `pulsar-admin apply`; write nothing else."}),
-    (("-y", "--yes"), {"is_flag": True, "help": "Do what cannot be undone without asking."}),
+    (("-y", "--yes"), {"is_flag": True, "help": "Do not ask before changes that cannot be undone."}),
     (("--wait",), {"metavar": "DURATION", "help": "How long to wait while another process writes the store [0s]."}),
-    (("-q", "--quiet"), {"is_flag": True, "help": "No progress, notes or warnings on stderr; errors stay."}),
+    (("-q", "--quiet"), {"is_flag": True, "help": "No progress, notes or warnings on stderr, only errors."}),
     (("--no-progress",), {"is_flag": True, "help": "No progress bar."}),
     (("--progress",), {"type": click.Choice(["bar", "json", "none"]), "help": "Progress on stderr; json: lines."}),
     (("--color",), {"type": click.Choice(["auto", "always", "never"]), "help": "Color in tables."}),
     (("--verbose",), {"is_flag": True, "help": "Notes on stderr about what is read and why."}),
     (
         ("--jobs",),
-        {"type": whole(1, 1024), "metavar": "N", "help": "Processes for bulk work [one a core if it pays]."},
+        {"type": whole(1, 1024), "metavar": "N", "help": "Processes for bulk work [one per core if it is worth it]."},
     ),
-    (("--memory",), {"metavar": "SIZE", "help": "Memory of a process that scans, such as 512M."}),
+    (("--memory",), {"metavar": "SIZE", "help": "Memory for each scanning process, such as 512M."}),
     (
         ("--interceptors",),
         {"metavar": "NAMES", "help": "Broker entry metadata to write: timestamp,index, class names, or none."},
     ),
-    (("--broker-conf",), {"metavar": "FILE", "help": "Take brokerEntryMetadataInterceptors from this broker.conf."}),
+    (("--broker-conf",), {"metavar": "FILE", "help": "Read brokerEntryMetadataInterceptors from this broker.conf."}),
     (("--spark",), {"is_flag": True, "help": "Do bulk work on Spark."}),
     (("--spark-master",), {"metavar": "URL", "help": "Spark master, such as local[2] or spark://host:7077."}),
     (("--spark-remote",), {"metavar": "URL", "help": "Spark Connect server, sc://host:15002."}),
@@ -144,7 +144,7 @@ _UPSTREAMS_FLAGS = ("--tls-allow-insecure", "--tls-enable-hostname-verification"
 
 
 def ignored_options() -> Iterator[click.Option]:
-    """Yield the options of upstream's program that say where a broker is: they are taken, noted and mean nothing."""
+    """Yield the options of upstream's program that say where a broker is: they are accepted, noted and ignored."""
     for flag in (*_UPSTREAMS, *_UPSTREAMS_FLAGS):
         yield click.Option(
             (flag,), is_flag=flag in _UPSTREAMS_FLAGS, callback=_ignore, expose_value=False, hidden=True, default=None

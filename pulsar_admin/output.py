@@ -13,7 +13,7 @@ from dataclasses import replace
 from io import StringIO
 from itertools import islice
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, assert_never
 
 from pulsar_admin.columns import GAP, TONES, Column, derived_columns, is_message_id, kind_of, render_cell
 from pulsar_admin.errors import PipeClosed
@@ -25,6 +25,7 @@ from store.frozen import frozen
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from pulsar_admin.config import Form
     from pulsar_admin.narrow import Layout, Rows
     from pulsar_admin.query import Query
 
@@ -55,7 +56,7 @@ class Style:
     ``live``: what comes slowly is seen as it comes; of a table, whose columns are as wide as what is in them, a page at a time.
     """
 
-    format: str | None = None
+    format: Form | None = None
     color: str = "auto"
     columns: tuple[Column, ...] = ()
     plain: Plain | None = None
@@ -132,7 +133,7 @@ class Writer:
 
 def emit_document(writer: Writer, document: object, style: Style) -> None:
     """Write one object; default: the text of a command that has one, else pulsar-admin's pretty JSON."""
-    form = style.format or ("plain" if style.plain is not None else "json")
+    form: Form = style.format or ("plain" if style.plain is not None else "json")
     if form == "json":
         writer.write(dump_json(document, pretty=True) + "\n")
     elif form == "plain":
@@ -159,22 +160,25 @@ def emit_lines(writer: Writer, lines: Iterable[str], style: Style) -> None:
 
 def emit_records(writer: Writer, records: Iterable[object], style: Style) -> None:
     """Write records as they come; default: a table."""
-    form = style.format or "table"
+    form: Form = style.format or "table"
     records = _flushed(writer, records) if style.live else records
     if style.total and form != "table":
         raise InvalidValue("--total: only a table has a line of totals", hint="-o json and -o csv have rows alone")
-    if form == "json":
-        _emit_json_array(writer, records)
-    elif form == "jsonl":
-        for record in records:
-            writer.write(dump_json(record, pretty=False) + "\n")
-    elif form == "csv":
-        _emit_csv(writer, records, style.columns)
-    elif form == "plain":
-        for record in records:
-            writer.write(_ended(_record_text(record, style)))
-    else:
-        _emit_table(writer, records, style)
+    match form:
+        case "json":
+            _emit_json_array(writer, records)
+        case "jsonl":
+            for record in records:
+                writer.write(dump_json(record, pretty=False) + "\n")
+        case "csv":
+            _emit_csv(writer, records, style.columns)
+        case "plain":
+            for record in records:
+                writer.write(_ended(_record_text(record, style)))
+        case "table":
+            _emit_table(writer, records, style)
+        case _:
+            assert_never(form)
 
 
 def _flushed(writer: Writer, records: Iterable[object]) -> Iterator[object]:

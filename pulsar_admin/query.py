@@ -110,7 +110,7 @@ def _parse_condition(text: str) -> Condition:
         try:
             re.compile(operand)
         except (re.error, RecursionError, OverflowError) as error:
-            raise InvalidValue(f"--where: {operand!r} is no regular expression: {error}", hint=_EXAMPLE) from error
+            raise InvalidValue(f"--where: {operand!r} is not a regular expression: {error}", hint=_EXAMPLE) from error
     return Condition(column, "=" if operator == "==" else operator, operand)
 
 
@@ -408,4 +408,4 @@ def _parse_number(text: str, kind: str, query: Query) -> float:
         return float(plain) if "." in plain else int(plain)
     if kind in ("size", "bytes", "number") and (match := _SIZE.fullmatch(text)):
         return float(match[1]) * (1 << 10 * " kmgt".index(match[2].lower() or " "))
-    raise InvalidValue(f"{text!r} is no number", hint=_HOLDS.get(kind, "write a number: 10, 1000, 10M"), value=text)
+    raise InvalidValue(f"{text!r} is not a number", hint=_HOLDS.get(kind, "write a number: 10, 1000, 10M"), value=text)

@@ -1,4 +1,4 @@
-"""What a running command says: its result in the format asked for, and what it tells on stderr."""
+"""What a running command reports: its result in the requested format, and notes on stderr."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Results:
         self._pager: Pager | None = None
         self._failed: list[StoreError] = []
         self._empty = ""
-        """What is to be said of a list that is empty."""
+        """The note about an empty list."""
         self._asked = False
-        """Whether a list of rows was written, of which something may be asked."""
+        """Whether a list of rows was written, which --where, --sort and their kind apply to."""
 
     def emit(self, result: object, columns: Sequence[Column] = (), plain: Plain | None = None) -> None:
         """Write a result in the format asked for.
@@ -174,7 +174,7 @@ class Results:
         options = [*([query.options] if query is not None else ()), *(["--total"] if self.settings.total else ())]
         if not options:
             return
-        text = f"{', '.join(options)}: what this command writes is no list of rows (with -o table it may be one)"
+        text = f"{', '.join(options)}: this command does not write a list of rows (with -o table it may)"
         raise click.UsageError(text, click.get_current_context())
 
     def _style(self, columns: Sequence[Column], plain: Plain | None) -> Style:
@@ -185,7 +185,7 @@ class Results:
 
     @property
     def writer(self) -> Writer:
-        """Where results go that are no rows; commands with a text form of their own write here."""
+        """Where results other than rows go; commands with their own text form write here."""
         self._refuse_asked()
         return self._output
 
@@ -217,16 +217,16 @@ class Results:
             self._pager = None
 
     def warn(self, text: str) -> None:
-        """Say on stderr what the user should know; --quiet silences it."""
+        """Warn on stderr; --quiet silences it."""
         self._say("warning", text)
 
     def note(self, text: str) -> None:
-        """Say on stderr what --verbose asked for."""
+        """Print a note on stderr with --verbose."""
         if self.settings.verbose:
             self.tell(text)
 
     def tell(self, text: str) -> None:
-        """Say on stderr how the command line was understood; --quiet silences it."""
+        """Print a note on stderr; --quiet silences it."""
         self._say("note", text)
 
     def _say(self, kind: str, text: str) -> None:

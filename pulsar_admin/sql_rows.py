@@ -95,7 +95,7 @@ def _length(value: timedelta) -> str:
 
 
 def chart_of(names: Sequence[str], rows: Iterable[Row]) -> Chart:
-    """Return the second column of ROWS, and those behind it, over the first; raises InvalidValue where they are no numbers."""
+    """Return the second column of ROWS, and those behind it, over the first; raises InvalidValue if they are not numbers."""
     from pulsar_admin.plot import Chart
 
     if len(names) < 2:
@@ -116,7 +116,7 @@ def _number(name: str, value: object) -> float:
         number = float(value)  # type: ignore[arg-type]  # what is no number raises
     except (TypeError, ValueError):
         raise InvalidValue(
-            f"--plot: {name} has {value!r}, which is no number", hint="labels come first, then columns of numbers"
+            f"--plot: {name} has {value!r}, which is not a number", hint="labels come first, then columns of numbers"
         ) from None
     if not math.isfinite(number):
         hint = f"leave such rows out: where isfinite({name})"

@@ -22,9 +22,9 @@ ROOT = ""
 
 GROUPS: dict[str, str] = {
     ROOT: "pulsar-admin, offline: answers and changes on the bytes that Pulsar and BookKeeper left on disk.",
-    "store": "Make, import, inspect, check, repair and export the store.",
+    "store": "Create, import, inspect, check, repair and export the store.",
     "store import": "Read Pulsar's own files into a new store.",
-    "store add": "Bring more parts of a cluster into a store.",
+    "store add": "Add more parts of a cluster to a store.",
     "store export": "Write the store's changes back into Pulsar's own files.",
     "topics": "Topics: list, search by time, read, and move their cursors.",
     "topicPolicies": "Policies of topics, for this cluster or for all.",
@@ -34,16 +34,16 @@ GROUPS: dict[str, str] = {
     "transactions": "Transactions: coordinators, open ones, and what they hold.",
     "schemas": "Schemas: the versions of a topic's schema.",
     "brokers": "Brokers: their dynamic settings.",
-    "bookies": "Bookies: which there are, and their racks.",
+    "bookies": "Bookies and their racks.",
     "resourcegroups": "Resource groups: rates that namespaces share.",
     "resource-quotas": "Quotas of bundles, which balance the load of brokers.",
-    "ns-isolation-policy": "Isolation policies: which namespaces only some brokers serve.",
+    "ns-isolation-policy": "Isolation policies: namespaces that only some brokers serve.",
     "compaction": "Compacted topics: run, read and verify compaction.",
-    "delayed": "Delayed messages: what is due, when, and its index.",
+    "delayed": "Delayed messages: what is due when, and the index.",
     "nacks": "Negative acknowledgements: plan, track and simulate.",
     "ledgers": "Ledgers: metadata, entries, orphans and losses.",
     "logs": "One entry log file, without a store.",
-    "bookkeeper": "Commands of `bookkeeper shell` that files answer.",
+    "bookkeeper": "Commands of `bookkeeper shell` that work on files.",
     "managed-ledger": "Commands of `pulsar-managed-ledger-admin`.",
 }
 

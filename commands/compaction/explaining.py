@@ -91,10 +91,10 @@ def _tell(app: App, name: TopicName, history: KeyHistory) -> None:
         app.note(f"{name} is compacted through {history.horizon}, into ledger {history.compacted_ledger}")
     if history.sealed:
         app.tell(
-            f"{counted(history.sealed, 'encrypted batch', 'encrypted batches')} may hold the key, too: they stay whole"
+            f"{counted(history.sealed, 'encrypted batch', 'encrypted batches')} may hold the key too; they are kept whole"
         )
     if history.undecodable:
-        app.tell(f"{counted(history.undecodable, 'entry')} cannot be decoded, and stay whole")
+        app.tell(f"{counted(history.undecodable, 'entry')} cannot be decoded and are kept whole")
     app.problems(sum(one.is_wrong for one in history.occurrences) + history.lost)
     if history.lost:
         app.warn(f"{name}: {counted(history.lost, 'entry', 'entries')} cannot be read and may hold the key")

@@ -46,7 +46,7 @@ def _row(found: dict[str, Any], topic: TopicName) -> PositionRow:  # Any: JSON
         raise InvalidValue(f"it is of topic {named}, not of {topic}")
     chunks = found.get("chunks", [])
     if not isinstance(chunks, list):
-        raise InvalidValue("chunks is a list of positions")
+        raise InvalidValue("chunks must be a list of positions")
     first = _position([found.get("ledgerId"), found.get("entryId")])
     return PositionRow((first, *map(_chunk, chunks)), _delay(found.get("delay")))
 
@@ -62,7 +62,7 @@ def _chunk(value: object) -> Position:
 def _position(ids: list[object]) -> Position:
     whole = [part for part in ids if type(part) is int]
     if len(whole) != len(ids):
-        raise InvalidValue("ledgerId and entryId are needed, as whole numbers")
+        raise InvalidValue("ledgerId and entryId are required whole numbers")
     return parse_position(":".join(map(str, whole)))
 
 

@@ -269,7 +269,7 @@ def _fetched(app: App, bookies: tuple[str, ...], fetch_to: Path | None) -> tuple
     from store.transfer.fetching import fetch_bookie
 
     if fetch_to is not None and app.settings.dry_run:
-        raise click.UsageError("a dry run fetches nothing: name directories of this machine")
+        raise click.UsageError("a dry run downloads nothing: name local directories")
     return tuple(fetch_bookie(text, fetch_to) for text in bookies)
 
 

@@ -108,7 +108,7 @@ def metadata_then(app: App, metadata: Source | None, moment: Moment | None) -> S
     for text in problems:
         app.warn(text)
     app.problems(len(problems))
-    app.tell(f"the metadata is that as of transaction {found.as_of:#x}; entries are those that are there now")
+    app.tell(f"the metadata is as of transaction {found.as_of:#x}; entries are the current ones")
     return found
 
 

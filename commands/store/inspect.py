@@ -249,7 +249,7 @@ def _truth(app: App, reader: EntryReader, path: str) -> dict[str, Any] | None:  
     try:
         cursor = read_cursor(reader.txn, reader, read_topic(reader.txn, topic), name)
     except StoreError as error:
-        app.warn(f"where this cursor stands cannot be read: {error.message}")
+        app.warn(f"the position of this cursor cannot be read: {error.message}")
         return None
     return {
         "source": cursor.source,

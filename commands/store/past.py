@@ -80,7 +80,7 @@ def history(
     first = next(rows, None)
     app.emit_rows(rows if first is None else chain([first], rows), _COLUMNS)
     if first is None:
-        app.warn(f"these files have no change of {what or 'anything'} in that time: is the name right?")
+        app.warn(f"these files contain no change of {what or 'anything'} in that time: check the name")
 
 
 def servers_of(app: App, places: tuple[str, ...]) -> tuple[ServerFiles, ...]:

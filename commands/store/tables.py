@@ -100,6 +100,6 @@ def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, *
 def _check(tables: Sequence[str], given: Mapping[str, Any], *, iceberg: bool) -> None:  # Any: options
     """Refuse options that say nothing together."""
     if given["catalog"] is not None and not iceberg:
-        raise click.UsageError("--catalog is of --iceberg")
+        raise click.UsageError("--catalog needs --iceberg")
     if given["payload"] and "messages" not in tables:
-        raise click.UsageError("--payload is of --messages")
+        raise click.UsageError("--payload needs --messages")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, assert_never
 
 import click
 
@@ -14,7 +15,7 @@ from pulsar_admin.options import command, pass_app
 from store.errors import IndexCorrupt, StoreNotFound
 
 if TYPE_CHECKING:
-    from store.reports.usage import FileUsage, OwnerUsage
+    from store.reports.usage import FileUsage
 
 _BY_TOPIC = (
     Column("TOPIC", lambda row: row.owner),
@@ -40,6 +41,14 @@ _BY_DISK = (
 )
 
 
+class By(StrEnum):
+    """What a row is of."""
+
+    TOPIC = "topic"
+    LOG = "log"
+    DISK = "disk"
+
+
 @command(
     "usage",
     examples=[
@@ -53,7 +62,11 @@ _BY_DISK = (
     uses=["now", "spark"],
 )
 @click.option(
-    "--by", type=click.Choice(["topic", "log", "disk"]), default="topic", show_default=True, help="What each row shows."
+    "--by",
+    type=click.Choice([one.value for one in By]),
+    default=By.TOPIC.value,
+    show_default=True,
+    help="What each row shows.",
 )
 @click.option("--why", is_flag=True, help="Why the bytes stay: totals by reason, and what holds how much.")
 @pass_app
@@ -69,23 +82,22 @@ def usage(app: App, by: str, why: bool) -> None:
     if why:
         emit_disk(app, None)
     else:
-        _emit_usage(app, by)
+        _emit_usage(app, By(by))
 
 
-def _emit_usage(app: App, by: str) -> None:
+def _emit_usage(app: App, by: By) -> None:
     with app.bulk():
         found = app.api.usage()
-    if by == "topic":
-        rows: tuple[OwnerUsage, ...] = found.owners
-        app.emit_rows(rows, _BY_TOPIC)
-    elif by == "log":
-        files: tuple[FileUsage, ...] = found.files
-        app.emit_rows(files, (_file_column(files), *_BY_LOG))
-    else:
-        disks: list[dict[str, Any]] = [  # Any: JSON
-            dict(zip(("disk", "bytes", "liveBytes", "deadBytes"), disk, strict=True)) for disk in found.disks
-        ]
-        app.emit_rows(disks, _BY_DISK)
+    match by:
+        case By.TOPIC:
+            app.emit_rows(found.owners, _BY_TOPIC)
+        case By.LOG:
+            app.emit_rows(found.files, (_file_column(found.files), *_BY_LOG))
+        case By.DISK:
+            keys = ("disk", "bytes", "liveBytes", "deadBytes")
+            app.emit_rows([dict(zip(keys, disk, strict=True)) for disk in found.disks], _BY_DISK)
+        case _:
+            assert_never(by)
 
 
 def _file_column(files: tuple[FileUsage, ...]) -> Column:

@@ -27,10 +27,10 @@ from store.model.reader import EntryReader
 from store.model.topics import expand_topic, iter_topics, read_topic
 from store.names import TopicName, parse_topic
 
-_NOTHING = "Nothing, as pulsar-admin; the change, what a broker then destroys, and the undo command are on stderr."
+_NOTHING = "Nothing, like pulsar-admin; the change, what a broker then deletes, and the undo command are on stderr."
 _DELETES = {
     "force": "Also where parts of its metadata cannot be read: what they name stays.",
-    "delete_schema": "Taken and ignored: the schema always goes, as with a broker.",
+    "delete_schema": "Accepted and ignored: the schema always goes, as with a broker.",
 }
 
 

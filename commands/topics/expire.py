@@ -100,7 +100,7 @@ class ExpireOptions:
         if self.forecast_ms is not None and self.position is not None:
             raise InvalidValue("a forecast goes by age: leave out --position")
         if self.interval_ms is not None and self.forecast_ms is None:
-            raise InvalidValue("--interval belongs to --forecast")
+            raise InvalidValue("--interval needs --forecast")
         if self.limit_ms is None and self.position is None and not self.by_ttl and self.forecast_ms is None:
             raise InvalidValue(
                 "Either time (--expireTime) or message position (--position) has to be provided to expire messages",

@@ -19,7 +19,7 @@ from store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused
 from store.names import TopicName, parse_topic
 
 _METADATA = {"metadata": "A property, KEY=VALUE; repeat it."}
-_NOTHING = "Nothing, as pulsar-admin; the change and its undo command are on stderr."
+_NOTHING = "Nothing, like pulsar-admin; the change and its undo command are on stderr."
 
 
 def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
@@ -93,8 +93,8 @@ def create_missed(app: App, topic: TopicName) -> None:
     errors=[InvalidValue, Refused, StalePlan],
     helps={
         "partitions": "How many partitions it is to have; never fewer than now.",
-        "update_local_only": "Taken and ignored: a store is of one cluster.",
-        "force": "Taken and ignored: partitions that are there already are kept in any case.",
+        "update_local_only": "Accepted and ignored: a store is of one cluster.",
+        "force": "Accepted and ignored: partitions that are there already are kept in any case.",
     },
 )
 def update_partitioned(app: App, topic: TopicName, partitions: int, update_local_only: bool, force: bool) -> None:

@@ -62,7 +62,7 @@ def check_entries(selection: TopicSelection, topics: Iterable[Topic]) -> None:
     listed = list(topics)
     if len(listed) == 1 and selection.single is not None and not listed[0].number_of_entries:
         raise NothingMatches(
-            f"{listed[0].name} has no entries: nothing has a time there",
+            f"{listed[0].name} has no entries, so it has no times",
             hint="list topics and their entries with: pulsar-admin topics stats",
             topic=str(listed[0].name),
         )

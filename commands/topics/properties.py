@@ -12,7 +12,7 @@ from store.changes.topics import plan_properties, read_properties
 from store.errors import InvalidValue, StalePlan, SubscriptionNotFound, TopicNotFound
 from store.names import TopicName
 
-_NOTHING = "Nothing, as pulsar-admin; the change and its undo command are on stderr."
+_NOTHING = "Nothing, like pulsar-admin; the change and its undo command are on stderr."
 _PAIR = {"property": "A property, KEY=VALUE; repeat it."}
 _SUBSCRIPTION = {"subscription": "Its name."}
 

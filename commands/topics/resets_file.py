@@ -42,10 +42,10 @@ def _row(found: Any, where: str, subscription: str | None, parse_time: Callable[
         raise InvalidValue(f"unknown key {unknown[0]!r}")
     name = found.get("subscription", subscription)
     if not isinstance(found.get("topic"), str) or not isinstance(name, str):
-        raise InvalidValue("topic and subscription are needed, as strings")
+        raise InvalidValue("topic and subscription are required strings")
     given = [key for key in _TARGETS if found.get(key) is not None]
     if len(given) != 1:
-        raise InvalidValue(f"exactly one of {', '.join(_TARGETS)} is needed")
+        raise InvalidValue(f"give exactly one of {', '.join(_TARGETS)}")
     exclude = found.get("exclude", False)
     if type(exclude) is not bool:
         raise InvalidValue("exclude is true or false")
@@ -62,7 +62,7 @@ def _target(found: dict[str, Any], exclude: bool, parse_time: Callable[[str], in
     if shift_by is not None:
         integer(shift_by, "shiftBy", -LONG_MAX)
     if other is not None and not isinstance(other, str):
-        raise InvalidValue("toSubscription is a string")
+        raise InvalidValue("toSubscription must be a string")
     return ResetTarget(shift_by=shift_by, to_subscription=other, exclude=exclude)
 
 

@@ -145,7 +145,7 @@ def search(app: App, selection: TopicSelection, options: Request) -> None:
                 app.emit_rows(chain(first, found), _columns(app, chosen, options, wanted), live=True)
     app.report(problems)
     if not first and app.exit_code == 0:  # else it may be in what could not be read
-        raise NothingMatches("no message is what you look for", hint=_hint(options))
+        raise NothingMatches("no message matches", hint=_hint(options))
 
 
 def _hint(options: Request) -> str:

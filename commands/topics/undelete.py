@@ -126,8 +126,8 @@ def _list(app: App, directories: tuple[str, ...], by_evidence: bool, asked: Unde
         past = _read_past(reader, directories, keeps_topics, by_evidence)
         app.emit_rows(iter_gone(reader.txn, past), _GONE)
     for gap in past.gaps:
-        app.warn(f"the history is not whole: {gap}")
-    app.tell("what would come back: pulsar-admin topics undelete TOPIC --dry-run")
+        app.warn(f"the history is incomplete: {gap}")
+    app.tell("show what would be restored: pulsar-admin topics undelete TOPIC --dry-run")
 
 
 def _read_past(reader: EntryReader, directories: tuple[str, ...], keep: Keep, by_evidence: bool) -> Past:

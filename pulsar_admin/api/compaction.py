@@ -52,7 +52,7 @@ class Compaction:
     def last_id(self, *, verify: bool = False) -> LastId:
         """Return the last message: ``position`` (ids −1 where nothing remains), ``publish_ms``, and the ``rule`` that found it.
 
-        From metadata bytes where they tell (PIP-429); VERIFY reads the whole entry too. Raises TopicNotFound, MetadataCorrupt,
+        From metadata bytes if they suffice (PIP-429); VERIFY reads the whole entry too. Raises TopicNotFound, MetadataCorrupt,
         EntryCorrupt.
         """
         from store.compaction.last_id import find_last_id
@@ -84,7 +84,7 @@ class Compaction:
         """Compare the compacted ledger with the entries that it was made from; None: the topic was never compacted.
 
         ``total`` counts what is wrong, ``findings`` has kind, position and message of the first of it; ``status().problems`` has
-        what metadata tells. Raises TopicNotFound, MetadataCorrupt, EntryCorrupt.
+        what metadata shows. Raises TopicNotFound, MetadataCorrupt, EntryCorrupt.
         """
         from store.compaction.keys import keys_for
         from store.compaction.verify import verify_view

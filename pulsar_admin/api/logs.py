@@ -17,7 +17,7 @@ from store.reports.log_files import (
 
 
 def log_files(path: Path | str) -> tuple[LogSummary, ...]:
-    """Return what names and headers tell of the log PATH, or of all logs and journals of a bookie's directory.
+    """Return what the name and header of the log PATH say, or of all logs and journals of a bookie's directory.
 
     Raises SourceNotFound, SourceChanged, EntryLogCorrupt.
     """

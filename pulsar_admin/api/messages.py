@@ -68,7 +68,7 @@ class MessageQuery:
     match: Match | None = None
 
     def check(self) -> None:
-        """Raise InvalidValue for a column or a clock that there is not, and for a limit that is no number of messages."""
+        """Raise InvalidValue for an unknown column or clock, and for a limit that is not a number of messages."""
         if self.limit is not None and (type(self.limit) is not int or self.limit < 0):
             raise InvalidValue(f"limit {self.limit!r}: expected 0 or more messages, None for all")
         unknown = sorted(set(self.columns) - {*SCHEMA.names})

@@ -69,7 +69,7 @@ class Plan:
         from store.files import write_new_file
 
         if not isinstance(self._plan, StorePlan):
-            raise Refused(f"a plan of {self.command} is no list of steps", hint="the command keeps one: --plan FILE")
+            raise Refused(f"a plan of {self.command} is not a list of steps", hint="the command keeps one: --plan FILE")
         write_new_file(Path(path), self._plan.dump())
 
     def __str__(self) -> str:

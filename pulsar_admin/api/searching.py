@@ -43,11 +43,11 @@ class Wanted(TypedDict, total=False):
 
 
 def search_of(session: Session, names: Choose, wanted: Wanted) -> Messages:
-    """Return the messages of the topics NAMES that are WANTED; raises InvalidValue, also for a keyword that there is not."""
+    """Return the messages of the topics NAMES that are WANTED; raises InvalidValue, also for an unknown keyword."""
     unknown = sorted(set(wanted) - set(Wanted.__annotations__))
     if unknown:
         raise InvalidValue(
-            f"nothing is called {', '.join(unknown)}", hint=f"there are {', '.join(Wanted.__annotations__)}"
+            f"unknown keyword: {', '.join(unknown)}", hint=f"there are {', '.join(Wanted.__annotations__)}"
         )
     since, until = (
         None if time is None else session.time_ms(time) for time in (wanted.get("since"), wanted.get("until"))

@@ -246,12 +246,12 @@ def check_choice(what: str, value: str, literal: object) -> None:
 def position_of(value: Place) -> Position:
     """Return VALUE as a position; raises InvalidValue."""
     if not isinstance(value, (str, Position)):
-        raise InvalidValue(f"{value!r} is no position", hint='write "LEDGER:ENTRY", or take a Position', value=value)
+        raise InvalidValue(f"{value!r} is not a position", hint='write "LEDGER:ENTRY", or take a Position', value=value)
     return parse_position(value) if isinstance(value, str) else value
 
 
 def whole_number(what: str, value: object) -> int:
-    """Return VALUE; raises InvalidValue where it is no int, as a number's text is none."""
+    """Return VALUE; raises InvalidValue unless it is an int; the text of a number is not."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidValue(f"{what} {value!r}: a whole number is wanted, such as 5", value=value)
     return value

@@ -172,7 +172,7 @@ def test_what_cannot_be_read_is_not_said_to_be_nowhere(tmp_path: Path, cli: Cli,
     (path / "entries" / "0.log").unlink()
     result = cli("--store", path, "topics", "search", TOPIC, "--text", "x")
     assert result.exit_code == 1
-    assert "no message is what you look for" not in result.stderr
+    assert "no message matches" not in result.stderr
 
 
 def test_nothing_found_beside_a_topic_that_cannot_be_read_is_an_empty_list(

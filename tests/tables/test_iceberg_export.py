@@ -93,7 +93,7 @@ def test_what_is_refused_writes_nothing(cli: Cli, tmp_path: Path) -> None:
     assert (done.exit_code, "tables.json" in done.stderr) == (3, True), done.stderr
     assert not (folder / "catalog.db").exists()
     done = cli(*words, "--catalog", "nowhere")
-    assert (done.exit_code, "--catalog is of --iceberg" in done.stderr) == (2, True)
+    assert (done.exit_code, "--catalog needs --iceberg" in done.stderr) == (2, True)
 
 
 def test_messages_are_added_once_whatever_was_there(cli: Cli, tmp_path: Path) -> None:
