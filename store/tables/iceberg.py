@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from store.errors import Corrupt, DiskFull, InvalidValue, Refused, SourceNotFound, StalePlan
+from store.errors import Corrupt, DiskFull, InvalidValue, NotWritable, Refused, SourceNotFound, StalePlan
 from store.extras import require
 from store.files import create_directory
 from store.frozen import frozen
@@ -34,6 +34,7 @@ _ATTEMPTS = 10
 _MAPPING = "schema.name-mapping.default"
 _SAID_CHARACTERS = 300
 _NO_SPACE = ("disk is full", *NO_SPACE)  # SQLite's words first
+_READ_ONLY = ("readonly database", "read-only transaction")  # SQLite's, PostgreSQL's
 _UNREADABLE = (OSError, ValueError, EOFError, KeyError, IndexError)  # what pyiceberg raises of a manifest
 _PROPERTIES = {
     "format-version": "2",
@@ -150,6 +151,11 @@ def _translated(what: str) -> Iterator[None]:
         if any(words in said for words in _NO_SPACE):
             hint = "free some space and run the same command again; a table has its rows of before or those of now"
             raise DiskFull(f"{what}: {said}", hint=hint) from error
+        if any(words in said for words in _READ_ONLY):
+            raise NotWritable(
+                f"{what}: the catalogue is read-only: {said}",
+                hint="let this user write it, or name another one: --catalog",
+            ) from error
         hint = "--catalog takes a URI, or a name that ~/.pyiceberg.yaml or PYICEBERG_CATALOG__NAME__URI explains"
         raise SourceNotFound(f"{what}: {said}", hint=hint) from error
 

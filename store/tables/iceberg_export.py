@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from store.engine.operation import Engine
-from store.errors import Refused, StalePlan, StoreError
+from store.errors import NotWritable, Refused, StalePlan, StoreError
 from store.frozen import frozen
 from store.model.reader import EntryReader
 from store.tables.cluster import cluster_identity, cluster_name
@@ -118,7 +118,7 @@ def _commit_table(
     change = Commit(table, run.cluster, identity, [f"{warehouse.root}/{path}" for path in named], there)
     try:
         done = commit(warehouse, change)
-    except (Refused, StalePlan):
+    except (NotWritable, Refused, StalePlan):  # after others nobody knows whether the catalogue has the commit
         for path in named:
             run.folder.remove(path)
         raise

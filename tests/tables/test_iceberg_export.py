@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -152,3 +154,37 @@ def test_messages_of_a_run_that_was_killed_come_with_the_next(
     assert said["messages"][0] == 0
     counts = "select count(*), count(distinct (ledger_id, entry_id, batch_index)) from rows"
     assert rows_of(folder, "messages", counts) == [(said["messages"][1],) * 2]
+
+
+def test_a_catalogue_that_is_read_only_is_named_and_leaves_nothing(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "fleet"
+    exported(cli, "clean", folder, "--messages")
+    before = sorted(path for path in folder.rglob("*.parquet"))
+    catalog = f"sqlite:///file:{folder}/catalog.db?mode=ro&uri=true"
+    words = ("--store", imported(SMALL, "mutated"), "store", "export", "tables", folder, "--iceberg", "--messages")
+    for only in ("topics", "entries"):
+        done = cli(*words, "--only", only, "--catalog", catalog)
+        assert (done.exit_code, done.stdout) == (3, "")
+        assert f"pulsar.{only} cannot be written: the catalogue is read-only: " in done.stderr
+    assert sorted(path for path in folder.rglob("*.parquet")) == before
+    said = exported(cli, "mutated", folder, "--messages")
+    assert said["entries"][1] > said["entries"][0]
+
+
+def test_two_runs_of_one_cluster_and_one_of_another_at_once(tmp_path: Path) -> None:
+    """One of the two is refused or comes after the other; what is there is once there."""
+    folder = tmp_path / "fleet"
+    runs = [("clean", "eu"), ("mutated", "eu"), ("mutated", "us")]
+    asked = []
+    for state, cluster in runs:
+        store = ["--store", imported(SMALL, state), "store", "export", "tables", folder, "--iceberg", "--messages"]
+        command = [sys.executable, "-m", "pulsar_admin", "-q", *store, "--cluster", cluster]
+        asked.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE))
+    said = [run.communicate()[1].decode() for run in asked]
+    assert asked[2].returncode == 0, said[2]
+    assert sorted(run.returncode for run in asked[:2]) in ([0, 0], [0, 4]), said
+    once = "select count(*) - count(distinct (cluster, ledger_id, entry_id{})) from rows"
+    assert rows_of(folder, "entries", once.format("")) == [(0,)]
+    assert rows_of(folder, "messages", once.format(", batch_index")) == [(0,)]
+    entries = len(held(world(SMALL) / "mutated"))
+    assert rows_of(folder, "entries", "select count(*) from rows where cluster = 'us'") == [(entries,)]
