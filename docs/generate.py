@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,14 +117,14 @@ def exit_codes_page() -> str:
 
 DOCTOR = """# What the doctor finds
 
-`pulsar-admin doctor` looks for everything below, and ranks what it finds: by severity, then by messages and bytes at stake. It only reads.
-`pulsar-admin doctor --explain CODE` shows one section in the terminal.
+`pulsar-admin doctor` looks for everything below, and ranks its findings by severity, then by messages and bytes at stake.
+It only reads. `pulsar-admin doctor --explain CODE` shows one section in the terminal.
 
 - `critical`: data is lost or cannot be served.
-- `warning`: it will be, or something is wrong that nobody sees yet.
+- `warning`: data will be lost, or something is wrong that nobody notices yet.
 - `note`: worth knowing.
 
-What brokers and bookies do is that of Pulsar 4.0.8 with BookKeeper 4.17.
+Brokers and bookies behave as described in Pulsar 4.0.8 with BookKeeper 4.17.
 """
 
 
@@ -132,12 +133,18 @@ def doctor_page() -> str:
     text = NOTE + DOCTOR
     for severity in Severity:
         causes = sorted(cause.code for cause in CAUSES.values() if cause.severity is severity)
-        text += f"\n{severity}: " + ", ".join(f"[`{code}`](#{code})" for code in causes) + "\n"
+        text += "\n" + _filled(f"{severity}: " + ", ".join(f"[`{code}`](#{code})" for code in causes)) + "\n"
     for code, cause in sorted(CAUSES.items()):
-        text += f"\n## {code}\n\n**{cause.title}** ({cause.severity})\n\n{cause.means}\n\n"
-        text += f"**A broker**: {cause.broker}\n\n**Mend**: {cause.how}\n\n```\n{cause.command({})}\n```\n"
-        text += f"\n**Prevent**: {cause.prevent}\n" if cause.prevent else ""
+        text += f"\n## {code}\n\n**{cause.title}** ({cause.severity})\n\n{_filled(cause.means)}\n\n"
+        text += f"{_filled(f'**A broker**: {cause.broker}')}\n\n{_filled(f'**Mend**: {cause.how}')}\n\n"
+        text += f"```\n{cause.command({})}\n```\n"
+        text += f"\n{_filled(f'**Prevent**: {cause.prevent}')}\n" if cause.prevent else ""
     return text
+
+
+def _filled(text: str) -> str:
+    """Return TEXT in lines of 120 columns."""
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def error_rows() -> Iterator[tuple[str, int, str]]:
