@@ -94,7 +94,7 @@ def info(app: App, ledgers: tuple[int, ...]) -> None:
     would close a ledger that is still open.
     """
     with app.session.read():
-        documents = list(app.each(ledgers, lambda ledger_id: _document(ledger_id, app.api.ledger(ledger_id).info())))
+        documents = list(app.each(ledgers, lambda ledger_id: _document(ledger_id, app.ledger(ledger_id).info())))
     app.problems(sum(document["lost"] is not None for document in documents))
     if len(ledgers) == 1:
         app.emit(documents[0])
@@ -206,7 +206,7 @@ def entries(app: App, ledger: int, first: int, last: int | None, limit: int | No
 
     STATE is `ok`, `missing` (no file holds it), or what is wrong with it.
     """
-    rows = app.api.ledger(ledger).entries(first, last)
+    rows = app.ledger(ledger).entries(first, last)
     app.emit_rows(_counted(app, islice(rows, limit)), _ENTRY_COLUMNS)
 
 

@@ -19,6 +19,7 @@ from store.wording import counted
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pulsar_admin.api.ledger import Ledger
     from pulsar_admin.api.store import Store as ApiStore
     from pulsar_admin.api.topic import Topic
     from pulsar_admin.command_session import CommandSession
@@ -111,6 +112,12 @@ class App(Results):
         from pulsar_admin.api.topic import Topic
 
         return Topic(self.session, name)
+
+    def ledger(self, ledger_id: int) -> Ledger:
+        """Return a ledger as the Python interface has it; whether it is there is seen when it is used."""
+        from pulsar_admin.api.ledger import Ledger
+
+        return Ledger(self.session, ledger_id)
 
     @property
     def store_path(self) -> Path:
