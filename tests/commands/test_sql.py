@@ -234,7 +234,7 @@ def test_a_plot_of_two_columns(cli: Cli, tmp_path: Path) -> None:
     assert "backlog" in found.stdout
     assert (tmp_path / "plot.svg").read_bytes().startswith(b"<?xml")
     assert "two columns" in cli("--store", store, "sql", "select 1", "--plot").stderr
-    assert "no number" in cli("--store", store, "sql", "select 1, 'x'", "--plot").stderr
+    assert "not a number" in cli("--store", store, "sql", "select 1, 'x'", "--plot").stderr
     for number in ("NaN", "inf", "-inf"):
         refused = cli("--store", store, "sql", f"select 1, '{number}'::double", "--plot")
         assert (refused.exit_code, "cannot be drawn" in refused.stderr) == (2, True)
