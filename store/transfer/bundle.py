@@ -372,4 +372,5 @@ def _stand_in(store_path: Path, log: LogFile, records: list[tuple[int, bytes]]) 
             opened.write(record)
     size_bytes = min(log.next_offset, log.size_bytes)
     fingerprint = file_fingerprint(file, size_bytes)
-    return replace(log, path=place, mode=FileMode.COPIED, mtime_ns=file.stat().st_mtime_ns, fingerprint=fingerprint)
+    mode = FileMode.OWN if log.mode == FileMode.OWN else FileMode.COPIED  # an own file is of no bookie, here as there
+    return replace(log, path=place, mode=mode, mtime_ns=file.stat().st_mtime_ns, fingerprint=fingerprint)
