@@ -71,6 +71,8 @@ def _document(name: TopicName, found: Verification, findings: list[dict[str, Any
     for row in found.findings:
         place = None if row.position is None else position_json(row.position, name.partition_index)
         findings.append({"kind": row.kind, "position": place, "message": row.message})
+    before = found.trimmed_before
+    trimmed = None if before is None else position_json(before, name.partition_index)
     return {
         "topic": str(name),
         "compacted": True,
@@ -80,7 +82,7 @@ def _document(name: TopicName, found: Verification, findings: list[dict[str, Any
         "messages": found.messages,
         "topicEntries": found.topic_entries,
         "topicMessages": found.topic_messages,
-        "trimmedBefore": None if found.trimmed_before is None else position_json(found.trimmed_before),
+        "trimmedBefore": trimmed,
         "formats": found.forms,
         "rule": found.rule,
         "keyless": found.keyless,

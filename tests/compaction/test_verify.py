@@ -172,6 +172,18 @@ def test_trimmed_topic(tmp_path: Path) -> None:
     assert _kinds(found) == [(kinds.STALE, "5:0:1")]
 
 
+def test_every_position_has_the_partition(tmp_path: Path, cli: Cli) -> None:
+    """As in a MessageIdImpl of that partition, also the position before which nothing could be compared."""
+    name = "persistent://acme/orders/split-partition-3"
+    fine = compacted(5, 0, entry(Batch([Slot("z", b"z0")], alone=True)))
+    made = MadeCompacted(77, [fine, *GOOD[:1]], Position(10, len(RAW) - 1))
+    store = make_store(tmp_path / "s", {name: MadeTopic([[Made(PUBLISH_MS, raw=r) for r in RAW]], compacted=made)})
+    report = cli("--store", store, "compaction", "verify", name, "-o", "json").json
+    assert report["trimmedBefore"] == {"ledgerId": 10, "entryId": 0, "partitionIndex": 3}
+    assert report["horizon"]["partitionIndex"] == 3
+    assert [row["position"]["partitionIndex"] for row in report["findings"]] == [3]
+
+
 def test_markers_and_transactions(tmp_path: Path) -> None:
     marker = entry(Batch([Slot(None, b"")], alone=True, more={"marker_type": 12}))
     aborted = entry(Batch([Slot("t", b"x")], alone=True, more={"txnid_most_bits": 0, "txnid_least_bits": 1}))
