@@ -16,6 +16,7 @@ from pulsar_admin.options import command, gather, pass_app
 from pulsar_admin.visible import clean_text
 from store.db.files import catalogued_bytes
 from store.errors import AlreadyExists, InvalidValue, StoreNotFound
+from store.model.topics import count_topics
 
 _COLUMNS = (
     Column("SEVERITY", "severity"),
@@ -136,7 +137,8 @@ def _diagnoses(app: App, options: Any) -> Iterator[Any]:  # Any: DoctorOptions, 
         check_pages(app.settings.store)  # before LMDB reads them: it dies of damage
     with app.session.read() as txn:
         total = catalogued_bytes(txn) if options.deep else 0
-    with app.bulk(total) as engine, app.progress(total or None, "bytes", "doctor") as progress:
+        what = (total, "bytes") if options.deep else (count_topics(txn), "topics")
+    with app.bulk(total) as engine, app.progress(*what, "doctor") as progress:
         for found in diagnose(app.store, now_ms=app.now_ms, options=options, advance=progress.advance, engine=engine):
             app.problems(found.severity is not Severity.NOTE)
             yield found

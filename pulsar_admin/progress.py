@@ -8,11 +8,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.visible import clean_text, write_error
 
+if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
+
 _LINE_INTERVAL_S = 0.5
+_BAR_WIDTH, _LABEL_WIDTH = 6, 8
+"""The least columns of a bar, and of the label in front of it."""
 
 
 def _none() -> int:
@@ -75,45 +80,41 @@ class LineProgress(Progress):
 
 
 class BarProgress(Progress):
-    """A rich bar: done, rate, time left, and slices that failed; bytes are shown in powers of 1024."""
+    """A rich bar: done, rate, time left, and slices that failed; sizes have units of 1024.
+
+    The bar shrinks first, then the label, from its front: the numbers stay whole.
+    """
 
     def __init__(self, *what: Any) -> None:  # Any: what Progress takes
+        from rich.cells import cell_len
         from rich.console import Console
-        from rich.filesize import decimal
-        from rich.progress import BarColumn, DownloadColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, ProgressColumn, Task
         from rich.progress import Progress as RichProgress
+        from rich.table import Column
         from rich.text import Text
 
         super().__init__(*what)
-        failed, unit = self.failed, self.unit
+        console, numbers = Console(stderr=True), _number_columns(self.unit, self.failed)
+        label = clean_text(self.label).replace("persistent://", "")
 
-        class Rate(ProgressColumn):
+        class Label(ProgressColumn):
             def render(self, task: Task) -> Text:
-                rate = task.finished_speed or task.speed or 0
-                return Text(f"{decimal(int(rate))}/s" if unit == "bytes" else f"{rate:,.0f} {unit}/s")
+                taken = sum(cell_len(str(number(task))) + 1 for number in numbers)
+                room = max(console.width - _BAR_WIDTH - 1 - taken, _LABEL_WIDTH)
+                shown = label
+                while cell_len(shown) > room:
+                    shown = f"…{shown.removeprefix('…')[1:]}"
+                return Text(shown)
 
-        class Count(ProgressColumn):
-            def render(self, task: Task) -> Text:
-                return Text(f"{task.completed:,.0f}" + ("" if task.total is None else f"/{task.total:,.0f}"))
-
-        class Failed(ProgressColumn):
-            def render(self, task: Task) -> Text:
-                count = failed()
-                return Text(f"{count} failed" if count else "", "red")
-
-        done = DownloadColumn() if unit == "bytes" else Count()
         self._bar = RichProgress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=None),
-            done,
-            Rate(),
-            TimeRemainingColumn(),
-            Failed(),
-            console=Console(stderr=True),
+            Label(table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=None, table_column=Column(ratio=1)),
+            *numbers,
+            console=console,
             transient=True,
             expand=True,
         )
-        self._task = self._bar.add_task(clean_text(self.label), total=self.total)
+        self._task = self._bar.add_task("", total=self.total)
         self._bar.start()
 
     def advance(self, amount: int) -> None:
@@ -124,17 +125,47 @@ class BarProgress(Progress):
         self._bar.stop()
 
 
+def _number_columns(unit: str, failed: Callable[[], int]) -> list[ProgressColumn]:
+    """Return the columns behind a bar: what is done, in UNIT, its rate, the time left, and what FAILED counts."""
+    from rich.progress import ProgressColumn, Task, TimeRemainingColumn
+    from rich.table import Column
+    from rich.text import Text
+
+    from pulsar_admin.columns import size_text
+
+    shown, noun = (size_text, "") if unit == "bytes" else ("{:,.0f}".format, f" {unit}")
+
+    class Count(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(shown(task.completed) + ("" if task.total is None else f"/{shown(task.total)}"))
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            rate = task.finished_speed or task.speed
+            return Text("" if rate is None else f"{shown(rate)}{noun}/s")
+
+    class Failed(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            count = failed()
+            return Text(f"{count} failed" if count else "", "red")
+
+    return [kind(table_column=Column(no_wrap=True)) for kind in (Count, Rate, TimeRemainingColumn, Failed)]
+
+
 @contextmanager
 def open_progress(
     form: str, total: int | None, unit: str, label: str, failed: Callable[[], int] = _none
 ) -> Iterator[Progress]:
-    """Show progress in FORM (``bar``, ``json``, ``none``) while the block runs; a bar needs a terminal on stderr."""
+    """Show progress in FORM (``bar``, ``json``, ``none``) while the block runs; a bar needs a terminal on stderr.
+
+    A TOTAL of 0 is not known, either: what is done is counted.
+    """
     kind: type[Progress] = Progress
     if form == "json":
         kind = LineProgress
     elif form == "bar" and sys.stderr.isatty():
         kind = BarProgress
-    progress = kind(total, unit, label, failed)
+    progress = kind(total or None, unit, label, failed)
     try:
         yield progress
         progress.finish()

@@ -6,10 +6,12 @@ import csv
 import fcntl
 import importlib
 import io
+import itertools
 import json
 import os
 import pkgutil
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -21,15 +23,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
 
 import commands
 from pulsar_admin import output, table
 from pulsar_admin.columns import Column, kind_of, render_cell
 from pulsar_admin.jsonify import camel_case, dump_json, to_json
-from pulsar_admin.progress import BarProgress
+from pulsar_admin.progress import BarProgress, open_progress
 from pulsar_admin.visible import clean_text
 from store.codec.managedledger import LedgerInfo
+from store.db.environment import open_store
+from store.model.topics import iter_topics
 from store.names import Position, parse_topic
 from tests.conftest import Cli
 from tests.sample_commands import SAMPLE_TABLE, sample_row
@@ -459,6 +464,67 @@ def test_a_bar_without_a_total_only_counts() -> None:
     console.print(bar._bar.get_renderable())
     assert " 1,234 " in console.export_text(clear=False)
     assert "None" not in console.export_text(clear=False)
+
+
+BARS = [
+    (
+        "persistent://public/default/compacted: phase two",
+        "entries",
+        1_200_000,
+        ("/1,200,000", " entries/s", ": phase two"),
+    ),
+    (
+        "persistent://acme/orders/a-topic-with-quite-a-long-name: explain",
+        "entries",
+        98_765_432,
+        ("/98,765,432", ": explain"),
+    ),
+    ("read", "bytes", None, ("read ", "39.1 KiB ", "KiB/s")),
+    ("read", "bytes", 5 << 30, ("read ", "2.5 GiB/5 GiB ", "iB/s ")),
+    ("check", "topics", 1_000_000, ("check ", "500,000/1,000,000 ", " topics/s ")),
+    ("metrics", "topics, ledgers and rows", None, ("metrics ", " topics, ledgers and rows/s")),
+    (f"persistent://t/n/{12 * chr(0x6CE8)}: verify", "entries", 12_345_678, (": verify",)),
+]
+
+
+@pytest.mark.parametrize(("label", "unit", "total", "parts"), BARS)
+def test_a_bar_on_80_columns_is_whole(
+    label: str, unit: str, total: int | None, parts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    seconds = itertools.count(100.0)
+    monkeypatch.setattr("rich.console.monotonic", lambda: next(seconds))
+    bar = BarProgress(total, unit, label, lambda: 0)
+    for _ in range(4):
+        bar.advance((total or 80_000) // 8)
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(bar._bar.get_renderable())
+    bar.stop()
+    text = console.export_text().rstrip("\n")
+    assert "\n" not in text
+    assert cell_len(text) <= 80
+    assert not [part for part in parts if part not in text], text
+    assert re.search(r"\d:\d\d:\d\d", text) or not total
+
+
+def test_a_total_of_nothing_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a limit or an index saves is not read: 0 bytes were said to be the whole."""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with open_progress("bar", 0, "bytes", "read") as bar:
+        bar.advance(4096)
+        console = Console(width=80, file=io.StringIO(), record=True)
+        console.print(bar._bar.get_renderable())  # type: ignore[attr-defined]
+    text = console.export_text()
+    assert " 4 KiB " in text
+    assert "/0" not in text
+
+
+@pytest.mark.parametrize("command", [("store", "check"), ("doctor",)])
+def test_a_check_counts_topics(command: tuple[str, ...], cli: Cli, demo_store: Path) -> None:
+    line = json.loads(cli("--store", demo_store, *command, "--progress", "json").stderr.splitlines()[-1])
+    with open_store(demo_store) as store, store.read() as txn:
+        topics = len(list(iter_topics(txn)))
+    assert (line["done"], line["unit"]) == (topics, "topics")
 
 
 def test_numbers_of_ledgers_and_changes_have_no_separators() -> None:

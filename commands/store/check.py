@@ -12,6 +12,7 @@ from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from store.db.files import catalogued_bytes
 from store.errors import StoreNotFound
+from store.model.topics import count_topics
 from store.wording import counted
 
 _COLUMNS = (
@@ -49,8 +50,9 @@ def _findings(app: App, deep: bool) -> Iterator[Any]:  # Any: Finding, or the ro
     counts = {Severity.PROBLEM: 0, Severity.NOTE: 0}
     with app.session.read() as txn:
         total = catalogued_bytes(txn) if deep else 0
+        what = (total, "bytes") if deep else (count_topics(txn), "topics")
         rows = {name: txn.count(name) for name in ("tree", "logs", "entries", "times", "changes")}
-    with app.bulk(total) as engine, app.progress(total, "bytes", "check") as progress:
+    with app.bulk(total) as engine, app.progress(*what, "check") as progress:
         for finding in check_store(app.store, deep=deep, advance=progress.advance, engine=engine):
             counts[finding.severity] += 1
             app.problems(finding.severity is Severity.PROBLEM)

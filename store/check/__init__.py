@@ -34,12 +34,13 @@ def check_store(
     """Yield every finding about STORE, the worst first, those of a deep check as they are found.
 
     DEEP reads every catalogued byte, on ENGINE or in this process: all digests, index and metadata against the data.
-    A bad row or record is a finding, never an error; ADVANCE gets the bytes a deep check has read.
+    A bad row or record is a finding, never an error; ADVANCE gets the bytes a deep check has read, of any other the topics.
     """
     if deep:
         refuse_bundle(store)
     with open_reader(store) as reader:
-        yield from sorted(iter_findings(store, reader), key=weight)
+        found = iter_findings(store, reader, lambda topic, cursors: None if deep else advance(1))
+        yield from sorted(found, key=weight)
         if deep:
             # In the same transaction: beside a writer, the catalogue of one and the index of another contradict each other.
             yield from check_deep(store, reader, advance, engine)

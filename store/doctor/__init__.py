@@ -64,7 +64,7 @@ def diagnose(
     """Yield what is wrong with STORE and what Pulsar left in it, the worst first: by severity, then by messages and bytes at stake.
 
     NOW_MS is the time that ages and due messages are counted at. ADVANCE gets the bytes that a deep look has read, on ENGINE or in
-    this process.
+    this process, of any other the topics.
     """
     options = options or DoctorOptions()
     ranking = Ranking(options.each)
@@ -76,7 +76,8 @@ def diagnose(
     if options.deep:
         refuse_bundle(store)
     with open_reader(store) as reader:
-        for found in _look(store, reader, TopicDoctor(reader, now_ms, sink, deep=options.deep)):
+        looked = (lambda: None) if options.deep else (lambda: advance(1))
+        for found in _look(store, reader, TopicDoctor(reader, now_ms, sink, deep=options.deep), looked):
             sink(found)
         if options.deep:
             for finding in check_deep(store, reader, advance, engine):
@@ -84,13 +85,14 @@ def diagnose(
     yield from ranking.ranked()
 
 
-def _look(store: Store, reader: EntryReader, topics: TopicDoctor) -> Iterator[Diagnosis]:
-    """Yield what one pass finds, beside what TOPICS tells its own sink."""
+def _look(store: Store, reader: EntryReader, topics: TopicDoctor, looked: Callable[[], None]) -> Iterator[Diagnosis]:
+    """Yield what one pass finds, beside what TOPICS tells its own sink; LOOKED is called after each topic."""
     crash = CrashCost()
 
     def visit(topic: Topic, cursors: Sequence[Cursor]) -> None:
         topics.visit(topic, cursors)
         crash.add(reader.txn, topic, cursors)
+        looked()
 
     unreferenced: list[Finding] = []
     trusted = True

@@ -201,6 +201,11 @@ def iter_topics(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[To
         yield from iter_topics(txn, node_namespace)
 
 
+def count_topics(txn: Txn) -> int:
+    """Return how many topics and partitions there are, for a progress display."""
+    return sum(1 for _ in iter_topics(txn))
+
+
 def _local_names(txn: Txn, namespace: NamespaceName) -> list[str]:
     children = [child for child in iter_children(txn, namespace.managed_ledgers_path) if is_encoded(child)]
     return sorted(map(decode_name, children))
