@@ -68,7 +68,7 @@ _BULK = {
     "topics dump public/default/plain --directory NEW": set(),
     "topics search public/default/avro --json-path $.id>=18": {"pyarrow.parquet"},
     "topics search acme/orders/compacted --key k0003": {"pyarrow.parquet"},
-    "topics analyze-backlog acme/iot/skewed -s reset-me": {"numpy"},
+    "topics analyze-backlog acme/iot/skewed -s reset-me": {"numpy", "store.changes", "store.search"},
     "compaction run acme/orders/compacted": {"pyarrow"},
     "compaction verify acme/orders/compacted": {"pyarrow"},
     "delayed build acme/delayed/reminders": {"pyarrow"},

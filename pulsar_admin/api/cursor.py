@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import (
     Clock,
     Duration,
@@ -18,8 +17,6 @@ from pulsar_admin.api.session import (
     position_of,
     whole_number,
 )
-from store.changes.cursors import CursorMove, check_movable, cleared, plan_moves, skipped
-from store.changes.resetting import EXACT, ResetRequest, ResetRule, ResetTarget, plan_resets, resets_to
 from store.db.clocks import check_clock
 from store.errors import InvalidValue
 from store.model.cursors import Cursor as CursorModel
@@ -29,20 +26,22 @@ from store.model.reader import EntryReader
 from store.model.topics import Topic as TopicModel
 from store.model.topics import expand_topic, read_topic
 from store.names import Position, TopicName
-from store.search.broker_setup import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
-from store.search.expiry import ALL_BEFORE, ExpiryRule
 from store.wording import counted, plural
 
 if TYPE_CHECKING:
     from pulsar_admin.api.nacks import Nacks
+    from pulsar_admin.api.plan import Plan
+    from store.changes.cursors import CursorMove
+    from store.changes.resetting import ResetRule
     from store.recovery.acks import AckState
     from store.recovery.as_of import IfUnsure
     from store.recovery.cursor_versions import CursorHistory
     from store.reports.backlog import BacklogAnalysis
-    from store.search.expiry import ForecastRow
+    from store.search.broker_setup import BrokerVersion
+    from store.search.expiry import ExpiryRule, ForecastRow
     from store.why.subscription import Why
 
-Move = Callable[[EntryReader, TopicModel, CursorModel], CursorMove]
+Move = Callable[[EntryReader, TopicModel, CursorModel], "CursorMove"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,7 @@ class Cursor:
         *,
         ttl: Duration | None = None,
         interval: Duration | None = None,
-        rule: ExpiryRule = ALL_BEFORE,
+        rule: ExpiryRule = "all-before",
         clock: Clock = "auto",
         broker_version: BrokerVersion = "4.0",
     ) -> tuple[ForecastRow, ...]:
@@ -159,6 +158,8 @@ class Cursor:
         """
         from store.changes.expiry import ExpiryRequest
         from store.delayed.expiries import forecast_expiries
+        from store.search.broker_setup import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
+        from store.search.expiry import ExpiryRule
 
         check_choice("rule", rule, ExpiryRule)
         check_choice("broker version", broker_version, BrokerVersion)
@@ -217,7 +218,7 @@ class Cursor:
         as_of: Time | None = None,
         if_unsure: IfUnsure = "refuse",
         exclude: bool = False,
-        rule: ResetRule = EXACT,
+        rule: ResetRule = "exact",
         clock: Clock = "auto",
         broker_version: BrokerVersion = "4.0",
         force: bool = False,
@@ -231,6 +232,10 @@ class Cursor:
         of the five is given, LedgerNotFound, EntryNotFound, NothingMatches (nothing is at or after TIME, so that it would skip everything:
         FORCE does; or nothing is known of AS_OF), Refused (unsure).
         """
+        from pulsar_admin.api.plan import plan_of
+        from store.changes.resetting import ResetRequest, ResetRule, ResetTarget, plan_resets, resets_to
+        from store.search.broker_setup import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
+
         if sum(given is not None for given in (to, time, shift_by, like, as_of)) != 1:
             raise InvalidValue("give exactly one of to, time, shift_by, like and as_of")
         if as_of is not None:
@@ -255,6 +260,8 @@ class Cursor:
 
     def skip(self, count: int, *, force: bool = False) -> Plan:
         """Plan skipping the next COUNT entries of each partition; acknowledged ones do not count, a batch is one."""
+        from store.changes.cursors import CursorMove, check_movable, skipped
+
         if whole_number("skip", count) < 0:
             raise InvalidValue(f"skip {count}: a number of entries is 0 or more")
 
@@ -266,6 +273,7 @@ class Cursor:
 
     def clear(self, *, force: bool = False) -> Plan:
         """Plan skipping the whole backlog."""
+        from store.changes.cursors import CursorMove, check_movable, cleared
 
         def move(reader: EntryReader, topic: TopicModel, cursor: CursorModel) -> CursorMove:
             check_movable(cursor, force=force)
@@ -280,7 +288,7 @@ class Cursor:
         to: Place | None = None,
         by_ttl: bool = False,
         exclude: bool = False,
-        rule: ExpiryRule = ALL_BEFORE,
+        rule: ExpiryRule = "all-before",
         clock: Clock = "auto",
         broker_version: BrokerVersion = "4.0",
         force: bool = False,
@@ -291,8 +299,11 @@ class Cursor:
         messages that go before they are due. Raises InvalidValue, LedgerNotFound, EntryNotFound, and NothingMatches: there is no TTL, or
         nothing is older than BEFORE, or BEFORE is counted from now and the whole copy is older; the latter two not with FORCE.
         """
+        from pulsar_admin.api.plan import plan_of
         from store.changes.expiry import ExpiryRequest
         from store.delayed.expiries import plan_expiries
+        from store.search.broker_setup import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
+        from store.search.expiry import ExpiryRule
 
         if (before is not None) + (to is not None) + by_ttl != 1:
             raise InvalidValue("give exactly one of before, to and by_ttl")
@@ -316,6 +327,7 @@ class Cursor:
 
     def delete(self, *, force: bool = False) -> Plan:
         """Plan removing the subscription, from all partitions."""
+        from pulsar_admin.api.plan import plan_of
         from store.changes.subscriptions import plan_unsubscribe
 
         with self._session.reader() as reader:
@@ -323,6 +335,7 @@ class Cursor:
             return plan_of(plan_unsubscribe(reader, "topics unsubscribe", cursors, self._session.now_ms, force=force))
 
     def _back_to(self, as_of: Time, if_unsure: IfUnsure, *, force: bool) -> Plan:
+        from pulsar_admin.api.plan import plan_of
         from store.recovery.as_of import AsOf, IfUnsure, is_state_name, plan_as_of
 
         check_choice("if_unsure", if_unsure, IfUnsure)
@@ -349,6 +362,9 @@ class Cursor:
 
     def _plan(self, command: str, move: Move) -> Plan:
         """Return one plan for all partitions."""
+        from pulsar_admin.api.plan import plan_of
+        from store.changes.cursors import plan_moves
+
         with self._session.reader() as reader:
             moves = [move(reader, topic, cursor) for topic, cursor in self._cursors(reader)]
             return plan_of(plan_moves(reader, command, moves, self._session.now_ms))
