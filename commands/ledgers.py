@@ -12,15 +12,12 @@ from pulsar_admin.columns import Column, alarm, caution
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
-from store.db.environment import Txn
-from store.db.owners import Owner
 from store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreNotFound
-from store.model.ledger_owners import custom_text, read_owners
-from store.model.ledgers import find_times
-from store.model.reader import EntryReader
-from store.wording import counted, plural
+from store.model.ledger_owners import custom_text
+from store.wording import counted
 
 if TYPE_CHECKING:
+    from store.db.owners import Owner
     from store.model.broken import Missing
     from store.model.coverage import BookieCopies, Coverage
     from store.reports.ledger_facts import LedgerFacts
@@ -68,10 +65,7 @@ def list_ledgers(app: App, word: str | None) -> None:
     unknown to brokers. UNREADABLE: its metadata is damaged. MISSING counts the entries before the ledger's end that are
     in no file.
     """
-    from store.reports.ledgers import iter_ledger_rows
-
-    with app.session.read() as txn:
-        app.emit_rows(iter_ledger_rows(txn, word or "", app.fail), _LIST_COLUMNS)
+    app.emit_rows(app.api.ledger_rows(word or ""), _LIST_COLUMNS)
 
 
 # -- info -------------------------------------------------------------------------------------------------------------
@@ -269,42 +263,20 @@ def missing(app: App, ledgers: tuple[int, ...]) -> None:
     Ledgers in tiered storage are left out. Files that disappeared since the import are listed with their number of
     entries (exit code 1).
     """
-    from store.reports.ledgers import iter_missing
-    from store.transfer.survey import find_gone
-
-    with app.session.read() as txn:
-        for path, count in find_gone(txn, ledgers).items():
-            app.warn(
-                f"{path} is gone: {counted(count, 'entry')} of it {plural(count, 'is', 'are')} not counted as missing;"
-                " see what other files have of it: pulsar-admin store refresh"
-            )
-            app.problems(1)
-        found = app.each(ledgers, lambda ledger_id: _missing_of(txn, ledger_id)) if ledgers else iter_missing(txn)
-        rows: list[Missing] = []
-        app.emit_rows(_lost(app, found, rows), _MISSING_COLUMNS)
-        for text in _next_steps(rows):
-            app.tell(text)
+    found = app.api.missing(*ledgers)
+    app.problems(len(found))
+    app.emit_rows(found, _MISSING_COLUMNS)
+    for text in _next_steps(found):
+        app.tell(text)
 
 
-def _missing_of(txn: Txn, ledger_id: int) -> Missing | None:
-    from store.model.broken import find_missing
-
-    read_owners(txn, ledger_id)  # raises for a ledger that nothing here knows
-    return find_missing(txn, ledger_id)
-
-
-def _lost(app: App, found: Iterable[Missing | None], firsts: list[Missing]) -> Iterator[Missing]:
-    for row in found:
-        if row is not None:
-            app.problems(1)
-            if row.owners and all(row.reason != first.reason for first in firsts):
-                firsts.append(row)
-            yield row
-
-
-def _next_steps(firsts: Iterable[Missing]) -> Iterator[str]:
+def _next_steps(found: Iterable[Missing]) -> Iterator[str]:
     """Yield what can be done, shown on the first ledger of each reason."""
-    for row in firsts:
+    firsts: dict[str, Missing] = {}
+    for row in found:
+        if row.owners:
+            firsts.setdefault(row.reason, row)
+    for row in firsts.values():
         forget = f"take the ledger out of its topic: pulsar-admin ledgers forget {row.ledger_id} --dry-run"
         yield {
             "no-metadata": f"no-metadata: make the metadata again: pulsar-admin ledgers restore {row.ledger_id} --dry-run",
@@ -359,7 +331,6 @@ def _shortfall_text(found: Iterable[UnderReplicated]) -> str:
     return f"{counted(len(rows), 'ledger')}: {', '.join(texts)}" + "; see: pulsar-admin ledgers missing" * bool(lost)
 
 
-_RECORD_BYTES = 36  # around a payload: the entry's header and its usual digest
 _VERDICT_COLUMNS = (
     Column("LEDGER", "ledger_id", "id"),
     Column("ENTRIES", "entries", "number"),
@@ -384,27 +355,10 @@ _VERDICT_COLUMNS = (
 @pass_app
 def verify(app: App, ledgers: tuple[int, ...]) -> None:
     """Read every entry of the ledgers named, or of all, and check digests, ids and lengths."""
-    from store.reports.ledgers import iter_all_ledger_ids
-
-    with app.session.reader() as reader:
-        chosen = ledgers or tuple(iter_all_ledger_ids(reader.txn))
-        with app.scan(reader, sum(_indexed_bytes(reader, ledger) for ledger in chosen), "verify"):
-            app.emit_rows(_verdicts(app, reader, chosen), _VERDICT_COLUMNS)
+    app.emit_rows(_with_problems(app, app.api.verify_ledgers(*ledgers)), _VERDICT_COLUMNS)
 
 
-def _indexed_bytes(reader: EntryReader, ledger_id: int) -> int:
-    times = find_times(reader.txn, ledger_id)
-    return 0 if times is None else times.sums.payload_bytes + times.sums.entries * _RECORD_BYTES
-
-
-def _verdicts(app: App, reader: EntryReader, ledgers: tuple[int, ...]) -> Iterator[LedgerVerdict]:
-    from store.reports.verify import verify_ledger
-
-    rows_of = None
-    if reader.engine is not None:
-        from store.scan.verifying import EngineRows
-
-        rows_of = EngineRows(reader.engine, reader, ledgers)
-    for verdict in app.each(ledgers, lambda ledger_id: verify_ledger(reader, ledger_id, rows_of)):
+def _with_problems(app: App, verdicts: Iterable[LedgerVerdict]) -> Iterator[LedgerVerdict]:
+    for verdict in verdicts:
         app.problems(verdict.problems)
         yield verdict

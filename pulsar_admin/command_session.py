@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pulsar_admin.api.session import Session, Time
+from pulsar_admin.api.session import Item, Result, Session, Time
 from pulsar_admin.broken import warn_of_broken
 from store.errors import StoreError
 from store.model.reader import open_reader
@@ -92,6 +92,17 @@ class CommandSession(Session):
                 self._app.problems(1)
             else:
                 self._app.partial.append(problem)
+
+    def fail(self, problem: StoreError) -> None:
+        self._app.fail(problem)
+
+    def each(self, items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
+        return self._app.each(items, work)
+
+    @contextmanager
+    def scanning(self, reader: EntryReader, size_bytes: int, label: str) -> Iterator[None]:
+        with self._app.scan(reader, size_bytes, label):
+            yield
 
     def warn(self, texts: Iterable[str]) -> None:
         for text in texts:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pulsar_admin.api.session import Session
-from store.errors import StoreError
 
 if TYPE_CHECKING:
     from pulsar_admin.api.plan import Plan
@@ -64,16 +63,8 @@ class Ledger:
 
     def verify(self) -> LedgerVerdict:
         """Read every entry and return what is wrong: ``problems`` counts, ``damaged`` names, ``missing`` has ranges of ids."""
-        from store.reports.verify import verify_ledger
-
-        problems: list[StoreError] = []
-        with self._session.engine(problems) as engine, self._session.reader() as reader:
-            rows_of = None
-            if engine is not None:
-                from store.scan.verifying import EngineRows
-
-                rows_of = EngineRows(engine, reader, (self._ledger_id,))
-            return verify_ledger(reader, self._ledger_id, rows_of)
+        (verdict,) = verdicts_of(self._session, (self._ledger_id,))
+        return verdict
 
     def forget(self, *, force: bool = False) -> Plan:
         """Plan that nothing references it any more: topics, cursors, compacted views and schemas go on without it.
@@ -103,3 +94,19 @@ class Ledger:
 
         with self._session.read() as txn:
             return plan_of(plan_delete_orphans(txn, [self._ledger_id], force=force))
+
+
+def verdicts_of(session: Session, ledgers: Sequence[int]) -> Iterator[LedgerVerdict]:
+    """Yield what is wrong with each of LEDGERS, or (where none is named) with all; raises LedgerNotFound, MetadataCorrupt."""
+    from store.reports.ledgers import indexed_bytes, iter_all_ledger_ids
+    from store.reports.verify import verify_ledger
+
+    with session.reader() as reader:
+        chosen = ledgers or tuple(iter_all_ledger_ids(reader.txn))
+        with session.scanning(reader, indexed_bytes(reader.txn, chosen), "verify"):
+            rows_of = None
+            if reader.engine is not None:
+                from store.scan.verifying import EngineRows
+
+                rows_of = EngineRows(reader.engine, reader, chosen)
+            yield from session.each(chosen, lambda ledger_id: verify_ledger(reader, ledger_id, rows_of))

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from pulsar_admin.broken import broken_texts
 from store.db.environment import Store as StoreFile
@@ -35,6 +35,9 @@ Duration = timedelta | str
 
 Clock = Literal["auto", "publish", "broker", "event"]
 """Which time of a message counts: the broker's where the entry carries one, else the publish time (auto); or always one of them."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
@@ -150,6 +153,14 @@ class Session:
         """Report what the answer of a method lacks."""
         warn_partial(problems, stacklevel=4)
 
+    def fail(self, problem: StoreError) -> None:
+        """Report what an iteration leaves out."""
+        warn_partial([problem], stacklevel=5)
+
+    def each(self, items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
+        """Yield WORK of every one of ITEMS; an error ends it (of several items a command reports it, and goes on)."""
+        return map(work, items)
+
     def warn(self, texts: Iterable[str]) -> None:
         """Report what callers should know of an answer that lacks nothing else."""
         warn_partial(texts, stacklevel=4)
@@ -176,6 +187,13 @@ class Session:
             yield reader
             if engine is None:
                 problems += [failed.error() for failed in reader.failed]
+
+    @contextmanager
+    def scanning(self, reader: EntryReader, size_bytes: int, label: str) -> Iterator[None]:
+        """Let what READER scans, about SIZE_BYTES, run on ``engine``, with progress under LABEL."""
+        with self.engine([]) as engine:
+            reader.engine = engine
+            yield
 
     def check_writable(self) -> None:
         """Raise NotWritable for a store that was opened for reading."""

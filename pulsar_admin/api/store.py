@@ -35,7 +35,7 @@ from store.model.topics import (
 from store.model.window import Window
 from store.names import TopicName, parse_namespace, parse_topic
 from store.scan.profiles import Profile
-from store.wording import counted
+from store.wording import counted, plural
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from store.reports.replicas import UnderReplicated
     from store.reports.summary import StoreSummary
     from store.reports.usage import Usage
+    from store.reports.verify import LedgerVerdict
     from store.why.disk import WhyBytes
 
 Level = Literal["messages", "entries"]
@@ -174,10 +175,8 @@ class Store(Transfers, Recoveries, Columns):
         """
         from store.reports.ledgers import iter_ledger_rows
 
-        problems: list[StoreError] = []
         with self._session.read() as txn:
-            yield from iter_ledger_rows(txn, word, problems.append)
-        self._session.partial(problems)
+            yield from iter_ledger_rows(txn, word, self._session.fail)
 
     def orphans(self) -> tuple[Orphan, ...]:
         """Return the ledgers that nothing references: why (``reason``), entries, bytes, what they claim to be. Raises IndexCorrupt."""
@@ -186,21 +185,29 @@ class Store(Transfers, Recoveries, Columns):
         with self._session.read() as txn:
             return tuple(iter_orphans(txn))
 
-    def missing(self) -> tuple[Missing, ...]:
-        """Return what is lost: referenced ledgers that are not there, and ``ranges`` of entry ids that no file holds.
+    def missing(self, *ledgers: int) -> tuple[Missing, ...]:
+        """Return what is lost, of LEDGERS or of all: referenced ledgers that are not there, ``ranges`` of entry ids that no file holds.
 
-        Entries of files that are gone since the import do not count yet: a PartialData warning names those. Raises IndexCorrupt.
+        Entries of files that are gone since the import do not count yet: a PartialData warning names those. Raises IndexCorrupt,
+        LedgerNotFound (one of LEDGERS).
         """
-        from store.reports.ledgers import iter_missing
+        from store.reports.ledgers import iter_missing, read_missing
         from store.transfer.survey import find_gone
 
         with self._session.read() as txn:
-            gone = find_gone(txn, ())
-            found = tuple(iter_missing(txn))
-        self._session.partial(
-            f"{path} is gone: its {counted(count, 'entry')} may be lost" for path, count in gone.items()
-        )
-        return found
+            self._session.partial(
+                f"{path} is gone: {counted(count, 'entry')} of it {plural(count, 'is', 'are')} not counted as missing; "
+                "see what other files have of it: pulsar-admin store refresh"
+                for path, count in find_gone(txn, ledgers).items()
+            )
+            rows = self._session.each(ledgers, lambda ledger_id: read_missing(txn, ledger_id))
+            return tuple(row for row in (rows if ledgers else iter_missing(txn)) if row is not None)
+
+    def verify_ledgers(self, *ledgers: int) -> Iterator[LedgerVerdict]:
+        """Yield what is wrong with each of LEDGERS, or of all, every entry read: see ``Ledger.verify``; raises LedgerNotFound."""
+        from pulsar_admin.api.ledger import verdicts_of
+
+        return verdicts_of(self._session, ledgers)
 
     def underreplicated(self) -> tuple[UnderReplicated, ...]:
         """Return the ledgers with entries on fewer bookies than their write quorum, or perhaps, the worst first.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import merge
 
@@ -15,7 +15,7 @@ from store.db.owners import Owner, find_owners, has_owners, iter_owners
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, StoreError
 from store.model.broken import Missing, find_missing
-from store.model.ledger_owners import custom_text
+from store.model.ledger_owners import custom_text, read_owners
 from store.model.ledgers import (
     count_missing,
     find_metadata,
@@ -29,6 +29,7 @@ from store.model.topics import iter_topics
 DELETED = "DELETED"
 INDEX = "INDEX"
 UNREADABLE = "UNREADABLE"
+_RECORD_BYTES = 36  # around a payload: the entry's header and its usual digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,18 @@ def iter_orphans(txn: Txn) -> Iterator[Orphan]:
         if reason == "deleted" and is_own and times is not None and times.sums.unframed == entries:
             reason = "leaked-index"
         yield Orphan(ledger_id, reason, entries, size_bytes, claims)
+
+
+def indexed_bytes(txn: Txn, ledgers: Iterable[int]) -> int:
+    """Return how much reading all entries of LEDGERS reads, as the index says."""
+    sums = [times.sums for times in (find_times(txn, ledger_id) for ledger_id in ledgers) if times is not None]
+    return sum(one.payload_bytes + one.entries * _RECORD_BYTES for one in sums)
+
+
+def read_missing(txn: Txn, ledger_id: int) -> Missing | None:
+    """Return what is not there of a ledger; raises LedgerNotFound for one that nothing here knows."""
+    read_owners(txn, ledger_id)
+    return find_missing(txn, ledger_id)
 
 
 def iter_missing(txn: Txn) -> Iterator[Missing]:

@@ -20,6 +20,10 @@ def test_lost_ledgers_are_mended(tmp_path: Path, damages_stores: None) -> None:
         opened.write(lambda txn: txn.delete("tree", tree_key(ledger_path(18))))
     with pa.open_store(path, writable=True) as store:
         assert [row.ledger_id for row in store.missing()] == [18]
+        assert [row.ledger_id for row in store.missing(9, 18)] == [18]
+        assert store.missing(9) == ()
+        with pytest.raises(pa.LedgerNotFound):
+            store.missing(18, 99_999)
         assert store.ledger(18).info().lost == "no-metadata"
         topic = store.topic("public/default/plain")
         answers = (

@@ -48,6 +48,10 @@ def test_ledgers_hold_the_messages_that_were_received(store: pa.Store) -> None:
     ]
     assert len(ledger.read(3)) == entries[0].size_bytes - 32 - 4  # type: ignore[operator]
     assert ledger.verify().problems == 0
+    assert [verdict.ledger_id for verdict in store.verify_ledgers(first, 8)] == [first, 8]
+    assert [verdict.ledger_id for verdict in store.verify_ledgers()] == list(store.ledgers())
+    with pytest.raises(pa.LedgerNotFound):
+        list(store.verify_ledgers(first, 99_999))
 
 
 def test_a_ledger_that_is_not_there(store: pa.Store) -> None:
