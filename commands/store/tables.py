@@ -23,6 +23,7 @@ from store.errors import (
     StoreError,
 )
 from store.model.reader import open_reader
+from store.scan.profiles import PROFILES
 
 
 @command(
@@ -31,6 +32,7 @@ from store.model.reader import open_reader
         "pulsar-admin store export tables tables",
         "pulsar-admin store export tables tables --only topics,ledgers,cursors",
         "pulsar-admin store export tables tables --only topics,messages --payload",
+        "pulsar-admin store export tables spark --messages --columns pulsar-spark",
         "pulsar-admin store export tables fleet --iceberg --messages",
     ],
     elsewhere=[
@@ -58,6 +60,12 @@ from store.model.reader import open_reader
 @click.option("--only", metavar="TABLE[,TABLE…]", default="", help="Write these tables; the others stay as they are.")
 @click.option("--messages", is_flag=True, help="Also messages, with values decoded by their schemas.")
 @click.option("--payload", is_flag=True, help="Also payloads of messages.")
+@click.option(
+    "--columns",
+    "profile",
+    type=click.Choice(PROFILES),
+    help="Of messages, as a consumer sees them, under the names and types that another tool gives them; values are bytes.",
+)
 @click.option(
     "--iceberg", is_flag=True, help="Write Apache Iceberg tables, partitioned by cluster; a second run appends."
 )
@@ -88,7 +96,7 @@ def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, *
     _check(tables, given, iceberg=iceberg)
     problems: list[StoreError] = []
     with open_reader(app.unindexed_store) as reader:
-        size_bytes = scanned_bytes(reader, tables)
+        size_bytes = scanned_bytes(reader, tables, given["profile"])
         with app.bulk(size_bytes) as engine, app.progress(size_bytes, "bytes", "export") as progress:
             request = ExportRequest(directory, only=tables, **given)
             write = export_iceberg if iceberg else export_tables
@@ -103,3 +111,9 @@ def _check(tables: Sequence[str], given: Mapping[str, Any], *, iceberg: bool) ->
         raise click.UsageError("--catalog needs --iceberg")
     if given["payload"] and "messages" not in tables:
         raise click.UsageError("--payload needs --messages")
+    if given["profile"] is not None and "messages" not in tables:
+        raise click.UsageError("--columns needs --messages")
+    if given["profile"] is not None and iceberg:
+        raise click.UsageError(
+            "--columns is for Parquet files: to append, --iceberg needs each message's ledger and entry"
+        )

@@ -10,6 +10,7 @@ from pulsar_admin.api.imports import Mode, layout_of
 from pulsar_admin.api.session import Session, check_choice
 from store.errors import InvalidValue, StoreError
 from store.model.publish_times import Form
+from store.scan.profiles import Profile
 
 if TYPE_CHECKING:
     from store.tables.export import TablesReport
@@ -174,10 +175,12 @@ class Transfers:
         only: Iterable[str] = (),
         messages: bool = False,
         payload: bool = False,
+        columns: Profile | None = None,
     ) -> TablesReport:
         """Write what the store knows as tables of Parquet into DIRECTORY or a URL, by JOBS or SPARK of ``open_store``.
 
-        CLUSTER: what to call it there; ONLY: these tables; MESSAGES: that one, too, with PAYLOAD.
+        CLUSTER: what to call it there; ONLY: these tables; MESSAGES: that one, too, with PAYLOAD, or with
+        COLUMNS under the names of ``pulsar-spark``, ``trino`` or ``lakehouse``, values as bytes.
         What cannot be read of metadata is left out with a PartialData warning. Raises
         InvalidValue, Refused, StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable; the tables are as before then.
         """
@@ -188,5 +191,9 @@ class Transfers:
         problems: list[StoreError] = []
         with self._session.scan(problems, unindexed=True) as reader:
             tables = choose_tables(tuple(only), messages=messages, state=reader.txn.store.info.state)
-            request = ExportRequest(str(directory), cluster, tables, payload=payload)
+            if columns is not None:
+                check_choice("columns", columns, Profile)
+                if "messages" not in tables:
+                    raise InvalidValue("columns are of the table messages", hint="pass messages=True")
+            request = ExportRequest(str(directory), cluster, tables, payload=payload, profile=columns)
             return export_tables(reader, request, self._session.now_ms, problems.append, reader.engine)

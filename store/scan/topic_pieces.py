@@ -7,9 +7,10 @@ the others. What a transaction wrote is there when its commit is: a piece of a t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from warnings import warn
 
@@ -62,19 +63,23 @@ class ReadTopicPieces:
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield the messages in topic order; raises StoreError for what cannot be read where that ends it."""
         assert isinstance(piece, TopicPiece)
+        yield from self.rows(piece, partial(_warn, piece.topic))
+
+    def rows(self, piece: TopicPiece, pass_over: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of PIECE; PASS_OVER is told of entries that cannot be read."""
         known = self.columns[piece.topic]
         convert = known.converter()
         with closing(PlainFiles(piece.files)) as files:
             messages = _PieceMessages(piece, files)
             columns = MessageColumns(messages, names={*known.needs, "encrypted"})
-            for batch in chain.from_iterable(map(columns.convert, self._entries(piece, files))):
+            for batch in chain.from_iterable(map(columns.convert, self._entries(piece, files, pass_over))):
                 self._check(messages, batch)
                 yield convert(batch)[0]
             self._check(messages)
         if messages.errors:
-            self._pass_over(piece.topic, len(messages.errors))
+            pass_over(len(messages.errors))
 
-    def _entries(self, piece: TopicPiece, files: PlainFiles) -> Iterator[EntryBatch]:
+    def _entries(self, piece: TopicPiece, files: PlainFiles, pass_over: Callable[[int], None]) -> Iterator[EntryBatch]:
         """Yield the entries that are what was imported."""
         entries = PlacesReader(files, False, None, None if self.fail else [])
         read = 0
@@ -90,7 +95,7 @@ class ReadTopicPieces:
                 yield batch.take(sound)
         lost = sum(map(len, piece.batches)) - read
         if lost:
-            self._pass_over(piece.topic, lost)
+            pass_over(lost)
 
     def _check(self, messages: _PieceMessages, batch: pa.RecordBatch | None = None) -> None:
         if messages.unfinished is not None:
@@ -103,9 +108,10 @@ class ReadTopicPieces:
         if self.fail and batch is not None and batch.column("encrypted").true_count:
             raise EncryptedPayload("a message is encrypted; failOnDataLoss is true")
 
-    def _pass_over(self, topic: str, entries: int) -> None:
-        are = counted(entries, "entry cannot be read and is", "entries cannot be read and are")
-        warn(f"pulsar_entries: {topic}: {are} passed over, as failOnDataLoss is false", stacklevel=2)
+
+def _warn(topic: str, entries: int) -> None:
+    are = counted(entries, "entry cannot be read and is", "entries cannot be read and are")
+    warn(f"pulsar_entries: {topic}: {are} passed over, as failOnDataLoss is false", stacklevel=2)
 
 
 def _wrong(batch: EntryBatch, places: Places) -> Array:

@@ -7,8 +7,9 @@ topic's end, there is none here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from warnings import warn
 
@@ -82,13 +83,19 @@ def plan_topic_pieces(read: ConnectorRead) -> list[TopicPiece]:
         topics = _chosen(reader.txn, read)
         _check_named(read, topics)
         transactional = {
-            namespace: _has_transactions(reader.txn, namespace)
+            namespace: has_transactions(reader.txn, namespace)
             for namespace in dict.fromkeys(topic.namespace for topic in topics)
         }
         return [
             piece
             for topic in topics
-            for piece in _pieces(reader, read_topic(reader.txn, topic), read, whole=transactional[topic.namespace])
+            for piece in iter_pieces(
+                reader,
+                read_topic(reader.txn, topic),
+                read,
+                whole=transactional[topic.namespace],
+                lost=partial(_report, topic, fail=read.fail),
+            )
         ]
 
 
@@ -118,29 +125,32 @@ def _check_named(read: ConnectorRead, topics: list[TopicName]) -> None:
                 )
 
 
-def _has_transactions(txn: Txn, namespace: NamespaceName) -> bool:
+def has_transactions(txn: Txn, namespace: NamespaceName) -> bool:
+    """Whether a transaction may have written to topics of NAMESPACE."""
     return any(topic.local_name.startswith(_TRANSACTIONS) for topic in iter_topics(txn, namespace))
 
 
-def _pieces(reader: EntryReader, topic: Topic, read: ConnectorRead, *, whole: bool) -> Iterator[TopicPiece]:
-    """Yield the pieces of TOPIC; WHOLE: one, which knows what lies behind it."""
+def iter_pieces(
+    reader: EntryReader, topic: Topic, read: ConnectorRead, *, whole: bool, lost: Callable[[int], None]
+) -> Iterator[TopicPiece]:
+    """Yield the pieces of TOPIC; WHOLE: one, which knows what lies behind it. LOST is told of entries in no file."""
     low, high = _ranks(reader, topic, read)
     batch_bytes = min(read.slice_bytes // _BATCHES, BATCH_BYTES)
     scan = EntryScan(reader, iter_ledger_parts(topic, low, high), batch_bytes=batch_bytes)
     behind = EntryScan(reader, iter_ledger_parts(topic, high, topic.number_of_entries) if whole else ())
     after = tuple(behind.groups())
-    lost = 0
+    gone = 0
     seen: tuple[Places, ...] = ()
     paths = _Paths(reader, fail=read.fail)
     runs = [*_runs((places for places in scan.groups()), None if whole else read.slice_bytes)]
     for run in runs:
         batches = [kept for places in run if len(kept := paths.readable(places))]
-        lost += sum(map(len, run)) - sum(map(len, batches))
+        gone += sum(map(len, run)) - sum(map(len, batches))
         if batches:
             is_whole = whole or (len(runs) == 1 and high == topic.number_of_entries)
             yield paths.piece(str(topic.name), batches, before=seen, after=after, is_whole=is_whole)
         seen = nearest([*seen, *batches], LOOK_BACK_ENTRIES)
-    _report(topic, scan.missing + lost, fail=read.fail)
+    lost(scan.missing + gone)
 
 
 def _runs(groups: Iterator[Places], target_bytes: int | None) -> Iterator[list[Places]]:
@@ -154,14 +164,14 @@ def _runs(groups: Iterator[Places], target_bytes: int | None) -> Iterator[list[P
         yield run
 
 
-def _report(topic: Topic, lost: int, *, fail: bool) -> None:
+def _report(topic: TopicName, lost: int, *, fail: bool) -> None:
     if not lost:
         return
-    said = f"{topic.name}: {counted(lost, 'entry is', 'entries are')} in no file that is there"
+    said = f"{topic}: {counted(lost, 'entry is', 'entries are')} in no file that is there"
     if fail:
         raise EntryNotFound(
             f"{said}; failOnDataLoss is true",
-            hint=f"which ones: pulsar-admin topics dump {shell_word(topic.name)} --directory …",
+            hint=f"which ones: pulsar-admin topics dump {shell_word(topic)} --directory …",
         )
     warn(f"pulsar_entries: {said}, and passed over, as failOnDataLoss is false", stacklevel=2)
 

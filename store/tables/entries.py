@@ -123,7 +123,7 @@ class FinishEntries:
                 if self.messages is not None:
                     yield from self._write_messages(self.messages, self._new(records, "messages"), listed, stem)
         except DiskFull as error:
-            yield _row({"error": error.message})
+            yield finished_row({"error": error.message})
 
     def _new(self, records: Chosen, table: str) -> Chosen:
         """Return those of RECORDS that TABLE does not have."""
@@ -135,7 +135,7 @@ class FinishEntries:
             damaged = int(np.count_nonzero(records.rows["flags"] & kernel.BAD_DIGEST))
             relative = f"{self.directory}/entries/{stem}.parquet"
             part = write_part(self.folder, relative, TABLES["entries"], self._batches(records, topics))
-            yield _finished("entries", part, damaged=damaged)
+            yield finished("entries", part, damaged=damaged)
 
     def _write_messages(
         self, messages: MessageFiles, records: Chosen, listed: Mapping[int, Listed], stem: str
@@ -144,7 +144,7 @@ class FinishEntries:
         batches = messages.batches(self.cluster, records, listed, problems)
         told = 0
         for part in write_parts(self.folder, f"{self.directory}/messages/{stem}", TABLES["messages"], batches):
-            yield _finished("messages", part, problems=len(problems) - told)
+            yield finished("messages", part, problems=len(problems) - told)
             told = len(problems)
 
     def _batches(self, records: Chosen, topics: dict[int, str]) -> Iterator[pa.RecordBatch]:
@@ -329,13 +329,15 @@ def _named(rows: pa.Table, low: int, high: int) -> dict[int, Listed]:
     }
 
 
-def _finished(table: str, part: Part, *, damaged: int = 0, problems: int = 0) -> pa.RecordBatch:
+def finished(table: str, part: Part, *, damaged: int = 0, problems: int = 0) -> pa.RecordBatch:
+    """Return the row of PART, a final file of TABLE."""
     low, high = part.ledgers or (None, None)
     bounds = {"first_ledger": low, "last_ledger": high, "damaged": damaged, "problems": problems}
     file = {"path": part.path, "rows": part.rows, "bytes": part.size_bytes, "footer": part.footer}
-    return _row({"table": table, **file, **bounds})
+    return finished_row({"table": table, **file, **bounds})
 
 
-def _row(values: dict[str, Any]) -> pa.RecordBatch:  # Any: columns of FINISHED
+def finished_row(values: dict[str, Any]) -> pa.RecordBatch:  # Any: columns of FINISHED
+    """Return a row of FINISHED with VALUES."""
     row = {"host": platform.node(), **values}
     return pa.RecordBatch.from_arrays([pa.array([row.get(item.name)], item.type) for item in FINISHED], schema=FINISHED)

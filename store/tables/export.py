@@ -21,14 +21,17 @@ from store.errors import InvalidValue, Refused, StoreError
 from store.frozen import frozen
 from store.index.build import ledger_digests
 from store.model.reader import EntryReader
+from store.scan.profiles import Profile
 from store.tables.cluster import cluster_identity, cluster_name
 from store.tables.folder import Folder
+from store.tables.known_messages import make_known
 from store.tables.making import Making, make_entries
 from store.tables.manifest import (
     NAME,
     ClusterTables,
     Manifest,
     Part,
+    check_columns,
     check_identity,
     encode_manifest,
     read_manifest,
@@ -50,13 +53,14 @@ MESSAGES = "messages"
 @frozen
 class ExportRequest:
     """What to export where. ``cluster`` None: as the metadata say; ``only`` empty: all tables but messages; ``catalog``: of Iceberg's;
-    ``payload``: of messages."""
+    ``payload``: of messages; ``profile``: another tool's columns for them, values as bytes."""
 
     directory: str
     cluster: str | None = None
     only: Sequence[str] = ()
     catalog: str | None = None
     payload: bool = False
+    profile: Profile | None = None
 
 
 @frozen
@@ -108,6 +112,7 @@ class Exporting:
         default_factory=dict
     )  # by table: entries in these are not written to it again
     payload: bool = False
+    profile: Profile | None = None
     token: str = field(default_factory=lambda: secrets.token_hex(4))
 
     @property
@@ -138,9 +143,11 @@ def choose_tables(
     return chosen
 
 
-def scanned_bytes(reader: EntryReader, tables: Sequence[str]) -> int:
-    """Return the bytes that are read for TABLES."""
-    return catalogued_bytes(reader.txn) if {"entries", MESSAGES} & set(tables) else 0
+def scanned_bytes(reader: EntryReader, tables: Sequence[str], profile: Profile | None = None) -> int:
+    """Return the bytes that are read for TABLES, at most: messages with the columns of PROFILE are read apart from entries."""
+    apart = profile is not None and MESSAGES in tables
+    scans = "entries" in tables or (MESSAGES in tables and not apart)
+    return (scans + apart) * catalogued_bytes(reader.txn) if scans or apart else 0
 
 
 def export_tables(
@@ -159,9 +166,13 @@ def export_tables(
     folder = Folder.of(request.directory)
     cluster = cluster_name(reader.txn, request.cluster)
     tables = choose_tables(request.only, state=reader.txn.store.info.state)
-    run = Exporting(reader, folder, cluster, tables, now_ms, fail, engine, advance, payload=request.payload)
+    run = Exporting(
+        *(reader, folder, cluster, tables, now_ms, fail, engine, advance),
+        payload=request.payload,
+        profile=request.profile,
+    )
     identity = cluster_identity(reader.txn)
-    check_identity(folder, read_manifest(folder), cluster, identity)
+    _check_folder(run, read_manifest(folder), identity)
     folder.make()
     with folder.locked(f".{word_of(cluster)}.lock"):
         removed = remove_left(folder, cluster)
@@ -176,6 +187,13 @@ def export_tables(
     return TablesReport(request.directory, cluster, tuple(written), made.damaged, made.problems, tuple(removed))
 
 
+def _check_folder(run: Exporting, manifest: Manifest | None, identity: str) -> None:
+    """Raise Refused where what MANIFEST has in the folder and the tables of RUN do not go together."""
+    check_identity(run.folder, manifest, run.cluster, identity)
+    if MESSAGES in run.tables:
+        check_columns(run.folder, manifest, run.cluster, run.profile)
+
+
 def _written(table: str, before: ClusterTables | None, after: ClusterTables) -> TableWritten:
     parts = after.tables[table]
     size_bytes = sum(part.size_bytes for part in parts)
@@ -187,13 +205,15 @@ def make_tables(run: Exporting) -> MadeTables:
     made = MadeTables()
     small = [table for table in SMALL_TABLES if table in run.tables]
     scans = {"entries", MESSAGES} & set(run.tables)
+    if run.profile is not None:
+        scans.discard(MESSAGES)
     if scans and "ledgers" not in small:
         small.append("ledgers")  # it names the topics
     for table in small:
         made.parts[table] = _write_small(run, table)
     if scans:
-        how = Making(
-            *(run.folder, run.staging, run.cluster, run.token, run.engine, run.advance),
+        how = replace(
+            _making(run),
             digests=ledger_digests(run.reader.txn, but=DigestType.CRC32C),  # it travels with every slice
             known=run.known,
             messages=MessageFiles(run.payload, read_all_schemas(run.reader)) if MESSAGES in scans else None,
@@ -201,8 +221,14 @@ def make_tables(run: Exporting) -> MadeTables:
         entries = make_entries(run.reader.txn, how, made.parts["ledgers"])
         made.parts |= {"entries": tuple(entries.parts), MESSAGES: tuple(entries.messages)}
         made.damaged, made.problems = entries.damaged, entries.problems
+    if run.profile is not None and MESSAGES in run.tables:
+        made.parts[MESSAGES] = make_known(run.reader, _making(run), run.profile, run.fail)
     made.parts = {table: made.parts[table] for table in run.tables}
     return made
+
+
+def _making(run: Exporting) -> Making:
+    return Making(run.folder, run.staging, run.cluster, run.token, run.engine, run.advance)
 
 
 def _write_small(run: Exporting, table: str) -> tuple[Part, ...]:
@@ -225,7 +251,7 @@ def commit_tables(
             named[table] = tuple(replace(part, path=target) for part, target in zip(parts, targets, strict=True))
         with run.folder.locked(".tables.lock", wait=True):
             manifest = read_manifest(run.folder) or Manifest()
-            check_identity(run.folder, manifest, run.cluster, identity)
+            _check_folder(run, manifest, identity)
             before = manifest.clusters.get(run.cluster)
             after = _joined(before, run, named, identity)
             run.folder.replace(NAME, encode_manifest(Manifest({**manifest.clusters, run.cluster: after})))
@@ -242,8 +268,9 @@ def _joined(
     times = dict.fromkeys(named, run.now_ms)
     store = str(run.reader.txn.store.path.absolute())
     if before is None:
-        return ClusterTables(identity, store, named, times)
-    return ClusterTables(identity, store, {**before.tables, **named}, {**before.exported_ms, **times})
+        before = ClusterTables(identity, store)
+    columns = run.profile if MESSAGES in named else before.columns
+    return ClusterTables(identity, store, {**before.tables, **named}, {**before.exported_ms, **times}, columns)
 
 
 def remove_left(folder: Folder, cluster: str) -> list[str]:

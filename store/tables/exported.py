@@ -16,7 +16,7 @@ from store.tables.folder import Folder
 from store.tables.groups import Files, Opened, ReadCount
 from store.tables.manifest import Part, read_manifest
 from store.tables.proven_files import ProvenFiles
-from store.tables.schemas import TABLES
+from store.tables.schemas import TABLES, known_schema
 from store.tables.sql import TopicsMeant
 
 
@@ -34,6 +34,7 @@ class ExportedTables:
             raise NotFound(f"{folder.place} has no tables of {cluster!r}", hint=f"there are {there}", cluster=cluster)
         wanted = [manifest.clusters[name] for name in manifest.clusters if cluster in (None, name)]
         self._folder = folder
+        self._columns = next((one.columns for one in wanted if "messages" in one.tables), None)
         self._parts: dict[str, list[Part]] = {}
         for name in TABLES:
             if any(name in one.tables for one in wanted):
@@ -67,9 +68,12 @@ class ExportedTables:
 
     def _table(self, name: str, parts: Sequence[Part]) -> str:
         """Return the query of PARTS, and of a file without rows: those of an earlier version lack the last columns."""
-        self._check(TABLES[name], parts)
+        schema = TABLES[name]
+        if name == "messages" and self._columns is not None:
+            schema = known_schema(self._columns)
+        self._check(schema, parts)
         listed = ", ".join(_text(self.files.address(path)) for path in (*(part.path for part in parts), name))
-        columns = ", ".join(f'"{column}"' for column in TABLES[name].names)
+        columns = ", ".join(f'"{column}"' for column in schema.names)
         return f"SELECT {columns} FROM read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
 
     def _check(self, schema: pa.Schema, parts: Sequence[Part]) -> None:

@@ -70,9 +70,9 @@ def make_entries(txn: Txn, how: Making, ledgers: Sequence[Part]) -> MadeEntries:
     finish = FinishEntries(how.folder, how.staging, how.cluster, how.name, ledgers, how.known, messages=how.messages)
     ranges = staged.ranges()
     while pieces := list(islice(ranges, _ROUND_RANGES)):
-        for _, rows in _run(how, finish, pieces, lambda piece: how.advance(0)):
+        for _, rows in run_pieces(how, finish, pieces, lambda piece: how.advance(0)):
             for row in rows:
-                _check_seen(how, row["path"], row["bytes"], row["host"])
+                check_seen(how, row["path"], row["bytes"], row["host"])
                 bounds = None if row["first_ledger"] is None else (row["first_ledger"], row["last_ledger"])
                 parts = made.parts if row["table"] == "entries" else made.messages
                 parts.append(Part(row["path"], row["rows"], row["bytes"], bounds, row["footer"]))
@@ -92,7 +92,7 @@ def _stage(txn: Txn, how: Making, made: MadeEntries, ledgers: Sequence[Part]) ->
     stage = StageEntries(how.folder, f"{how.staging}/segments", edges, digests)
     pieces = [piece for _, ours in files for piece in ours]
     staged = _Staged()
-    answers = dict(staged.add_all(how, _run(how, stage, pieces, lambda piece: how.advance(piece.bytes))))
+    answers = dict(staged.add_all(how, run_pieces(how, stage, pieces, lambda piece: how.advance(piece.bytes))))
     for origin, ours in files:
         behind = None  # where the slice before really ended
         for piece in ours:
@@ -101,7 +101,7 @@ def _stage(txn: Txn, how: Making, made: MadeEntries, ledgers: Sequence[Part]) ->
                 continue  # inside the last record
             if behind is not None and answer.first_offset != behind:
                 again = replace(piece, start=behind, seek=False)
-                answer = dict(staged.add_all(how, _run(how, stage, [again], lambda piece: None)))[again]
+                answer = dict(staged.add_all(how, run_pieces(how, stage, [again], lambda piece: None)))[again]
             behind = answer.next_offset
             made.problems += answer.problems
             staged.take(answer.files, origin)
@@ -132,7 +132,7 @@ class _Staged:
         for piece, rows in answers:
             first = len(self._files)
             for row in rows[:-1]:
-                _check_seen(how, row["file"], row["bytes"], row["host"])
+                check_seen(how, row["file"], row["bytes"], row["host"])
                 self._add(row)
             end = rows[-1]
             files = range(first, len(self._files))
@@ -169,7 +169,7 @@ class _Staged:
             yield key_range(int(numbers[order[start]]), segments)
 
 
-def _run(
+def run_pieces(
     how: Making, operation: Operation, pieces: Sequence[FileRange], finished: Callable[[FileRange], None]
 ) -> Iterator[tuple[FileRange, list[_Row]]]:
     """Yield (slice, its rows) of all PIECES, in any order; raises for the first that gave none."""
@@ -208,7 +208,7 @@ def _refusal(failed: FailedSlice) -> StoreError:
     return SliceFailed(failed.error().message, hint=UNSEEN, path=failed.piece.path, reason=failed.reason)
 
 
-def _check_seen(how: Making, relative: str, size_bytes: int, host: str) -> None:
+def check_seen(how: Making, relative: str, size_bytes: int, host: str) -> None:
     """Raise SourceNotFound unless what HOST wrote is here, too."""
     if not how.folder.is_remote and how.folder.size(relative) != size_bytes:
         raise SourceNotFound(

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from store.errors import Corrupt, Refused, Unsupported, reason_of
+from store.scan.profiles import PROFILES, Profile
 from store.tables.folder import Folder
 from store.tables.proven import named
 
@@ -48,6 +49,7 @@ class ClusterTables:
     store: str
     tables: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
     exported_ms: Mapping[str, int] = field(default_factory=dict)  # by table
+    columns: Profile | None = None  # whose names ``messages`` has; None: our own
 
     def rows(self, table: str) -> int:
         """Return the rows of TABLE, 0 where there is none."""
@@ -88,7 +90,17 @@ def _cluster_of(clusters: Mapping[str, Any], name: str) -> ClusterTables:  # Any
         _member(found, where, "store", str),
         {table: _parts_of(tables, f"{where}.tables", table) for table in tables},
         {table: _member(times, f"{where}.exportedMs", table, int) for table in times},
+        _profile_of(found.get("columns"), f"{where}.columns"),
     )
+
+
+def _profile_of(text: object, where: str) -> Profile | None:
+    if text is None:
+        return None
+    for profile in PROFILES:
+        if text == profile:
+            return profile
+    raise ValueError(f"{where}: expected one of {', '.join(PROFILES)}, found {json.dumps(text)[:40]}")
 
 
 def _parts_of(tables: Mapping[str, Any], where: str, table: str) -> tuple[Part, ...]:  # Any: JSON
@@ -132,6 +144,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
             "identity": one.identity,
             "store": one.store,
             "exportedMs": dict(one.exported_ms),
+            **({} if one.columns is None else {"columns": one.columns}),
             "tables": {table: [_row_of(part) for part in parts] for table, parts in one.tables.items()},
         }
         for name, one in manifest.clusters.items()
@@ -156,3 +169,15 @@ def check_identity(folder: Folder, manifest: Manifest | None, cluster: str, iden
             expected=there.identity,
             found=identity,
         )
+
+
+def check_columns(folder: Folder, manifest: Manifest | None, cluster: str, columns: Profile | None) -> None:
+    """Raise Refused when messages of a cluster other than CLUSTER have other names than COLUMNS: a query reads all side by side."""
+    for name, there in {} if manifest is None else manifest.clusters.items():
+        if name != cluster and "messages" in there.tables and there.columns != columns:
+            have, would = (f"the columns of {one}" if one else "their own columns" for one in (there.columns, columns))
+            option = f"--columns {there.columns}" if there.columns else "no --columns"
+            raise Refused(
+                f"{folder.place} has messages of {name} with {have}, those of {cluster} would have {would}",
+                hint=f"export with {option}, or name another directory",
+            )

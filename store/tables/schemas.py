@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from store.scan.profiles import Profile
 from store.scan.schemas import ENTRY_SCHEMA, MESSAGE_SCHEMA, TIME
 
 _PROPERTIES = pa.map_(pa.string(), pa.string())
@@ -134,3 +135,11 @@ TABLES: Mapping[str, pa.Schema] = {
         ]
     ),
 }
+
+
+def known_schema(profile: Profile) -> pa.Schema:
+    """Return the columns of ``messages`` under the names that PROFILE has: cluster and topic, which prune, then its own."""
+    from store.names import parse_topic
+    from store.scan.known_columns import KnownColumns  # it decodes values: only this table needs it
+
+    return pa.schema([*_CLUSTER, ("topic", pa.string()), *KnownColumns(profile, parse_topic("any"), raw=True).schema])

@@ -17,7 +17,12 @@ GROUP_ROWS = 1 << 15
 """Few: a question on one ledger reads a row group."""
 GROUP_BYTES = 32 << 20
 PART_BYTES = 256 << 20  # of Arrow's columns; a file is a fraction of it
-_LARGE = frozenset({"payload", "value", "value_error", "data", "record", "key", "ordering_key"})
+_LARGE = frozenset(
+    [
+        *("payload", "value", "value_error", "data", "record", "key", "ordering_key"),
+        *("__value__", "message", "__key", "__key__", "__properties__"),  # other tools' names
+    ]
+)
 """Columns without statistics: these are copies of the least and the greatest value."""
 
 

@@ -14,7 +14,7 @@ from store.engine.slices import local_files, plan_slices
 from store.engine.spark import SparkEngine
 from store.errors import SourceNotFound
 from store.tables.folder import Folder
-from store.tables.making import Making, _run
+from store.tables.making import Making, run_pieces
 from store.tables.manifest import read_manifest
 from store.tables.staging import UNSEEN, Edges, StageEntries
 from tests.spark.servers import s3_bucket
@@ -49,7 +49,7 @@ def test_an_executor_that_does_not_see_the_folder_is_named(spark: SparkSession, 
     stage = StageEntries(how.folder, how.staging, Edges(np.zeros(0, np.int64), np.zeros(0, np.int64)))
     log = world("small") / "clean" / "bookkeeper" / "current" / "0.log"
     with pytest.raises(SourceNotFound, match=r"does not see .*elsewhere") as raised:
-        list(_run(how, stage, plan_slices(local_files([str(log)])), lambda piece: None))
+        list(run_pieces(how, stage, plan_slices(local_files([str(log)])), lambda piece: None))
     assert raised.value.hint == UNSEEN
 
 

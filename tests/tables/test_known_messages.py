@@ -1,0 +1,185 @@
+"""The table ``messages`` with other tools' columns: the rows that the Spark connector read, and those of ``topics dump``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import pulsar_admin
+from store.db.environment import open_store
+from store.dump.columns import HELPERS
+from store.dump.job import Dumped, DumpOptions, iter_batches
+from store.errors import InvalidValue
+from store.model.reader import open_reader
+from store.model.topics import iter_topics, read_topic
+from store.names import EARLIEST, parse_topic
+from store.scan.profiles import PROFILES, Profile
+from store.tables import known_messages
+from store.tables.schemas import known_schema
+from tests.conftest import Cli
+from tests.connector import readings, written
+from tests.stores import imported
+from tests.tables.test_export import table_of
+from tests.worlds import CLUSTER, scratch_copy
+
+
+def _export(cli: Cli, store: Path, folder: Path, *words: str) -> Any:
+    return cli("--store", store, "store", "export", "tables", folder, *words, "-o", "json")
+
+
+def _rows(folder: Path, topics: list[str]) -> pa.Table:
+    messages = table_of(folder, "messages")
+    return messages.filter(pc.is_in(messages["topic"], pa.array(topics)))
+
+
+@pytest.mark.parametrize("world", ["small", "shapes"])
+def test_rows_of_the_spark_connector(world: str, tmp_path: Path, cli: Cli) -> None:
+    """Values of topics with a schema are bytes here, in the connector only of those that are read together."""
+    done = _export(cli, imported(world, "clean"), tmp_path / "t", "--only", "messages", "--columns", "pulsar-spark")
+    assert done.exit_code == 0, done.stderr
+    whole = metadata = 0
+    for one in readings(world):
+        if "endingOffsets" in one["options"]:
+            continue
+        fields = [field["name"] for field in one["schema"]["fields"]]
+        topics = [*dict.fromkeys(row[fields.index("__topic")] for row in one["rows"])]
+        kind = next(field["type"] for field in one["schema"]["fields"] if not field["name"].startswith("__"))
+        names = fields if fields[0] == "value" and kind == "binary" else [n for n in fields if n.startswith("__")]
+        found = written(_rows(tmp_path / "t", topics).select(names).to_batches())
+        assert found == [[row[fields.index(name)] for name in names] for row in one["rows"]], one["options"]
+        whole += len(found) if names == fields else 0
+        metadata += len(found) if names != fields else 0
+    assert (whole, metadata) == {"small": (3304, 32), "shapes": (0, 56)}[world]
+
+
+def _dumped(store: Path, profile: Profile) -> pa.Table:
+    """What ``topics dump --payload`` has of all topics, in the order of their names, as the table has it."""
+    found = []
+    with open_store(store) as opened, open_reader(opened) as reader:
+        for name in iter_topics(reader.txn):
+            options, topic = DumpOptions(payload=True, profile=profile), read_topic(reader.txn, name)
+            for batch in () if name.is_system else iter_batches(reader, topic, options, Dumped(), lambda count: None):
+                made = pa.Table.from_batches([batch]).drop_columns([helper.name for helper in HELPERS])
+                made = made.add_column(0, "topic", pa.array([str(name)] * len(made)))
+                found.append(made.add_column(0, "cluster", pa.array(["c"] * len(made))))
+    return pa.concat_tables(found)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("world", ["small", "shapes", CLUSTER])
+def test_rows_of_a_dump(world: str, profile: Profile, tmp_path: Path, cli: Cli) -> None:
+    store = imported(world, "clean")
+    done = _export(cli, store, tmp_path / "t", "--messages", "--cluster", "c", "--columns", profile)
+    assert done.exit_code == 0, done.stderr
+    found, expected = table_of(tmp_path / "t", "messages"), _dumped(store, profile)
+    assert found.schema.names == known_schema(profile).names
+    assert len(found) > 50
+    assert found.to_pylist() == expected.to_pylist()
+
+
+def test_how_finely_it_is_cut_and_what_runs_it_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, piece_bytes, jobs in (("whole", 1 << 26, 1), ("fine", 20_000, 2)):
+        monkeypatch.setattr(known_messages, "PIECE_BYTES", piece_bytes)
+        monkeypatch.setattr(known_messages, "_ROUND_PIECES", 5)
+        with pulsar_admin.open_store(imported("small", "clean"), jobs=jobs) as store:
+            store.export_tables(tmp_path / name, only=["messages"], columns="trino")
+    assert table_of(tmp_path / "fine", "messages").equals(table_of(tmp_path / "whole", "messages"))
+    assert len(list((tmp_path / "fine").rglob("*.parquet"))) > 5
+    assert len(list((tmp_path / "whole").rglob("*.parquet"))) == 1
+
+
+def test_sql_and_commands_answer_from_such_tables(tmp_path: Path, cli: Cli) -> None:
+    store, folder = imported("small", "clean"), tmp_path / "t"
+    assert _export(cli, store, folder, "--messages", "--columns", "lakehouse").exit_code == 0
+    question = 'select count(*) n, max(__meta.__publishTime) p from "acme/orders/parts"'
+    dumped = _dumped(store, "lakehouse")
+    dumped = dumped.filter(pc.match_substring(dumped["topic"], "acme/orders/parts-partition-"))
+    latest = max(row["__publishTime"] for row in dumped["__meta"].to_pylist())
+    assert cli("--tables", folder, "sql", question, "-o", "json").json == [{"n": len(dumped), "p": latest}]
+    asked = ("topics", "find-by-time", "public/default/plain", "--time", "2026-11-20T00:00:00Z", "-o", "json")
+    assert cli("--tables", folder, *asked).json == cli("--store", store, *asked).json
+    assert json.loads((folder / "tables.json").read_text())["clusters"]["standalone"]["columns"] == "lakehouse"
+
+
+def test_a_folder_has_messages_with_one_set_of_columns(tmp_path: Path, cli: Cli) -> None:
+    store, folder = imported("small", "clean"), tmp_path / "t"
+    east, west = (("--cluster", name) for name in ("east", "west"))
+    assert _export(cli, store, folder, *east, "--only", "messages", "--columns", "trino").exit_code == 0
+    before = (folder / "tables.json").read_bytes()
+    for words, fits in (("--messages",), "--columns trino"), (("--messages", "--columns", "lakehouse"), "trino"):
+        refused = _export(cli, store, folder, *west, *words)
+        assert refused.exit_code == 3
+        assert "has messages of east with the columns of trino" in refused.stderr
+        assert fits in refused.stderr
+    assert (folder / "tables.json").read_bytes() == before
+    assert _export(cli, store, folder, *west, "--only", "topics").exit_code == 0
+    assert _export(cli, store, folder, *east, "--only", "topics").exit_code == 0
+    counts = "select cluster, count(__key__) > 0 has from messages group by 1"
+    assert cli("--tables", folder, "sql", counts, "-o", "json").json == [{"cluster": "east", "has": True}]
+    assert _export(cli, store, folder, *east, "--only", "messages").exit_code == 0  # the only cluster with messages
+    assert "columns" not in json.loads((folder / "tables.json").read_text())["clusters"]["east"]
+    assert cli("--tables", folder, "sql", "select count(ledger_id) from messages").exit_code == 0
+
+
+def test_what_is_refused_in_one_line(tmp_path: Path, cli: Cli) -> None:
+    store = imported("small", "clean")
+    for words, said in (
+        (("--columns", "trino"), "--columns needs --messages"),
+        (("--messages", "--columns", "trino", "--iceberg"), "--iceberg needs each message's ledger and entry"),
+        (("--messages", "--columns", "presto"), "'presto' is not one of"),
+    ):
+        refused = _export(cli, store, tmp_path / "t", *words)
+        assert refused.exit_code == 2
+        assert said in refused.stderr
+        assert not (tmp_path / "t").exists()
+    with pulsar_admin.open_store(store) as opened:
+        with pytest.raises(InvalidValue, match="of the table messages"):
+            opened.export_tables(tmp_path / "t", columns="trino")
+        with pytest.raises(InvalidValue, match="'presto' is not one of"):
+            opened.export_tables(tmp_path / "t", messages=True, columns="presto")  # type: ignore[arg-type]
+
+
+def test_a_damaged_name_of_columns_is_named(tmp_path: Path, cli: Cli) -> None:
+    folder = tmp_path / "t"
+    words = ("--only", "messages", "--columns", "trino")
+    assert _export(cli, imported("small", "clean"), folder, *words).exit_code == 0
+    listed = folder / "tables.json"
+    for wrong in ('"presto"', "7", "[]"):
+        listed.write_text(listed.read_text().replace('"columns": "trino"', f'"columns": {wrong}'))
+        said = cli("--tables", folder, "sql", "select 1 from messages")
+        assert said.exit_code == 6
+        assert "columns: expected one of pulsar-spark, trino, lakehouse" in said.stderr
+        listed.write_text(listed.read_text().replace(f'"columns": {wrong}', '"columns": "trino"'))
+
+
+def test_what_cannot_be_read_is_told_and_the_rest_is_there(tmp_path: Path, cli: Cli) -> None:
+    source, store = scratch_copy("small", "clean", tmp_path), tmp_path / "store"
+    assert cli("--store", store, "store", "import", "standalone", source).exit_code == 0
+    words = ("--only", "messages", "--columns", "trino")
+    assert _export(cli, store, tmp_path / "whole", *words).exit_code == 0
+    with open_store(store) as opened, open_reader(opened) as reader:
+        position = next(read_topic(reader.txn, parse_topic("public/default/plain")).iter_positions(EARLIEST))
+        payload = bytes(reader.read(position.ledger_id, position.entry_id).payload)
+    logs = [log for log in source.rglob("*.log") if payload in log.read_bytes()]
+    for log in logs:
+        data = bytearray(log.read_bytes())
+        data[data.index(payload) + len(payload) - 1] ^= 1
+        log.write_bytes(data)
+    done = _export(cli, store, tmp_path / "damaged", *words)
+    assert done.exit_code == 1
+    assert "1 entry cannot be read" in done.stderr
+    whole, damaged = (table_of(tmp_path / name, "messages") for name in ("whole", "damaged"))
+    gone = f"({position.ledger_id},{position.entry_id},0)"
+    assert damaged.equals(whole.filter(pc.not_equal(whole["__message_id__"], gone)))
+    assert len(damaged) == len(whole) - 1
+    for log in logs:
+        log.rename(log.with_suffix(".away"))
+    done = _export(cli, store, tmp_path / "damaged", *words)
+    assert done.exit_code == 1
+    assert "acme/iot/skewed: 183 entries are in no file that is there" in done.stderr
+    assert len(table_of(tmp_path / "damaged", "messages")) <= len(whole) - 183
