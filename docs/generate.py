@@ -136,7 +136,7 @@ def doctor_page() -> str:
         text += "\n" + _filled(f"{severity}: " + ", ".join(f"[`{code}`](#{code})" for code in causes)) + "\n"
     for code, cause in sorted(CAUSES.items()):
         text += f"\n## {code}\n\n**{cause.title}** ({cause.severity})\n\n{_filled(cause.means)}\n\n"
-        text += f"{_filled(f'**A broker**: {cause.broker}')}\n\n{_filled(f'**Mend**: {cause.how}')}\n\n"
+        text += f"{_filled(f'**A broker**: {cause.broker}')}\n\n{_filled(f'**Repair**: {cause.how}')}\n\n"
         text += f"```\n{cause.command({})}\n```\n"
         text += f"\n{_filled(f'**Prevent**: {cause.prevent}')}\n" if cause.prevent else ""
     return text

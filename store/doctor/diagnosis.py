@@ -45,7 +45,7 @@ class Cause:
         parts = (
             (f"{self.code} ({self.severity}): {self.title}", self.means),
             ("What a broker does", self.broker),
-            ("Mend", f"{self.how}\n{self.command({})}"),
+            ("Repair", f"{self.how}\n{self.command({})}"),
             ("Prevent", self.prevent),
         )
         return "\n\n".join(f"{title}\n{_wrapped(text)}" for title, text in parts if text) + f"\n\nSee {self.page}"
