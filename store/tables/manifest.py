@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
+import google_crc32c
+
 from store.errors import Corrupt, Refused, Unsupported, reason_of
 from store.scan.profiles import PROFILES, Profile
 from store.tables.folder import Folder
@@ -17,6 +19,7 @@ from store.tables.proven import named
 
 NAME = "tables.json"
 FORMAT = 1
+_CHECKSUM = "crc32c"
 _KINDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "a text", int: "a whole number"}
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any], str, int)  # Any: JSON
 
@@ -74,12 +77,27 @@ def read_manifest(folder: Folder) -> Manifest | None:
         version = _member(found, "", "tables", int)
         if version == FORMAT:
             clusters = _member(found, "", "clusters", dict)
-            return Manifest({name: _cluster_of(clusters, name) for name in clusters})
+            manifest = Manifest({name: _cluster_of(clusters, name) for name in clusters})
+            _prove(found, clusters)
+            return manifest
     except (ValueError, RecursionError) as error:
         raise Corrupt(
             f"{where} is damaged: {reason_of(error)}", hint="export the tables again into another directory", path=where
         ) from error
     raise Unsupported(f"{where} has format {version}, this version reads {FORMAT}", hint="take a newer pulsar-admin")
+
+
+def _prove(found: Mapping[str, Any], clusters: Mapping[str, Any]) -> None:  # Any: JSON
+    """Raise ValueError when CLUSTERS are not what the checksum in FOUND is of; an earlier version wrote none."""
+    if _CHECKSUM in found:
+        expected, computed = _member(found, "", _CHECKSUM, str), _checksum_of(clusters)
+        if expected != computed:
+            raise ValueError(f"checksum of its clusters: expected {expected}, found {computed}")
+
+
+def _checksum_of(clusters: Mapping[str, Any]) -> str:  # Any: JSON
+    """Return the CRC-32C of CLUSTERS, whatever the spaces and the order of names in the file are."""
+    return f"{google_crc32c.value(json.dumps(clusters, sort_keys=True, separators=(',', ':')).encode()):08x}"
 
 
 def _cluster_of(clusters: Mapping[str, Any], name: str) -> ClusterTables:  # Any: JSON
@@ -149,7 +167,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
         }
         for name, one in manifest.clusters.items()
     }
-    return json.dumps({"tables": FORMAT, "clusters": clusters}, indent=1).encode() + b"\n"
+    whole = {"tables": FORMAT, _CHECKSUM: _checksum_of(clusters), "clusters": clusters}
+    return json.dumps(whole, indent=1).encode() + b"\n"
 
 
 def _row_of(part: Part) -> dict[str, Any]:  # Any: JSON

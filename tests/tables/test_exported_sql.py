@@ -28,6 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     manifest = json.loads((path / "tables.json").read_text())
     with pulsar_admin.open_store(store) as opened:
         messages = opened.sql("select * exclude (value), value::varchar as value from messages").to_arrow()
+    del manifest["crc32c"]  # it is edited
     for name, found in manifest["clusters"].items():
         (path / f"messages-{name}.parquet").parent.mkdir(exist_ok=True)
         pq.write_table(messages, path / f"messages-{name}.parquet")
