@@ -710,7 +710,7 @@ def test_disks_that_cannot_be_fetched(disks: Path, tmp_path: Path, cli: Cli) -> 
         ((other, *kept), "other.tar cannot be unpacked"),
         ((f"file://{tmp_path}/none", *kept), "none is not there"),
         ((f"file://{disks}/bk1", *kept), "holds no file of a bookie"),
-        ((archive, *kept, "--dry-run"), "a dry run fetches nothing"),
+        ((archive, *kept, "--dry-run"), "a dry run downloads nothing"),
     ):
         answer = cli(*command, *words)
         assert answer.exit_code in (2, 5, 6)

@@ -57,7 +57,7 @@ def test_what_cannot_be_searched_for(tmp_path: Path) -> None:
         for wanted, said in (
             ({"keys": "k0003"}, "is a text"),
             ({"regex": "("}, "no regular expression"),
-            ({"json_paths": ["id=1"]}, "no path"),
+            ({"json_paths": ["id=1"]}, "is not a path"),
             ({"nothing": 1}, "nothing is called nothing"),
             ({"limit": -1}, "limit -1"),
         ):

@@ -111,7 +111,7 @@ def test_what_is_encrypted_is_told(cli: Cli, tmp_path: Path) -> None:
     store = copied("small", "clean", tmp_path)
     result = cli("--store", store, "compaction", "explain", "acme/secure/compacted-secret", "--key", "k0000")
     assert result.exit_code == 5
-    assert "4 encrypted batches may hold the key, too" in result.stderr
+    assert "4 encrypted batches may hold the key too" in result.stderr
 
 
 def test_a_ledger_that_lacks_the_value_is_wrong(cli: Cli, tmp_path: Path) -> None:
