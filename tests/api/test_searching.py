@@ -58,7 +58,7 @@ def test_what_cannot_be_searched_for(tmp_path: Path) -> None:
             ({"keys": "k0003"}, "is a text"),
             ({"regex": "("}, "no regular expression"),
             ({"json_paths": ["id=1"]}, "is not a path"),
-            ({"nothing": 1}, "nothing is called nothing"),
+            ({"nothing": 1}, "unknown keyword: nothing"),
             ({"limit": -1}, "limit -1"),
         ):
             with pytest.raises(pulsar_admin.InvalidValue, match=said):
