@@ -78,7 +78,7 @@ def test_copies_on_three_bookies_are_one_message() -> None:
 
 
 def test_a_message_of_chunks_is_in_the_piece_of_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_planning, "_has_transactions", lambda txn, namespace: False)
+    monkeypatch.setattr(topic_planning, "has_transactions", lambda txn, namespace: False)
     read = read_connector_options(
         {"store": str(imported("small", "clean")), "topic": "chunked", "sliceBytes": "4096"}, {}
     )
@@ -88,7 +88,7 @@ def test_a_message_of_chunks_is_in_the_piece_of_its_last(monkeypatch: pytest.Mon
 
 
 def test_a_transaction_in_a_topic_that_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_planning, "_has_transactions", lambda txn, namespace: False)
+    monkeypatch.setattr(topic_planning, "has_transactions", lambda txn, namespace: False)
     with pytest.raises(Unsupported, match="transaction"):
         _read({"topic": "public/default/txn-out", "sliceBytes": "4096"})
 
