@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pulsar_admin.api.messages import Messages
     from pulsar_admin.api.nacks import DueNack, Nacks
     from pulsar_admin.api.namespace import Namespace
-    from pulsar_admin.api.plan import Change, ChangeReport, Plan
+    from pulsar_admin.api.plan import Plan
+    from pulsar_admin.api.reports import Change, ChangeReport
     from pulsar_admin.api.session import PartialData
     from pulsar_admin.api.spark import SparkTables, register
     from pulsar_admin.api.store import Store, open_store
@@ -77,9 +78,9 @@ _HOMES = {
     "SparkTables": "pulsar_admin.api.spark",
     "register": "pulsar_admin.api.spark",
     "Plan": "pulsar_admin.api.plan",
-    "ChangeReport": "pulsar_admin.api.plan",
+    "ChangeReport": "pulsar_admin.api.reports",
     "ChangePart": "store.changes.report",
-    "Change": "pulsar_admin.api.plan",
+    "Change": "pulsar_admin.api.reports",
     "BrokerMove": "store.changes.report",
     "Deletable": "store.changes.report",
     "FutureDated": "store.changes.report",

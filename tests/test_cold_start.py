@@ -69,6 +69,7 @@ _BULK = {
     "topics search public/default/avro --json-path $.id>=18": {"pyarrow.parquet"},
     "topics search acme/orders/compacted --key k0003": {"pyarrow.parquet"},
     "topics analyze-backlog acme/iot/skewed -s reset-me": {"numpy", "store.changes", "store.search"},
+    "ledgers list": {"numpy", "store.changes", "store.scan", "pulsar_admin.api.reports"},
     "compaction run acme/orders/compacted": {"pyarrow"},
     "compaction verify acme/orders/compacted": {"pyarrow"},
     "delayed build acme/delayed/reminders": {"pyarrow"},

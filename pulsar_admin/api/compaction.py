@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import Session, Time, check_choice
 from store.errors import StoreError
 from store.model.topics import read_topic
@@ -12,7 +13,6 @@ from store.names import TopicName
 
 if TYPE_CHECKING:
     from pulsar_admin.api.messages import Messages
-    from pulsar_admin.api.plan import Plan
     from store.changes.report import ChangeReport
     from store.compaction.forms import CompactionJob
     from store.compaction.last_id import LastId
@@ -145,7 +145,6 @@ class Compaction:
         return self._plan(CompactionJob("compaction upgrade", everything=True))
 
     def _plan(self, job: CompactionJob) -> Plan:
-        from pulsar_admin.api.plan import plan_of
         from store.changes.intent import WritingPlan
 
         def compact(store: StoreFile, *, previews: bool) -> tuple[ChangeReport, ...]:

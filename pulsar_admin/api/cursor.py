@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import (
     Clock,
     Duration,
@@ -30,7 +31,6 @@ from store.wording import counted, plural
 
 if TYPE_CHECKING:
     from pulsar_admin.api.nacks import Nacks
-    from pulsar_admin.api.plan import Plan
     from store.changes.cursors import CursorMove
     from store.changes.resetting import ResetRule
     from store.recovery.acks import AckState
@@ -232,7 +232,6 @@ class Cursor:
         of the five is given, LedgerNotFound, EntryNotFound, NothingMatches (nothing is at or after TIME, so that it would skip everything:
         FORCE does; or nothing is known of AS_OF), Refused (unsure).
         """
-        from pulsar_admin.api.plan import plan_of
         from store.changes.resetting import ResetRequest, ResetRule, ResetTarget, plan_resets, resets_to
         from store.search.broker_setup import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
 
@@ -299,7 +298,6 @@ class Cursor:
         messages that go before they are due. Raises InvalidValue, LedgerNotFound, EntryNotFound, and NothingMatches: there is no TTL, or
         nothing is older than BEFORE, or BEFORE is counted from now and the whole copy is older; the latter two not with FORCE.
         """
-        from pulsar_admin.api.plan import plan_of
         from store.changes.expiry import ExpiryRequest
         from store.delayed.expiries import plan_expiries
         from store.search.broker_setup import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
@@ -327,7 +325,6 @@ class Cursor:
 
     def delete(self, *, force: bool = False) -> Plan:
         """Plan removing the subscription, from all partitions."""
-        from pulsar_admin.api.plan import plan_of
         from store.changes.subscriptions import plan_unsubscribe
 
         with self._session.reader() as reader:
@@ -335,7 +332,6 @@ class Cursor:
             return plan_of(plan_unsubscribe(reader, "topics unsubscribe", cursors, self._session.now_ms, force=force))
 
     def _back_to(self, as_of: Time, if_unsure: IfUnsure, *, force: bool) -> Plan:
-        from pulsar_admin.api.plan import plan_of
         from store.recovery.as_of import AsOf, IfUnsure, is_state_name, plan_as_of
 
         check_choice("if_unsure", if_unsure, IfUnsure)
@@ -362,7 +358,6 @@ class Cursor:
 
     def _plan(self, command: str, move: Move) -> Plan:
         """Return one plan for all partitions."""
-        from pulsar_admin.api.plan import plan_of
         from store.changes.cursors import plan_moves
 
         with self._session.reader() as reader:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import Session
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.plan import Plan
     from store.model.ledger_owners import LedgerOwners
     from store.reports.ledger_facts import LedgerFacts
     from store.reports.verify import EntryRow, LedgerVerdict
@@ -71,7 +71,6 @@ class Ledger:
 
         Raises Refused where nothing references it or, without FORCE, nothing of it is lost.
         """
-        from pulsar_admin.api.plan import plan_of
         from store.changes.mending import plan_forget
 
         with self._session.reader() as reader:
@@ -79,7 +78,6 @@ class Ledger:
 
     def restore(self) -> Plan:
         """Plan its lost metadata made again from its entries, the bookies that hold them, and what references it; raises Refused."""
-        from pulsar_admin.api.plan import plan_of
         from store.changes.restoring import plan_restore
 
         with self._session.reader() as reader:
@@ -89,7 +87,6 @@ class Ledger:
         """Plan deleting its metadata, where nothing references it: bookies free its entries. Raises Refused where something does, or,
         without FORCE, might.
         """
-        from pulsar_admin.api.plan import plan_of
         from store.changes.orphans import plan_delete_orphans
 
         with self._session.read() as txn:

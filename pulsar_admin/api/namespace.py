@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.policies import PolicyPlans, policy_named
 from pulsar_admin.api.session import Session
-from store.changes.delayed import (
-    DelayedPolicy,
-    find_rules,
-    plan_disable,
-    plan_enable,
-)
-from store.changes.namespaces import (
-    plan_job,
-)
-from store.changes.policies import PolicyJob, find_policies, read_policies_json
-from store.db.delayed import iter_wide
-from store.db.delayed_rules import IndexRules, default_tick_ms, parse_width_ms
 from store.errors import StoreError
-from store.model.cursors import Cursor, iter_namespace_cursors
 from store.model.partitions import iter_partitioned
-from store.model.reader import EntryReader
-from store.model.topics import Topic, iter_topics
+from store.model.topics import iter_topics
 from store.names import NamespaceName
-from store.policies.values import namespace_value
+
+if TYPE_CHECKING:
+    from store.changes.delayed import DelayedPolicy
+    from store.changes.policies import PolicyJob
+    from store.model.cursors import Cursor
+    from store.model.reader import EntryReader
+    from store.model.topics import Topic
 
 
 class Namespace(PolicyPlans):
@@ -61,11 +53,16 @@ class Namespace(PolicyPlans):
 
         What they do not say, a broker's configuration does. Raises NamespaceNotFound where the namespace has topics alone, MetadataCorrupt.
         """
+        from store.changes.policies import read_policies_json
+
         with self._session.read() as txn:
             return read_policies_json(txn, self._name)
 
     def delayed_policy(self) -> DelayedPolicy:
         """Return what it says about delayed messages: ``delivery`` (Pulsar's policy), ``rules`` (widths of the index); None: unset."""
+        from store.changes.delayed import DelayedPolicy, find_rules
+        from store.changes.policies import find_policies
+
         with self._session.read() as txn:
             policies = find_policies(txn, self._name)
             delivery = None if policies is None else policies.delayed_delivery
@@ -73,6 +70,8 @@ class Namespace(PolicyPlans):
 
     def policy(self, name: str) -> Any:  # Any: JSON
         """Return the policy NAME (``max-producers``: as commands call it) as stored, None: unset. Raises InvalidValue."""
+        from store.policies.values import namespace_value
+
         with self._session.read() as txn:
             return namespace_value(txn, self._name, policy_named(name))
 
@@ -100,6 +99,8 @@ class Namespace(PolicyPlans):
             return plan_of(plan_unsubscribe(reader, "namespaces unsubscribe", cursors, self._session.now_ms))
 
     def _cursors(self, reader: EntryReader, subscription: str | None) -> list[tuple[Topic, Cursor]]:
+        from store.model.cursors import iter_namespace_cursors
+
         problems: list[StoreError] = []
         found = list(iter_namespace_cursors(reader, self._name, subscription, problems.append))
         self._session.partial(problems)
@@ -112,6 +113,10 @@ class Namespace(PolicyPlans):
 
         SPLIT cuts the partitions of indexes anew where the granularity shrinks. Raises InvalidValue, and without it Refused then.
         """
+        from store.changes.delayed import plan_enable
+        from store.db.delayed import iter_wide
+        from store.db.delayed_rules import IndexRules, default_tick_ms, parse_width_ms
+
         width_ms, now_ms = parse_width_ms(granularity), self._session.now_ms
         rules = IndexRules(width_ms, default_tick_ms(width_ms) if tick is None else parse_width_ms(tick))
         with self._session.opened() as store, store.read() as txn:
@@ -124,9 +129,13 @@ class Namespace(PolicyPlans):
 
     def disable_delayed(self) -> Plan:
         """Plan delivering everything at once; the widths of the index stay."""
+        from store.changes.delayed import plan_disable
+
         with self._session.read() as txn:
             return plan_of(plan_disable(txn, self._name, self._session.now_ms))
 
     def _plan_policy(self, job: PolicyJob) -> Plan:
+        from store.changes.namespaces import plan_job
+
         with self._session.read() as txn:
             return plan_of(plan_job(txn, self._name, job, self._session.now_ms))

@@ -1,38 +1,21 @@
-"""Plans and the reports of changes: what would change, what changed, and how to undo it."""
+"""Plans: what would change, to be looked at, kept and applied. Imports nothing that changes a store: what reads imports this, too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from store.changes.intent import WritingPlan
-from store.changes.plan import Change as ChangeRow
-from store.changes.plan import Plan as StorePlan
-from store.changes.plan import parts_of
-from store.changes.report import ChangePart
-from store.changes.report import ChangeReport as Report
 from store.errors import Refused
-from store.timespec import moment
+from store.frozen import frozen
+
+if TYPE_CHECKING:
+    from pulsar_admin.api.reports import ChangeReport
+    from store.changes.intent import WritingPlan
+    from store.changes.plan import Plan as StorePlan
 
 
-class ChangeReport(Report):
-    """What a plan would do (``dry_run``), or what a change did; as text it is what the command line prints.
-
-    ``number``: of the change in the audit log, None for a plan and where nothing was to change. ``parts``: one a cursor or other
-    thing that it concerns.
-    """
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        from pulsar_admin.changes import render_change
-
-        return render_change(self)
-
-
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """A change that is worked out and not made: ``preview`` shows it, ``Store.apply`` makes it.
 
@@ -49,6 +32,8 @@ class Plan:
     @property
     def changes_nothing(self) -> bool:
         """Whether everything is as wanted already; applying it writes nothing. False where only applying it shows that."""
+        from store.changes.plan import Plan as StorePlan
+
         return isinstance(self._plan, StorePlan) and not self._plan.steps
 
     @property
@@ -58,6 +43,8 @@ class Plan:
 
     def preview(self) -> ChangeReport:
         """Return what applying would do."""
+        from pulsar_admin.api.reports import report_of
+
         found = self._plan.preview()
         return report_of(found[0] if isinstance(found, tuple) else found)
 
@@ -66,6 +53,7 @@ class Plan:
 
         Raises AlreadyExists, and Refused for a plan that writes ledgers first: policies of topics, loads, splits.
         """
+        from store.changes.plan import Plan as StorePlan
         from store.files import write_new_file
 
         if not isinstance(self._plan, StorePlan):
@@ -76,23 +64,6 @@ class Plan:
         return str(self.preview())
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One line of the audit log. ``undoes``, ``undone_by``: numbers of other changes."""
-
-    number: int
-    time_ms: int
-    command: str
-    parts: tuple[ChangePart, ...]
-    undoes: int | None
-    undone_by: int | None
-
-    @property
-    def time(self) -> datetime | None:
-        """When it was made, in UTC."""
-        return moment(self.time_ms)
-
-
 def plan_of(plan: StorePlan | WritingPlan) -> Plan:
     """Return PLAN as callers see it."""
     return Plan(plan)
@@ -101,27 +72,3 @@ def plan_of(plan: StorePlan | WritingPlan) -> Plan:
 def steps_of(plan: Plan) -> StorePlan | WritingPlan:
     """Return what PLAN writes."""
     return plan._plan
-
-
-def report_of(report: Report) -> ChangeReport:
-    """Return REPORT as callers see it."""
-    return ChangeReport(
-        report.number, report.dry_run, report.parts, report.plan_warnings, report.untouched, report.command
-    )
-
-
-def changes_of(rows: Iterable[ChangeRow]) -> tuple[Change, ...]:
-    """Return the audit log ROWS."""
-    listed = list(rows)
-    undone = {row.undoes: row.change for row in listed if row.undoes is not None}
-    return tuple(
-        Change(
-            row.change,
-            row.time_ms,
-            row.command,
-            parts_of(row),
-            row.undoes,
-            undone.get(row.change),
-        )
-        for row in listed
-    )

@@ -1,4 +1,4 @@
-"""The store: opening it, what it holds, and making and undoing changes."""
+"""The store: opening it, and what it holds. What only some methods need is imported in them: commands ask here, too."""
 
 from __future__ import annotations
 
@@ -7,22 +7,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Unpack
 
+from pulsar_admin.api.changing import Changes
 from pulsar_admin.api.columns import Columns
-from pulsar_admin.api.plan import Change, ChangeReport, Plan, changes_of, plan_of, report_of, steps_of
 from pulsar_admin.api.recovering import Recoveries
 from pulsar_admin.api.session import Session, Time, check_choice, whole_number
 from pulsar_admin.api.topic import Topic
 from pulsar_admin.api.transfers import Transfers
-from store.changes.intent import WritingPlan
-from store.changes.plan import apply_plan, check_current, iter_changes, plan_undo
-from store.changes.report import ChangeReport as Report
-from store.db.clocks import check_clock
-from store.db.environment import Store as StoreFile
 from store.db.environment import Txn
 from store.db.environment import open_store as open_store_file
 from store.db.tree import Node, iter_children, read_node
 from store.errors import InvalidValue, StoreError, TopicNotFound
-from store.model.publish_times import Form
 from store.model.topics import (
     check_namespace,
     expand_topic,
@@ -32,9 +26,7 @@ from store.model.topics import (
     read_topic,
     select_topics,
 )
-from store.model.window import Window
 from store.names import TopicName, parse_namespace, parse_topic
-from store.scan.profiles import Profile
 from store.wording import counted, plural
 
 if TYPE_CHECKING:
@@ -57,6 +49,7 @@ if TYPE_CHECKING:
     from store.reports.summary import StoreSummary
     from store.reports.usage import Usage
     from store.reports.verify import LedgerVerdict
+    from store.scan.profiles import Profile
     from store.why.disk import WhyBytes
 
 Level = Literal["messages", "entries"]
@@ -95,7 +88,7 @@ def open_store(
         raise
 
 
-class Store(Transfers, Recoveries, Columns):
+class Store(Changes, Transfers, Recoveries, Columns):
     """An open store, from ``open_store``. Each question reads one snapshot, plans stay valid until something is written."""
 
     def __enter__(self) -> Store:
@@ -370,7 +363,10 @@ class Store(Transfers, Recoveries, Columns):
         messages; so does COLUMNS: under the names and types that another tool gives them, decoded values among them, as bytes with
         PAYLOAD. What cannot be read is left out with a PartialData warning. Raises TopicNotFound, AlreadyExists, DiskFull.
         """
+        from store.db.clocks import check_clock
         from store.dump.job import DumpOptions, dump_directory
+        from store.model.window import Window
+        from store.scan.profiles import Profile
 
         for what, chosen, choices in (("level", level, Level), ("form", form, Format), ("columns", columns, Profile)):
             if chosen is not None:
@@ -387,109 +383,5 @@ class Store(Transfers, Recoveries, Columns):
             problems += lost
         return report
 
-    # -- changes ------------------------------------------------------------------------------------------------------
-
-    def apply(self, plan: Plan) -> ChangeReport:
-        """Make the change of PLAN in one transaction, with its line in the audit log, and return what it did.
-
-        A plan that changes nothing writes nothing: the report's number is None. Raises StalePlan when the store changed since the
-        plan was made, NotWritable when it was opened for reading.
-        """
-        steps = steps_of(plan)
-        if isinstance(steps, WritingPlan):
-            with self._session.writing() as store:
-                steps.check_transaction(store)
-                return report_of(steps.made(store)[0])
-        with self._session.opened() as store:
-            if plan.changes_nothing:
-                check_current(store, steps)
-                return report_of(steps.unchanged())
-            self._session.check_writable()
-            return report_of(apply_plan(store, steps, self._session.now_ms))
-
-    def load(
-        self,
-        dump: Path | str,
-        *,
-        topic: str | None = None,
-        interceptors: str | None = None,
-        keep_ledger_ids: bool = False,
-    ) -> Plan:
-        """Plan adding the entries of DUMP (``dump`` with level entries) to the end of their topics, or of TOPIC, which are made.
-
-        Entries keep their bytes, unless INTERCEPTORS (``timestamp,index``) put broker metadata in front as a broker with these would.
-        Raises NotFound, InvalidValue, Corrupt, Refused; applying it also DiskFull.
-        """
-        from store.codec.interceptors import parse_interceptors
-        from store.dump.load import COMMAND, LoadOptions, apply_load, preview_load
-        from store.dump.source import Source
-
-        name = None if topic is None else parse_topic(topic)
-        chain = None if interceptors is None else parse_interceptors(interceptors)
-        options = LoadOptions(name, chain, keep_ledger_ids, self._session.now_ms)
-
-        def shown() -> tuple[Report, ...]:
-            with self._session.opened() as store:
-                return (preview_load(store, Source(Path(dump)), options),)
-
-        def made(store: StoreFile) -> tuple[Report, ...]:
-            return (apply_load(store, Source(Path(dump)), options, lambda entries: None),)
-
-        with self._session.read() as txn:
-            return plan_of(WritingPlan(COMMAND, txn.id, shown, made))
-
-    def copy(self, *topics: str, source: Path | str, to: str | None = None) -> Plan:
-        """Plan copying TOPICS whole from the store SOURCE, one of them under the name TO: with subscriptions, partitions and schema.
-
-        What is not copied is in the report's warnings. Raises TopicNotFound, StoreNotFound, AlreadyExists, Refused, InvalidValue; applying
-        it also DiskFull.
-        """
-        from store.dump.copying import CopyRequest, plan_copy
-
-        names = tuple(map(parse_topic, topics))
-        request = CopyRequest(Path(source), names, None if to is None else parse_topic(to), self._session.now_ms)
-        with self._session.opened() as store:
-            return plan_of(plan_copy(store, request))
-
-    def annotate(self, *topics: str, form: Form = "properties") -> Plan:
-        """Plan writing first and last publish time (PIP-345) of closed ledgers of TOPICS (default: all) into their metadata.
-
-        Later searches know them without the entries. Raises TopicNotFound, MetadataCorrupt, IndexCorrupt.
-        """
-        from store.changes.annotate import plan_annotate
-
-        check_choice("form", form, Form)
-        with self._session.read() as txn:
-            return plan_of(plan_annotate(txn, self._selected(txn, topics), form, self._session.now_ms))
-
     def _selected(self, txn: Txn, topics: Sequence[str]) -> tuple[TopicName, ...]:
         return select_topics(txn, map(parse_topic, topics), all_topics=not topics)
-
-    def plan_undo(self, number: int) -> Plan:
-        """Plan bringing back the exact bytes from before the change NUMBER; raises ChangeNotFound, UndoConflict, Refused."""
-        with self._session.read() as txn:
-            return plan_of(plan_undo(txn, whole_number("change", number)))
-
-    def undo(self, number: int) -> ChangeReport:
-        """Undo the change NUMBER, as a change that can be undone itself; raises as ``plan_undo`` and ``apply``."""
-        return self.apply(self.plan_undo(number))
-
-    def load_plan(self, path: Path | str) -> Plan:
-        """Return the plan in the file PATH, its report worked out anew from its steps; raises InvalidValue, StalePlan."""
-        from store.changes.files import derive_plan, read_plan
-        from store.changes.intent import Intent
-
-        plan = read_plan(Path(path))
-        if isinstance(plan, Intent):
-            raise InvalidValue(
-                f"{path} is a plan of {plan.command}, which writes ledgers first", hint=f"pulsar-admin apply {path}"
-            )
-        with self._session.opened() as store:
-            check_current(store, plan)
-        with self._session.reader() as reader:
-            return plan_of(derive_plan(reader, plan, self._session.now_ms))
-
-    def changes(self) -> tuple[Change, ...]:
-        """Return the audit log, oldest first."""
-        with self._session.read() as txn:
-            return changes_of(iter_changes(txn))

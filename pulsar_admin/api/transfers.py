@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from pulsar_admin.api.imports import Mode, layout_of
 from pulsar_admin.api.session import Session, check_choice
 from store.errors import InvalidValue, StoreError
-from store.model.publish_times import Form
-from store.scan.profiles import Profile
 
 if TYPE_CHECKING:
+    from store.model.publish_times import Form
+    from store.scan.profiles import Profile
     from store.tables.export import TablesReport
     from store.transfer.exports import ExportPlan
     from store.transfer.offloads import OffloadResult
@@ -109,6 +109,7 @@ class Transfers:
             return run_export(store, plan, self._session.now_ms)
 
     def _plan_export(self, directory: Path | str, in_place: bool, annotate: Form | None) -> ExportPlan:
+        from store.model.publish_times import Form
         from store.transfer.exports import plan_export
 
         if annotate is not None:
@@ -184,6 +185,7 @@ class Transfers:
         What cannot be read of metadata is left out with a PartialData warning. Raises
         InvalidValue, Refused, StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable; the tables are as before then.
         """
+        from store.scan.profiles import Profile
         from store.tables.export import ExportRequest, choose_tables, export_tables
 
         if isinstance(only, str):
