@@ -10,7 +10,7 @@ from store.changes.policies import shown_policies
 from store.db.tree import find_node
 from store.errors import MetadataCorrupt, NamespaceNotFound
 from store.model.resources import list_tenants, tenant_path
-from store.model.topics import check_namespace, iter_all_namespaces, iter_namespaces, iter_topics
+from store.model.topics import iter_all_namespaces, iter_namespaces
 from store.names import NamespaceName
 
 
@@ -55,10 +55,8 @@ def list_namespaces(app: App, tenant: str | None) -> None:
 @pass_app
 def topics(app: App, namespace: NamespaceName, mode: str, include_system_topic: bool) -> None:
     """List the topics of a namespace."""
-    with app.session.read() as txn:
-        check_namespace(txn, namespace)
-        names = iter_topics(txn, namespace) if mode != "non_persistent" else iter(())
-        app.emit_lines((str(name) for name in names if include_system_topic or not name.is_system), "TOPIC")
+    names = app.namespace(namespace).topics(system=include_system_topic)
+    app.emit_lines(names if mode != "non_persistent" else (), "TOPIC")
 
 
 @command(

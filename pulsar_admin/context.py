@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pulsar_admin.api.ledger import Ledger
+    from pulsar_admin.api.namespace import Namespace
+    from pulsar_admin.api.plan import Plan as ApiPlan
     from pulsar_admin.api.store import Store as ApiStore
     from pulsar_admin.api.topic import Topic
     from pulsar_admin.command_session import CommandSession
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from store.engine.operation import Engine, FailedSlice
     from store.engine.spark import SparkEngine
     from store.model.reader import EntryReader
-    from store.names import TopicName
+    from store.names import NamespaceName, TopicName
 
 INDEX_ANSWERS = "the index answers this: nothing was scanned"
 _PROBLEMS_SHOWN = 5
@@ -112,6 +114,12 @@ class App(Results):
         from pulsar_admin.api.topic import Topic
 
         return Topic(self.session, name)
+
+    def namespace(self, name: NamespaceName) -> Namespace:
+        """Return the namespace NAME as the Python interface has it; whether it is there is seen when it is used."""
+        from pulsar_admin.api.namespace import Namespace
+
+        return Namespace(self.session, name)
 
     def ledger(self, ledger_id: int) -> Ledger:
         """Return a ledger as the Python interface has it; whether it is there is seen when it is used."""
@@ -301,12 +309,15 @@ class App(Results):
         else:
             self.emit(preview)
 
-    def change(self, plan: StorePlan | WritingPlan, columns: Sequence[Column] = ()) -> None:
-        """Confirm, apply and show PLAN; one that changes nothing leaves no line in the audit log.
+    def change(self, planned: ApiPlan | StorePlan | WritingPlan, columns: Sequence[Column] = ()) -> None:
+        """Confirm, apply and show what is PLANNED; what changes nothing leaves no line in the audit log.
 
         COLUMNS are of the table that several changes at once are shown as.
         """
+        from pulsar_admin.api.plan import Plan, steps_of
         from store.changes.intent import WritingPlan, asked_again
+
+        plan = steps_of(planned) if isinstance(planned, Plan) else planned
 
         if not isinstance(plan, WritingPlan) and self._keeps_words():
             plan = asked_again(plan, self.now_ms)

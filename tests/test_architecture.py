@@ -129,6 +129,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/compaction/last_id.py": set(),
     "commands/ledgers.py": {"store.model.ledger_owners"},
     "commands/metrics.py": {"store.reports.metrics"},
+    "commands/namespaces_cursors.py": set(),
     "commands/overview.py": {"store.reports.overview"},
     "commands/store/usage.py": set(),
     "commands/topics/backlog.py": set(),
@@ -137,9 +138,10 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/topics/index.py": set(),
     "commands/topics/info.py": set(),
     "commands/topics/internals.py": set(),
+    "commands/topics/listing.py": {"store.model.partitions", "store.model.topics"},
     "commands/topics/stats.py": set(),
 }
-"""Commands that call ``pulsar_admin.api`` alone → modules of ``store``, beside the floor, whose words and values they name."""
+"""Commands that call ``pulsar_admin.api`` alone → modules of ``store``, beside the floor, whose words, values and names they use."""
 
 OPENS_STORES = {
     "commands/delayed/building.py": "a snapshot for each subscription: building one writes",

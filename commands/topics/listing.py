@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
-from zlib import crc32
 
 import click
 
@@ -15,14 +12,10 @@ from commands.topics.describing import emit_subscriptions, quick_option
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pass_app, topics_argument
-from store.db.environment import Txn
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, TopicNotFound
-from store.model.partitions import iter_partitioned, read_existing, select_partitioned
-from store.model.topics import check_namespace, iter_all_namespaces, iter_topic_texts
-from store.names import NamespaceName, TopicName, in_hash_order
-
-_BUNDLE = re.compile(r"0x([0-9a-fA-F]{8})_0x([0-9a-fA-F]{8})")
-_LAST_HASH = 0xFFFFFFFF
+from store.model.partitions import select_partitioned
+from store.model.topics import iter_all_namespaces
+from store.names import NamespaceName, in_hash_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,37 +53,14 @@ def list_topics(app: App, namespace: NamespaceName | None, options: ListOptions)
 
     All topics are listed namespace by namespace; --bundle needs a namespace.
     """
-    bundle = None if options.bundle is None else parse_bundle(options.bundle)
+    system, bundle = options.include_system_topic, options.bundle
     if bundle is not None and namespace is None:
         raise click.UsageError("--bundle: name the namespace that the bundle is of")
     with app.session.read() as txn:
-        if namespace is not None:
-            check_namespace(txn, namespace)
         namespaces = iter_all_namespaces(txn) if namespace is None else (namespace,)
-        app.emit_lines((name for one in namespaces for name in _names_in(txn, one, bundle, options)), "TOPIC")
-
-
-def _names_in(
-    txn: Txn, namespace: NamespaceName, bundle: tuple[int, int] | None, options: ListOptions
-) -> Iterable[str]:
-    if options.topic_domain not in (None, "persistent"):
-        return ()
-    names = iter_topic_texts(txn, namespace, system=options.include_system_topic)
-    return in_hash_order(name for name in names if bundle is None or in_bundle(name, bundle))
-
-
-def parse_bundle(text: str) -> tuple[int, int]:
-    """Return the hash range of a bundle, its end included for the last one only; raises InvalidValue."""
-    match = _BUNDLE.fullmatch(text)
-    if not match:
-        raise InvalidValue(f"--bundle: invalid bundle {text!r}", hint="write 0x00000000_0x40000000", value=text)
-    low, high = (int(part, 16) for part in match.groups())
-    return low, high + (high == _LAST_HASH)
-
-
-def in_bundle(name: TopicName | str, bundle: tuple[int, int]) -> bool:
-    """Whether a topic belongs to BUNDLE (upstream NamespaceBundleFactory: CRC-32 of the full name)."""
-    return bundle[0] <= crc32(str(name).encode()) < bundle[1]
+        found = (app.namespace(one).topics(system=system, bundle=bundle) for one in namespaces)
+        is_listed = options.topic_domain in (None, "persistent")
+        app.emit_lines((name for names in found if is_listed for name in in_hash_order(names)), "TOPIC")
 
 
 @command(
@@ -104,10 +74,9 @@ def in_bundle(name: TopicName | str, bundle: tuple[int, int]) -> bool:
 @pass_app
 def list_partitioned(app: App, namespace: NamespaceName, include_system_topic: bool) -> None:
     """List the partitioned topics of a namespace."""
-    with app.session.read() as txn:
-        check_namespace(txn, namespace)
-        names = (name for name in iter_partitioned(txn, namespace) if include_system_topic or not name.is_system)
-        app.emit_lines(in_hash_order(str(name) for name in names), "TOPIC")
+    with app.session.read():
+        names = app.namespace(namespace).partitioned_topics(system=include_system_topic)
+        app.emit_lines(in_hash_order(names), "TOPIC")
 
 
 _METADATA_COLUMNS = (Column("PARTITIONS", "partitions", "number"), Column("DELETED", "deleted"))
@@ -127,10 +96,8 @@ _METADATA_COLUMNS = (Column("PARTITIONS", "partitions", "number"), Column("DELET
 def partitioned_metadata(app: App, selection: TopicSelection) -> None:
     """Show how many partitions a topic has."""
     with app.session.read() as txn:
-        names: tuple[TopicName, ...] = selection.topics
-        if not names:
-            names = select_partitioned(txn, selection.pattern)
-        found = list(app.each(names, lambda name: (name, read_existing(txn, name))))
+        names = selection.topics or select_partitioned(txn, selection.pattern)
+        found = list(app.each(names, lambda name: (name, app.topic(name).partitioned_metadata())))
     emit_answers(app, found, _METADATA_COLUMNS, several=selection.single is None)
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.policies import PolicyPlans, policy_named
 from pulsar_admin.api.session import Session
-from store.errors import StoreError
 from store.model.partitions import iter_partitioned
-from store.model.topics import iter_topics
+from store.model.topics import check_namespace, iter_topic_texts
 from store.names import NamespaceName
 
 if TYPE_CHECKING:
@@ -38,14 +37,20 @@ class Namespace(PolicyPlans):
     def __repr__(self) -> str:
         return f"Namespace({self.name!r})"
 
-    def topics(self, *, system: bool = False) -> tuple[str, ...]:
-        """Return the names of its topics, partitions one by one; SYSTEM adds system topics."""
+    def topics(self, *, system: bool = False, bundle: str | None = None) -> tuple[str, ...]:
+        """Return the names of its topics, partitions one by one; SYSTEM adds system topics. BUNDLE, ``0xLOW_0xHIGH``: those in it.
+
+        Raises InvalidValue.
+        """
         with self._session.read() as txn:
-            return tuple(str(name) for name in iter_topics(txn, self._name) if system or not name.is_system)
+            check_namespace(txn, self._name)
+            names = iter_topic_texts(txn, self._name, system=system)
+            return tuple(names if bundle is None else filter(self._within(bundle), names))
 
     def partitioned_topics(self, *, system: bool = False) -> tuple[str, ...]:
         """Return the names of its partitioned topics, without partition numbers; SYSTEM adds system topics."""
         with self._session.read() as txn:
+            check_namespace(txn, self._name)
             return tuple(str(name) for name in iter_partitioned(txn, self._name) if system or not name.is_system)
 
     def policies(self) -> Mapping[str, Any]:  # Any: JSON values
@@ -77,34 +82,42 @@ class Namespace(PolicyPlans):
 
     # -- plans of cursors ---------------------------------------------------------------------------------------------
 
-    def clear_backlog(self, subscription: str | None = None) -> Plan:
-        """Plan skipping what the subscriptions of all its topics, or the one SUBSCRIPTION, have left.
+    def clear_backlog(self, subscription: str | None = None, *, bundle: str | None = None) -> Plan:
+        """Plan skipping what the subscriptions of all its topics, or of those in BUNDLE, or the one SUBSCRIPTION, have left.
 
         System topics and a broker's own cursors stay. What cannot be read is left out with a PartialData warning. Raises
-        SubscriptionNotFound (there is none), Refused (SUBSCRIPTION is the broker's own).
+        SubscriptionNotFound (there is none), Refused (SUBSCRIPTION is the broker's own), InvalidValue.
         """
         from store.changes.cursors import CursorMove, cleared, plan_moves
 
         with self._session.reader() as reader:
-            cursors = self._cursors(reader, subscription)
+            cursors = self._cursors(reader, subscription, bundle)
             moves = [CursorMove(topic, cursor, cleared(topic, cursor.state)) for topic, cursor in cursors]
             return plan_of(plan_moves(reader, "namespaces clear-backlog", moves, self._session.now_ms))
 
-    def unsubscribe(self, subscription: str) -> Plan:
-        """Plan removing SUBSCRIPTION from every topic that has it; raises as ``clear_backlog``."""
+    def unsubscribe(self, subscription: str, *, bundle: str | None = None) -> Plan:
+        """Plan removing SUBSCRIPTION from every topic that has it, or of those in BUNDLE; raises as ``clear_backlog``."""
         from store.changes.subscriptions import plan_unsubscribe
 
         with self._session.reader() as reader:
-            cursors = self._cursors(reader, subscription)
+            cursors = self._cursors(reader, subscription, bundle)
             return plan_of(plan_unsubscribe(reader, "namespaces unsubscribe", cursors, self._session.now_ms))
 
-    def _cursors(self, reader: EntryReader, subscription: str | None) -> list[tuple[Topic, Cursor]]:
+    def _cursors(self, reader: EntryReader, subscription: str | None, bundle: str | None) -> list[tuple[Topic, Cursor]]:
         from store.model.cursors import iter_namespace_cursors
 
-        problems: list[StoreError] = []
-        found = list(iter_namespace_cursors(reader, self._name, subscription, problems.append))
-        self._session.partial(problems)
-        return found
+        within, fail = self._within(bundle), self._session.fail
+        found = iter_namespace_cursors(reader, self._name, subscription, fail, within)
+        return list(self._session.each(found, lambda one: one))
+
+    def _within(self, bundle: str | None) -> Callable[[object], bool]:
+        """Return what says whether a topic is in BUNDLE, None: in any; raises InvalidValue."""
+        if bundle is None:
+            return lambda name: True
+        from store.model.bundles import parse_bundle, topic_hash
+
+        found = parse_bundle(self._name, bundle)
+        return lambda name: found.holds(topic_hash(name))
 
     # -- plans of policies --------------------------------------------------------------------------------------------
 

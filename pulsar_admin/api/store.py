@@ -22,7 +22,7 @@ from store.model.topics import (
     expand_topic,
     iter_all_namespaces,
     iter_namespaces,
-    iter_topics,
+    iter_topic_texts,
     read_topic,
     select_topics,
 )
@@ -119,12 +119,9 @@ class Store(Changes, Transfers, Recoveries, Columns):
         Without a pattern, SYSTEM adds system topics.
         """
         with self._session.read() as txn:
-            if pattern is None:
-                return tuple(str(name) for name in iter_topics(txn) if system or not name.is_system)
-            if pattern.removeprefix("persistent://").count("/") == 1:
-                return tuple(
-                    str(name) for name in iter_topics(txn, parse_namespace(pattern)) if system or not name.is_system
-                )
+            if pattern is None or pattern.removeprefix("persistent://").count("/") == 1:
+                chosen = iter_all_namespaces(txn) if pattern is None else iter((parse_namespace(pattern),))
+                return tuple(name for one in chosen for name in iter_topic_texts(txn, one, system=system))
             try:
                 return tuple(map(str, select_topics(txn, (), pattern=pattern)))
             except TopicNotFound:

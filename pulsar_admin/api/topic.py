@@ -75,11 +75,14 @@ class Topic(PolicyPlans):
         return tuple(Topic(self._session, self._name.partition(index)) for index in range(count))
 
     def partitioned_metadata(self) -> PartitionedTopic:
-        """Return how many partitions it has (0: it is not partitioned), whether it is deleted, its properties; raises MetadataCorrupt."""
-        from store.model.partitions import read_partitioned
+        """Return how many partitions it has (0: it is not partitioned), whether it is deleted, its properties.
+
+        Raises TopicNotFound, MetadataCorrupt.
+        """
+        from store.model.partitions import read_existing
 
         with self._session.read() as txn:
-            return read_partitioned(txn, self._name)
+            return read_existing(txn, self._name)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

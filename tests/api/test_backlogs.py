@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -114,3 +115,18 @@ def test_the_cursors_of_a_namespace(store: pa.Store) -> None:
     for wrong, error in (("none", pa.SubscriptionNotFound), ("__compaction", pa.Refused)):
         with pytest.raises(error):
             namespace.clear_backlog(wrong)
+
+
+def test_bundles_part_a_namespace(store: pa.Store) -> None:
+    """Upstream hashes the full name with CRC-32."""
+    namespace = store.namespace("public/default")
+    lower, upper = (namespace.topics(bundle=text) for text in ("0x00000000_0x80000000", "0x80000000_0xffffffff"))
+    assert {*lower, *upper} == {*namespace.topics()}
+    assert {crc32(name.encode()) >> 31 for name in lower} == {0}
+    assert {crc32(name.encode()) >> 31 for name in upper} == {1}
+    parts = namespace.clear_backlog(bundle="0x00000000_0x80000000").preview().parts
+    assert parts
+    assert {part.topic for part in parts} <= {*lower}
+    for wrong in ("half", "0x80000000_0x00000000"):
+        with pytest.raises(pa.InvalidValue):
+            namespace.topics(bundle=wrong)

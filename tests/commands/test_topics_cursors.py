@@ -342,7 +342,7 @@ BAD: list[tuple[tuple[str, ...], int, str]] = [
     (("namespaces", "clear-backlog", "no/where"), 5, "no namespace no/where"),
     (("namespaces", "clear-backlog", "public/default", "-s", "nobody"), 5, "has a subscription 'nobody'"),
     (("namespaces", "clear-backlog", "public/default", "-s", "__compaction"), 3, "is the broker's own cursor"),
-    (("namespaces", "clear-backlog", "public/default", "-b", "0x10_0x00"), 2, "invalid bundle '0x10_0x00'"),
+    (("namespaces", "clear-backlog", "public/default", "-b", "0x10_0x00"), 2, "Invalid range: [16..0)"),
     (("namespaces", "unsubscribe", "public/default"), 2, "Missing option '-s'"),
     (("namespaces", "unsubscribe", "public/default", "-s", "pulsar.dedup"), 3, "is the broker's own cursor"),
 ]

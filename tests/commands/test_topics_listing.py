@@ -117,7 +117,7 @@ def test_subscriptions_of_partitions_are_one_list(cli: Cli, demo_store: Path) ->
     [
         (("topics", "list", "no/such"), 5),
         (("topics", "list", "nonsense"), 2),
-        (("topics", "list", "public/default", "-b", "0x1_0x2"), 2),
+        (("topics", "list", "public/default", "-b", "0x2_0x1"), 2),
         (("topics", "list-partitioned-topics", "no/such"), 5),
         (("topics", "get-partitioned-topic-metadata", "no/such/topic"), 5),
         (("topics", "subscriptions", "no/such/topic"), 5),
