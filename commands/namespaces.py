@@ -7,10 +7,7 @@ import click
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, command, pass_app
 from store.changes.policies import shown_policies
-from store.db.tree import find_node
 from store.errors import MetadataCorrupt, NamespaceNotFound
-from store.model.resources import list_tenants, tenant_path
-from store.model.topics import iter_all_namespaces, iter_namespaces
 from store.names import NamespaceName
 
 
@@ -29,12 +26,7 @@ from store.names import NamespaceName
 @pass_app
 def list_namespaces(app: App, tenant: str | None) -> None:
     """List the namespaces of a tenant, or all namespaces."""
-    with app.session.read() as txn:
-        found = iter_all_namespaces(txn) if tenant is None else iter_namespaces(txn, tenant)
-        names = list(map(str, found))
-        if tenant is not None and not names and find_node(txn, tenant_path(tenant)) is None:
-            raise NamespaceNotFound("Tenant not found", hint=f"tenants: {', '.join(list_tenants(txn))}", tenant=tenant)
-    app.answer(names)
+    app.answer(app.api.namespaces(tenant))
 
 
 @command(

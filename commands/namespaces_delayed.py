@@ -6,15 +6,9 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, ParsedType, command, pass_app
-from store.changes.delayed import (
-    plan_disable,
-    plan_enable,
-)
-from store.db.delayed import iter_wide
-from store.db.delayed_rules import DEFAULT_RULES, SLOTS_MAX, IndexRules, default_tick_ms, parse_width_ms
+from store.db.delayed_rules import parse_width_ms
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StalePlan
 from store.names import NamespaceName
-from store.timespec import format_duration_ms
 
 WIDTH = ParsedType("width", parse_width_ms, "WIDTH")
 _CHANGE = "The change: both parts of the policy before and after, times in ms, warnings, and the undo command."
@@ -60,20 +54,7 @@ def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int
     Also sets Pulsar's own policy (active, tickTime) and keeps its maximum delay. Warns of a TTL or backlog quota that
     would drop messages before they are due.
     """
-    if tick_ms is None:
-        tick_ms = default_tick_ms(granularity_ms)
-        if tick_ms > DEFAULT_RULES.tick_ms:
-            app.warn(f"the tick is {format_duration_ms(tick_ms)}: a partition has at most {SLOTS_MAX:,} of them")
-    rules = IndexRules(granularity_ms, tick_ms)
-    with app.session.read() as txn:
-        plan = plan_enable(txn, namespace, rules, app.now_ms, split=split)
-        wide = split and any(True for _ in iter_wide(txn, namespace, rules))
-    if wide:
-        from store.delayed.split import plan_split
-
-        app.change(plan_split(app.store, namespace, rules, plan.txn_id, app.now_ms))
-    else:
-        app.change(plan)
+    app.change(app.namespace(namespace).enable_delayed(granularity_ms, tick_ms, split=split))
 
 
 @command(
@@ -87,6 +68,4 @@ def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int
 @pass_app
 def disable(app: App, namespace: NamespaceName) -> None:
     """Disable delayed messages for all topics of a namespace: a broker delivers everything at once."""
-    with app.session.read() as txn:
-        plan = plan_disable(txn, namespace, app.now_ms)
-    app.change(plan)
+    app.change(app.namespace(namespace).disable_delayed())

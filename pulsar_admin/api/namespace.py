@@ -11,6 +11,7 @@ from pulsar_admin.api.session import Session
 from store.model.partitions import iter_partitioned
 from store.model.topics import check_namespace, iter_topic_texts
 from store.names import NamespaceName
+from store.timespec import format_duration_ms
 
 if TYPE_CHECKING:
     from store.changes.delayed import DelayedPolicy
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from store.model.cursors import Cursor
     from store.model.reader import EntryReader
     from store.model.topics import Topic
+
+Width = str | int
+"""A width of time of the index of delayed messages: ``30s``, ``5m``, ``2w``, or milliseconds as an int."""
 
 
 class Namespace(PolicyPlans):
@@ -121,18 +125,22 @@ class Namespace(PolicyPlans):
 
     # -- plans of policies --------------------------------------------------------------------------------------------
 
-    def enable_delayed(self, granularity: str = "5m", tick: str | None = None, *, split: bool = False) -> Plan:
+    def enable_delayed(self, granularity: Width = "5m", tick: Width | None = None, *, split: bool = False) -> Plan:
         """Plan delaying messages, with an index partitioned by GRANULARITY of due time and ticks of TICK (default: 1s, or what fits).
 
-        SPLIT cuts the partitions of indexes anew where the granularity shrinks. Raises InvalidValue, and without it Refused then.
+        SPLIT cuts the partitions of indexes anew where the granularity shrinks. Raises InvalidValue, and without it Refused then. A
+        PartialData warning says where the tick that fits is longer than 1s.
         """
         from store.changes.delayed import plan_enable
         from store.db.delayed import iter_wide
-        from store.db.delayed_rules import IndexRules, default_tick_ms, parse_width_ms
+        from store.db.delayed_rules import DEFAULT_RULES, SLOTS_MAX, IndexRules, default_tick_ms
 
-        width_ms, now_ms = parse_width_ms(granularity), self._session.now_ms
-        rules = IndexRules(width_ms, default_tick_ms(width_ms) if tick is None else parse_width_ms(tick))
-        with self._session.opened() as store, store.read() as txn:
+        width_ms, now_ms = _width_ms(granularity), self._session.now_ms
+        rules = IndexRules(width_ms, default_tick_ms(width_ms) if tick is None else _width_ms(tick))
+        if tick is None and rules.tick_ms > DEFAULT_RULES.tick_ms:
+            text = f"the tick is {format_duration_ms(rules.tick_ms)}: a partition has at most {SLOTS_MAX:,} of them"
+            self._session.warn([text])
+        with self._session.opened() as store, self._session.read() as txn:
             plan = plan_enable(txn, self._name, rules, now_ms, split=split)
             if not split or not any(True for _ in iter_wide(txn, self._name, rules)):
                 return plan_of(plan)
@@ -152,3 +160,9 @@ class Namespace(PolicyPlans):
 
         with self._session.read() as txn:
             return plan_of(plan_job(txn, self._name, job, self._session.now_ms))
+
+
+def _width_ms(value: Width) -> int:
+    from store.db.delayed_rules import parse_width_ms
+
+    return parse_width_ms(value) if isinstance(value, str) else value

@@ -21,7 +21,6 @@ from store.model.topics import (
     check_namespace,
     expand_topic,
     iter_all_namespaces,
-    iter_namespaces,
     iter_topic_texts,
     read_topic,
     select_topics,
@@ -138,9 +137,11 @@ class Store(Changes, Transfers, Recoveries, Columns):
         return Topic(self._session, parsed)
 
     def namespaces(self, tenant: str | None = None) -> tuple[str, ...]:
-        """Return the names of the namespaces, of TENANT or of all."""
+        """Return the names of the namespaces, of TENANT or of all; raises NamespaceNotFound where there is no such tenant."""
+        from store.model.resources import list_namespaces
+
         with self._session.read() as txn:
-            return tuple(map(str, iter_all_namespaces(txn) if tenant is None else iter_namespaces(txn, tenant)))
+            return tuple(map(str, iter_all_namespaces(txn) if tenant is None else list_namespaces(txn, tenant)))
 
     def namespace(self, name: str) -> Namespace:
         """Return the namespace NAME, ``tenant/namespace``; raises NamespaceNotFound, InvalidValue."""

@@ -16,6 +16,8 @@ from store.db.environment import Txn
 from store.db.tree import find_node, iter_children
 from store.errors import NamespaceNotFound, ResourceNotFound
 from store.frozen import frozen
+from store.model.topics import iter_namespaces
+from store.names import NamespaceName
 
 TENANTS_PATH = "/admin/policies"
 CLUSTERS_PATH = "/admin/clusters"
@@ -108,6 +110,14 @@ def tenant_path(tenant: str) -> str:
 def list_tenants(txn: Txn) -> list[str]:
     """Return the tenants in order."""
     return list(iter_children(txn, TENANTS_PATH))
+
+
+def list_namespaces(txn: Txn, tenant: str) -> list[NamespaceName]:
+    """Return the namespaces of TENANT, in order; raises NamespaceNotFound with upstream's words where there is no such tenant."""
+    names = list(iter_namespaces(txn, tenant))
+    if not names and find_node(txn, tenant_path(tenant)) is None:
+        raise NamespaceNotFound("Tenant not found", hint=f"tenants: {', '.join(list_tenants(txn))}", tenant=tenant)
+    return names
 
 
 def read_tenant(txn: Txn, tenant: str) -> JsonObject:

@@ -38,6 +38,8 @@ def test_topics_and_namespaces(store: pa.Store) -> None:
     assert store.topics("acme/nothing/*") == ()
     assert {"acme/iot", "public/default"} <= set(store.namespaces())
     assert set(store.namespaces("public")) == {"public/default"}
+    with pytest.raises(pa.NamespaceNotFound):
+        store.namespaces("publik")
 
 
 def test_what_is_not_there_is_said_when_it_is_named(store: pa.Store) -> None:
