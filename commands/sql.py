@@ -16,7 +16,7 @@ import click
 from commands.topics.moving import read_text
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.options import command, gather, pass_app
-from pulsar_admin.pictures import picture_option
+from pulsar_admin.pictures import picture_option, plot_option
 from store.db.files import iter_logs
 from store.errors import BadSql, EntryCorrupt, LimitExceeded, MissingComponent, NotFound, Refused, StoreNotFound
 from store.extras import require
@@ -57,7 +57,7 @@ class Shown:
 )
 @click.argument("statement", required=False)
 @click.option("-f", "--file", type=click.Path(path_type=Path, dir_okay=False), help="Statements from this file.")
-@click.option("--plot", is_flag=True, help="Plot the result: labels from the first column, numbers from the others.")
+@plot_option("Plot the result: labels from the first column, numbers from the others.")
 @picture_option("png")
 @picture_option("svg")
 @gather(Shown)

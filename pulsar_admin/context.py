@@ -137,7 +137,8 @@ class App(Results):
         """Raise Refused where tables are to answer in place of the store."""
         if self.settings.tables is not None:
             raise Refused(
-                "--tables are only read, and this command works on a store", hint="name the store with --store"
+                "this command needs a store; exported tables (--tables) only answer questions",
+                hint="name the store with --store",
             )
 
     def _opened(self, *, unindexed: bool = False) -> Store:

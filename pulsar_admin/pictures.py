@@ -1,4 +1,4 @@
-"""The options ``--png`` and ``--svg``: what draws the picture is looked for before there is anything to draw."""
+"""Plots, and the options ``--plot``, ``--png`` and ``--svg``: what draws is looked for before there is anything to draw."""
 
 from __future__ import annotations
 
@@ -16,6 +16,23 @@ def picture_option(form: str) -> Callable[[Any], Any]:  # Any: click's decorator
     text = f"Also draw it into a new {form.upper()} file."
     path = click.Path(path_type=Path)
     return click.option(f"--{form}", type=path, callback=_check, metavar="FILE", help=text)
+
+
+def plot_option(text: str) -> Callable[[Any], Any]:  # Any: click's decorators
+    """Add the flag ``--plot``, which TEXT explains; raises MissingComponent."""
+    return click.option("--plot", is_flag=True, callback=_check_plot, help=text)
+
+
+def require_plot(form: str | None = None) -> None:
+    """Raise MissingComponent where an answer in FORM has a plot and nothing draws it."""
+    if form in (None, "plain"):
+        require("plotext", "a plot", instead="ask for the numbers: -o json")
+
+
+def _check_plot(ctx: click.Context, parameter: click.Parameter, plot: bool) -> bool:
+    if plot:
+        require_plot()
+    return plot
 
 
 def _check(ctx: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:

@@ -9,6 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from pulsar_admin.pictures import require_plot
 from store.errors import InvalidValue
 from store.extras import require
 
@@ -104,7 +105,7 @@ def _thousands() -> Any:  # Any: matplotlib's formatter
 
 
 def _new_plot(chart: Chart, width: int | None, height: int) -> Any:  # Any: plotext has no types
-    require("plotext", "a plot", instead="ask for the numbers: -o json")
+    require_plot()
     import plotext
 
     plotext.clear_figure()

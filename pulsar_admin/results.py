@@ -143,7 +143,7 @@ class Results:
         self._asked = True
         emit(self._output, shown, asked.style)
         if not (shown.count or self.settings.output in ("json", "jsonl", "csv")):
-            self._empty = f"none of {read.count:,} rows is as --where says" if read.count else "the list is empty"
+            self._empty = f"no row of {read.count:,} matches --where" if read.count else "the list is empty"
 
     def check_asked(self) -> None:
         """Raise UsageError when the command is over and wrote no list of which something was asked; say of an empty one that it is."""

@@ -47,6 +47,16 @@ def test_page(page: str, cli: Cli, demo_copy: Path, monkeypatch: Any) -> None:
     check(page, cli)
 
 
+def test_the_program_of_the_page_on_sql(
+    demo_copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(demo_copy)
+    page = (HOWTO / "sql.md").read_text()
+    ((program, shown),) = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    exec(compile(program, "sql.md", "exec"), {})
+    assert capsys.readouterr().out == shown
+
+
 def test_page_on_a_cluster(cli: Cli, tmp_path: Path, monkeypatch: Any) -> None:
     copied(CLUSTER, "crashed", tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -61,6 +71,7 @@ def check(page: str, cli: Cli) -> None:
         arguments, pipe, _ = line.partition(" | ")
         result = cli(*shlex.split(arguments))
         if not pipe:
+            assert "--where" not in line or not re.fullmatch("[A-Z ]+\n", shown), f"{line}: shows no row"
             assert (result.stdout or result.stderr) == shown, line
 
 

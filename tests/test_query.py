@@ -231,7 +231,7 @@ def test_what_is_no_list(line: str, cli: Cli, store: Path) -> None:
 def test_nothing_found_is_said(cli: Cli, store: Path) -> None:
     done = cli("--store", store, "ledgers", "list", "--where", "BYTES>1T")
     assert (done.exit_code, done.stdout.count("\n")) == (0, 1)
-    assert re.fullmatch(r"note: none of \d+ rows is as --where says\n", done.stderr)
+    assert re.fullmatch(r"note: no row of \d+ matches --where\n", done.stderr)
     assert json.loads(cli("--store", store, "ledgers", "list", "--where", "BYTES>1T", "-o", "json").stdout) == []
 
 

@@ -13,7 +13,7 @@ from commands.delayed.choosing import delaying, iter_waiting
 from pulsar_admin.columns import Column, time_text, zone_name
 from pulsar_admin.context import App
 from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, gather, pass_app
-from pulsar_admin.pictures import picture_option
+from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.visible import clean_document
 from store.errors import AlreadyExists, DiskFull, IndexCorrupt, InvalidValue, MissingComponent, TopicNotFound
 from store.model.reader import EntryReader
@@ -133,6 +133,7 @@ def histogram(app: App, selection: TopicSelection, options: HistogramOptions) ->
     """Plot how many delayed messages fall due when."""
     from store.delayed.runs import open_runs
 
+    require_plot(app.settings.output)
     with app.session.scan() as reader, open_runs() as file:
         chosen = iter_waiting(app, reader, selection, options.subscription, file)
         documents = [_document(waiting, app.now_ms) for waiting in chosen]

@@ -16,7 +16,7 @@ from pulsar_admin.columns import Column, size_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER, NUMBER, whole
 from pulsar_admin.options import DURATION, SIZE, TOPIC, command, gather, pass_app
-from pulsar_admin.pictures import picture_option
+from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.plot import Chart, line_chart
 from store.errors import AlreadyExists, InvalidValue, MissingComponent, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import read_cursor
@@ -117,6 +117,7 @@ def plan(app: App, options: PlanRequest) -> None:
     but for the outermost hundredth, and with -s its holes are what is nacked. * marks the row to take: the cheapest that is early
     by no more than --precision, else the first from 8 bits on with which the Java client stays within --memory.
     """
+    require_plot(app.settings.output)
     load, found = _load(app, options)
     rows = _rows(load, found, options)
     charts = _charts(rows)

@@ -16,7 +16,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER, NUMBER, SHARE, whole
 from pulsar_admin.options import DURATION, command, gather, pass_app
-from pulsar_admin.pictures import picture_option
+from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.plot import Chart, line_chart
 from store.codec.given import json_object
 from store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent, reason_of
@@ -155,6 +155,7 @@ def simulate(app: App, options: SimulateRequest) -> None:
     is PIP-393 with a timer set for the earliest. Time is simulated, and the same options and seed give the same numbers. With
     several rates, delays or bits, or --spark, every combination is run; --spark runs them as one job.
     """
+    require_plot(app.settings.output)
     for bits in options.bits:
         check_precision_bits(bits)
     if options.events is None and options.max_delay_ms is None:

@@ -17,6 +17,7 @@ from pulsar_admin.columns import Column, time_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
+from pulsar_admin.pictures import plot_option
 from store.db.storeinfo import read_store_info
 from store.errors import MissingComponent, SourceNotFound, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import range_text
@@ -63,7 +64,7 @@ class HistoryOptions:
 @topics_argument
 @subscription_option
 @click.option("--last", type=whole(1), metavar="N", help="The last N states only.")
-@click.option("--plot", is_flag=True, help="Plot backlog and gaps instead.")
+@plot_option("Plot backlog and gaps instead.")
 @zookeeper_option
 @gather(HistoryOptions)
 @pass_app

@@ -15,7 +15,7 @@ from pulsar_admin.columns import Column, time_text, zone_name
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import DURATION, TIME, TopicSelection, command, gather, pass_app, topics_argument
-from pulsar_admin.pictures import picture_option
+from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.visible import clean_text
 from store.db.clocks import check_clock
 from store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent, TopicNotFound
@@ -130,6 +130,7 @@ def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> None:
     """
     from pulsar_admin.api.timelines import timeline_of
 
+    require_plot(app.settings.output)
     with app.session.reader() as reader:
         topics = selected(app, reader.txn, selection)
         usual = _usual(app, topics, options)

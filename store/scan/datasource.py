@@ -46,7 +46,7 @@ from store.scan.source_options import (
     refuse_stream_options,
     table_options,
 )
-from store.scan.sources import source_files
+from store.scan.sources import absolute_path, source_files
 from store.scan.topic_pieces import ReadTopicPieces, TopicPiece
 from store.scan.value_columns import Values
 from store.timespec import MAX_TIME_MS
@@ -260,7 +260,8 @@ def _ledger_topics(text: str) -> dict[int, str]:
 
 
 def _files(values: dict[str, Any]) -> Files:
-    return source_files(paths_of(values), recursive=values["recursiveFileLookup"])
+    found = source_files(paths_of(values), recursive=values["recursiveFileLookup"])
+    return [(absolute_path(path), file_id, size) for path, file_id, size in found]
 
 
 class _TaskReader(DataSourceReader):

@@ -60,6 +60,11 @@ def is_url(path: str) -> bool:
     return "://" in path
 
 
+def absolute_path(path: str) -> str:
+    """Return PATH, a URL or of a file, so that a process with another working directory finds it, too."""
+    return path if is_url(path) else os.path.join(os.getcwd(), path)
+
+
 def shown_path(path: str) -> str:
     """Return PATH as it is shown and kept: of a URL without user and password, and with *** for secrets in its query."""
     if not is_url(path):

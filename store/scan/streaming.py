@@ -28,6 +28,7 @@ from store.scan.offsets import FIRST, Listed, Offset
 from store.scan.operations import ReadEntries
 from store.scan.source_errors import in_one_line, log_damage
 from store.scan.source_options import paths_of
+from store.scan.sources import absolute_path
 
 MAX_FILES = 1000
 """``maxFilesPerTrigger`` where nothing else is said: an offset names each file that its batch read."""
@@ -117,7 +118,8 @@ class EntryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._ask(lambda follower: follower.latest(start, wanted, self._there))
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        return [_Task(pieces) for pieces in self._ask(lambda follower: follower.plan(start, end))]
+        tasks = self._ask(lambda follower: follower.plan(start, end))
+        return [_Task(tuple(replace(piece, path=absolute_path(piece.path)) for piece in pieces)) for pieces in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: pyspark's stub allows tuples or Arrow batches
         for piece in partition.value or ():

@@ -138,6 +138,35 @@ def test_each_path_that_means_no_file_is_named(read: Source, tmp_path: Path) -> 
         assert f"pulsar_entries: no entry log at {missing}; name" in _message(read.load([str(logs()), missing]).collect)
 
 
+@pytest.mark.parametrize("path", ["current/*.log", "./current/0.log", "{current,other}"])
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_relative_path_is_read_where_it_was_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, *, streams: bool
+) -> None:
+    """Executors have working directories of their own."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from store.scan.datasource import PulsarEntries
+
+    for name in ("driver/current", "driver/other", "executor"):
+        (tmp_path / name).mkdir(parents=True)
+    log = Path(shutil.copy(logs() / "0.log", tmp_path / "driver" / "current"))
+    shutil.copy(log, tmp_path / "driver" / "other" / "1.log")
+    monkeypatch.chdir(tmp_path / "driver")
+    source = PulsarEntries({"path": path, "columns": "path"})
+    if streams:
+        stream = source.streamReader(source.schema())
+        first = stream.initialOffset()
+        reader, parts = stream, stream.partitions(first, stream.latestOffset(first, ReadAllAvailable()))
+    else:
+        reader = source.reader(source.schema())
+        parts = reader.partitions()
+    monkeypatch.chdir(tmp_path / "executor")
+    found = {row["path"] for part in parts for batch in reader.read(part) for row in batch.to_pylist()}
+    assert {Path(one) for one in found} >= {log}
+    assert len(found) == 1 + path.startswith("{")
+
+
 def test_a_file_that_is_no_log_is_named(read: Source, tmp_path: Path) -> None:
     """Whatever its name is; a log whose header alone is lost is read, and a bookie's other files are not taken for logs."""
     shutil.copy(logs() / "0.log", tmp_path)

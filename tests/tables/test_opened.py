@@ -227,7 +227,9 @@ def test_a_file_whose_ledgers_are_not_as_listed(cli: Cli, folder: Path) -> None:
 def test_tables_are_not_changed(line: str, cli: Cli, tables_of: Callable[[str], Path]) -> None:
     found = cli("--tables", tables_of("small"), *line.split())
     assert found.exit_code == 3
-    assert found.stderr.startswith("error: --tables are only read, and this command works on a store\n")
+    assert found.stderr.startswith(
+        "error: this command needs a store; exported tables (--tables) only answer questions\n"
+    )
 
 
 def test_store_and_tables_are_not_both_named(cli: Cli, tables_of: Callable[[str], Path]) -> None:
