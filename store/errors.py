@@ -6,7 +6,7 @@ A message says what happened, where, what was expected and found; ``hint`` says 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class StoreError(Exception):
@@ -171,6 +171,11 @@ class Corrupt(StoreError):
     """Bytes that break their own format; ``context`` has where, expected, found."""
 
     code = "corrupt"
+
+    @classmethod
+    def expected(cls, where: str, what: str, expected: object, found: object) -> Self:
+        """Return the error for WHAT in WHERE."""
+        return cls(f"{where}: {what}: expected {expected}, found {found}", where=where, expected=expected, found=found)
 
 
 class EntryLogCorrupt(Corrupt):

@@ -65,7 +65,7 @@ def decode_cookie(data: bytes, where: str) -> Cookie:
     """Return the cookie in DATA; raises MetadataCorrupt, or Unsupported for another layout version than 3, 4, 5."""
     first, _, rest = data.partition(b"\n")
     if not re.fullmatch(rb"\d{1,9}", first.strip()):
-        raise _corrupt(where, "first line of a cookie", "a layout version", first[:40].hex())
+        raise MetadataCorrupt.expected(where, "first line of a cookie", "a layout version", first[:40].hex())
     version = int(first)
     if version == _TEXT_COOKIE_VERSION:
         return _decode_text_cookie(rest, where)
@@ -105,7 +105,7 @@ def encode_last_mark(mark: LogMark) -> bytes:
 def decode_last_mark(data: bytes, where: str) -> LogMark:
     """Return the mark of a ``lastMark`` file; raises MetadataCorrupt."""
     if len(data) != _MARK.size:
-        raise _corrupt(where, "last log mark", f"{_MARK.size} bytes", len(data))
+        raise MetadataCorrupt.expected(where, "last log mark", f"{_MARK.size} bytes", len(data))
     return LogMark(*_MARK.unpack(data))
 
 
@@ -113,7 +113,7 @@ def decode_last_id(data: bytes, where: str) -> int:
     """Return the newest allocated entry-log id, which may name a log of 0 bytes; raises MetadataCorrupt."""
     line = data.partition(b"\n")[0].strip()
     if not re.fullmatch(rb"[0-9a-fA-F]{1,16}", line):
-        raise _corrupt(where, "last log id", "a hexadecimal number", data[:40].hex())
+        raise MetadataCorrupt.expected(where, "last log id", "a hexadecimal number", data[:40].hex())
     return int(line, 16)
 
 
@@ -125,22 +125,16 @@ def encode_last_id(log_id: int) -> bytes:
 def _decode_text_cookie(rest: bytes, where: str) -> Cookie:
     lines = rest.decode("utf-8", "replace").split("\n")
     if len(lines) < 3:
-        raise _corrupt(where, "lines of a cookie", 3, len(lines))
+        raise MetadataCorrupt.expected(where, "lines of a cookie", 3, len(lines))
     return Cookie(_TEXT_COOKIE_VERSION, lines[0], tuple(lines[1].split(",")), _decode_dirs(lines[2], where))
 
 
 def _decode_dirs(text: str, where: str) -> tuple[str, ...]:
     count, *dirs = text.split("\t")
     if parse_integer(count) != len(dirs):
-        raise _corrupt(where, "directories", f"{count} of them", dirs)
+        raise MetadataCorrupt.expected(where, "directories", f"{count} of them", dirs)
     return tuple(dirs)
 
 
 def _encode_dirs(dirs: tuple[str, ...]) -> str:
     return "\t".join((str(len(dirs)), *dirs))
-
-
-def _corrupt(where: str, what: str, expected: object, found: object) -> MetadataCorrupt:
-    return MetadataCorrupt(
-        f"{where}: {what}: expected {expected}, found {found}", where=where, expected=expected, found=found
-    )

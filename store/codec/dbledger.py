@@ -59,11 +59,11 @@ class LedgerData:
 def decode_location_row(key: bytes, value: bytes, where: str) -> LocationRow:
     """Return a row of ``locations``; raises MetadataCorrupt."""
     if len(key) != _PAIR.size or len(value) != _LONG.size:
-        raise _corrupt(where, "key and value sizes", [_PAIR.size, _LONG.size], [len(key), len(value)])
+        raise MetadataCorrupt.expected(where, "key and value sizes", [_PAIR.size, _LONG.size], [len(key), len(value)])
     ledger_id, entry_id = _PAIR.unpack(key)
     log_id, pos = decode_location(_LONG.unpack(value)[0])
     if ledger_id < 0 or entry_id < 0 or log_id < 0:
-        raise _corrupt(where, "ledger, entry and log", ">= 0", [ledger_id, entry_id, log_id])
+        raise MetadataCorrupt.expected(where, "ledger, entry and log", ">= 0", [ledger_id, entry_id, log_id])
     return LocationRow(ledger_id, entry_id, log_id, pos)
 
 
@@ -92,14 +92,8 @@ def encode_ledgers_row(ledger_id: int, data: LedgerData) -> tuple[bytes, bytes]:
 def decode_ledgers_row(key: bytes, value: bytes, where: str) -> tuple[int, LedgerData]:
     """Return the ledger id of a row of ``ledgers`` and what it says; raises MetadataCorrupt."""
     if len(key) not in (_LONG.size, _PAIR.size):
-        raise _corrupt(where, "size of a key", [_LONG.size, _PAIR.size], len(key))
+        raise MetadataCorrupt.expected(where, "size of a key", [_LONG.size, _PAIR.size], len(key))
     message = parse_protobuf(LedgerDataMessage, value, where, MetadataCorrupt)
     lac = message.explicitLac if message.HasField("explicitLac") else None
     limbo = message.limbo if message.HasField("limbo") else None
     return _LONG.unpack_from(key)[0], LedgerData(message.exists, message.fenced, message.masterKey, lac, limbo)
-
-
-def _corrupt(where: str, what: str, expected: object, found: object) -> MetadataCorrupt:
-    return MetadataCorrupt(
-        f"{where}: {what}: expected {expected}, found {found}", where=where, expected=expected, found=found
-    )

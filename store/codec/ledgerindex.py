@@ -60,7 +60,7 @@ def decode_ledger_index_header(view: bytes | memoryview, where: str) -> LedgerIn
     reader = Reader(Reader(view, where, MetadataCorrupt).take(HEADER_BYTES), where, MetadataCorrupt)
     magic, version = bytes(reader.take(len(MAGIC))), reader.i32()
     if magic != MAGIC:
-        raise _corrupt(where, "magic", MAGIC.hex(), magic.hex())
+        raise MetadataCorrupt.expected(where, "magic", MAGIC.hex(), magic.hex())
     if not 0 <= version <= _CURRENT_VERSION:
         raise Unsupported(f"{where}: index of version {version}, known are 0 and 1", where=where, version=version)
     master_key = bytes(reader.take(_length(reader, where, "length of the master key")))
@@ -69,7 +69,9 @@ def decode_ledger_index_header(view: bytes | memoryview, where: str) -> LedgerIn
     if version:
         size = _length(reader, where, "length of the explicit LAC")
         if 0 < size < _LAC_MIN_BYTES:
-            raise _corrupt(where, "length of the explicit LAC", f"0, or at least {_LAC_MIN_BYTES}", size)
+            raise MetadataCorrupt.expected(
+                where, "length of the explicit LAC", f"0, or at least {_LAC_MIN_BYTES}", size
+            )
         explicit_lac = bytes(reader.take(size))
     return LedgerIndexHeader(version, master_key, bool(state & _FENCED), explicit_lac)
 
@@ -86,11 +88,5 @@ def iter_index_rows(view: bytes | memoryview, ledger_id: int) -> Iterator[Locati
 def _length(reader: Reader, where: str, what: str) -> int:
     size = reader.i32()
     if not 0 <= size <= HEADER_BYTES:
-        raise _corrupt(where, what, f"0 to {HEADER_BYTES}", size)
+        raise MetadataCorrupt.expected(where, what, f"0 to {HEADER_BYTES}", size)
     return size
-
-
-def _corrupt(where: str, what: str, expected: object, found: object) -> MetadataCorrupt:
-    return MetadataCorrupt(
-        f"{where}: {what}: expected {expected}, found {found}", where=where, expected=expected, found=found
-    )

@@ -182,7 +182,7 @@ def _version_of(value: bytes, where: str) -> tuple[int, bytes]:
     """Return the version in the first line, 1 to 3, and what follows it."""
     line = _VERSION_LINE.match(value)
     if line is None:
-        raise _corrupt(where, "first line", _VERSION_KEY.decode() + "<version>", value[:40].hex())
+        raise MetadataCorrupt.expected(where, "first line", _VERSION_KEY.decode() + "<version>", value[:40].hex())
     version = int(line[1])
     if not 1 <= version <= 3:
         raise Unsupported(f"{where}: ledger metadata version {version}, known are 1 to 3", where=where, version=version)
@@ -236,7 +236,7 @@ def _parse_message(version: int, rest: bytes, where: str) -> LedgerMetadataForma
         size = reader.varint()
         packed = reader.take(size)
         if reader.remaining:
-            raise _corrupt(where, "bytes behind the metadata", 0, reader.remaining)
+            raise MetadataCorrupt.expected(where, "bytes behind the metadata", 0, reader.remaining)
     return parse_protobuf(LedgerMetadataFormat, packed, where, MetadataCorrupt)
 
 
@@ -244,7 +244,7 @@ def _from_message(message: LedgerMetadataFormat, version: int, where: str) -> Le
     state = LedgerState(message.state)
     is_closed = state is LedgerState.CLOSED
     if is_closed and not message.HasField("lastEntryId"):
-        raise _corrupt(where, "closed ledger", "lastEntryId", None)
+        raise MetadataCorrupt.expected(where, "closed ledger", "lastEntryId", None)
     return LedgerMetadata(
         version=version,
         write_quorum=message.quorumSize,
@@ -324,7 +324,7 @@ def _decode_text_v1(rest: bytes, where: str) -> LedgerMetadata:
                 state, last_entry_id = LedgerState.IN_RECOVERY, -1
         segments = tuple(Segment(int(row[0]), tuple(row[1:])) for row in rows)
     except ValueError as cause:
-        raise _corrupt(where, "version 1 text", "numbers and segments", rest[:200].hex()) from cause
+        raise MetadataCorrupt.expected(where, "version 1 text", "numbers and segments", rest[:200].hex()) from cause
     return LedgerMetadata(
         version=1,
         write_quorum=write_quorum,
@@ -340,18 +340,14 @@ def _decode_text_v1(rest: bytes, where: str) -> LedgerMetadata:
 def _check(metadata: LedgerMetadata, where: str) -> None:
     quorums = (metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
     if not quorums[0] >= quorums[1] >= quorums[2] >= 0 or quorums[1] < 1:
-        raise _corrupt(where, "quorums", "ensemble size >= write quorum >= ack quorum", quorums)
+        raise MetadataCorrupt.expected(where, "quorums", "ensemble size >= write quorum >= ack quorum", quorums)
     if metadata.length < 0 or metadata.last_entry_id < -1:
-        raise _corrupt(where, "length, last entry", ">= 0, >= -1", [metadata.length, metadata.last_entry_id])
+        raise MetadataCorrupt.expected(
+            where, "length, last entry", ">= 0, >= -1", [metadata.length, metadata.last_entry_id]
+        )
     sizes = {len(segment.members) for segment in metadata.segments}
     if sizes != {metadata.ensemble_size}:
-        raise _corrupt(where, "members of each segment", metadata.ensemble_size, sorted(sizes))
+        raise MetadataCorrupt.expected(where, "members of each segment", metadata.ensemble_size, sorted(sizes))
     starts = [segment.first_entry_id for segment in metadata.segments]
     if starts[0] < 0 or starts != sorted(set(starts)):
-        raise _corrupt(where, "first entries of the segments", "ascending", starts)
-
-
-def _corrupt(where: str, what: str, expected: object, found: object) -> MetadataCorrupt:
-    return MetadataCorrupt(
-        f"{where}: {what}: expected {expected}, found {found}", where=where, expected=expected, found=found
-    )
+        raise MetadataCorrupt.expected(where, "first entries of the segments", "ascending", starts)
