@@ -19,9 +19,6 @@ class Plan(Protocol):
     def preview(self) -> object:
         """Return what applying would report, with ``dryRun`` true."""
 
-    def dump(self) -> bytes:
-        """Return the plan as the bytes of a plan file."""
-
 
 def confirm_loss(loses: str, *, yes: bool) -> None:
     """Ask whether to go on although LOSES cannot be undone; nothing to lose or YES passes.

@@ -383,12 +383,14 @@ class App(Results):
 
     def _save(self, plan: Plan | WritingPlan, preview: Any) -> None:  # Any: what PLAN's preview returned
         from store.changes.intent import Intent, WritingPlan, documents_of, state_of
+        from store.changes.plan import Plan as StorePlan
         from store.files import write_new_file
 
         assert self.settings.plan is not None
-        if not isinstance(plan, WritingPlan):
+        if isinstance(plan, StorePlan):
             write_new_file(self.settings.plan, plan.dump())
             return
+        assert isinstance(plan, WritingPlan)  # --plan is refused where there is neither
         ctx = click.get_current_context()
         words = ctx.command.own_words(ctx)  # type: ignore[attr-defined]  # a Command of pulsar_admin.options
         documents = tuple(documents_of(preview))

@@ -7,7 +7,6 @@ so that nothing of the clone is taken for the original's; other clusters, to whi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,13 +73,6 @@ class ClonePlan:
             "start": f"bin/pulsar standalone --metadata-dir {home}/metadata --bookkeeper-dir {home}/bookkeeper",
             "dryRun": dry_run,
         }
-
-    def dump(self) -> bytes:
-        raise Refused(
-            "a clone is not kept as a plan",
-            hint="use --dry-run to see it",
-            plan=json.dumps(self.report(dry_run=True)),
-        )
 
 
 @dataclass(frozen=True, slots=True)

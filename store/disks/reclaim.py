@@ -42,7 +42,7 @@ from store.disks.forecast import (
 from store.disks.live import LiveRecords, read_live
 from store.disks.placed import NOWHERE, Places, apply_places, join_places, open_index, same_places
 from store.disks.trust import check_is_of, check_trusted, find_doubts, find_members
-from store.errors import IndexCorrupt, InvalidValue, NotFound, Refused, StalePlan, Unsupported
+from store.errors import IndexCorrupt, InvalidValue, NotFound, StalePlan, Unsupported
 from store.files import (
     check_may_write_for,
     copy_file,
@@ -130,9 +130,6 @@ class ReclaimPlan:
             "logs": list(self.logs),
             "dryRun": True,
         }
-
-    def dump(self) -> bytes:
-        raise Refused("this is not kept as a plan", hint="use --dry-run to see it")
 
 
 @dataclass(slots=True)

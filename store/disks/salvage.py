@@ -6,7 +6,6 @@ writes no master key. Of several records of an entry the newest counts, by log a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -161,13 +160,6 @@ class SalvagePlan:
             "kept": list(map(str, self.kept)),
             "dryRun": dry_run,
         }
-
-    def dump(self) -> bytes:
-        raise Refused(
-            "a salvage is not kept as a plan",
-            hint="use --dry-run to see it",
-            plan=json.dumps(self.report(dry_run=True)),
-        )
 
 
 def _stop_report(stop: Stop) -> dict[str, Any]:  # Any: JSON

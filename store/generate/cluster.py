@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from store.codec.interceptors import open_chain
-from store.errors import AlreadyExists, Refused
+from store.errors import AlreadyExists
 from store.files import create_directory, new_directory
 from store.generate import draws, kernel
 from store.generate.logs import EntryLogs
@@ -75,10 +75,6 @@ class GeneratePlan:
             "topics": topics,
             "dryRun": True,
         }
-
-    def dump(self) -> bytes:
-        """Raise Refused: the command line is the plan."""
-        raise Refused("a cluster to generate is not kept as a plan", hint="use --dry-run to see it")
 
 
 def plan_generate(path: Path, spec: ClusterSpec) -> GeneratePlan:

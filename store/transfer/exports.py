@@ -8,7 +8,6 @@ toolkit wrote go into the bookie first (``store.transfer.ledger_export``), their
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -77,14 +76,6 @@ class Previewed(ABC):
     def preview(self) -> object:
         """Return what ``--dry-run`` shows."""
         return self.report(dry_run=True)
-
-    def dump(self) -> bytes:
-        """Raise Refused, with the report."""
-        raise Refused(
-            "an export is not kept as a plan",
-            hint="use --dry-run to see it",
-            plan=json.dumps(self.report(dry_run=True)),
-        )
 
 
 @dataclass(frozen=True, slots=True)
