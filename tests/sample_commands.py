@@ -26,6 +26,7 @@ from pulsar_admin.options import (
 )
 from pulsar_admin.output import Column
 from pulsar_admin.table import Row
+from store.changes.plan import Plan
 from store.changes.report import ChangePart, ChangeReport
 from store.errors import NothingMatches, TopicNotFound
 from store.model.extent import Extent
@@ -113,17 +114,6 @@ def parse(app: App, options: ParseOptions) -> None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SamplePlan:
-    loses: str
-
-    def preview(self) -> ChangeReport:
-        return change_report(dry_run=True)
-
-    def dump(self) -> bytes:
-        return b"plan\n"
-
-
 def change_report(*, dry_run: bool) -> ChangeReport:
     part = ChangePart(
         topic="persistent://public/default/a",
@@ -143,7 +133,7 @@ def change_report(*, dry_run: bool) -> ChangeReport:
 @pass_app
 def change(app: App, subscription: str, lossy: bool) -> None:
     """Change something."""
-    app.confirm(SamplePlan("3 ledgers" if lossy else ""))
+    app.confirm(Plan("topics skip", 1, (), change_report(dry_run=True).parts, "3 ledgers" if lossy else ""))
     app.show(change_report(dry_run=False))
 
 

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from store.changes.chain import CHAIN_HEAD
-from store.changes.plan import Plan, apply_plan
+from store.changes.plan import Plan, apply_plan, check_transaction
 from store.changes.report import ChangeReport, Json
 from store.codec.given import text
 from store.db.environment import Store, Txn
@@ -88,7 +88,7 @@ class Intent:
 
     def check(self, plan: WritingPlan, reports: tuple[ChangeReport, ...]) -> None:
         """Raise StalePlan unless PLAN, which shows REPORTS now, is what was planned then."""
-        self.check_transaction(plan.txn_id)
+        check_transaction(self.txn_id, plan.txn_id)
         if plan.digest() != self.digest:
             raise StalePlan(
                 f"what {self.command} reads has changed since the plan was made",
@@ -100,14 +100,10 @@ class Intent:
                 hint="make the plan again and look at it",
             )
 
-    def check_transaction(self, txn_id: int) -> None:
-        """Raise StalePlan unless TXN_ID is the transaction that it was planned on."""
-        check_transaction(self.txn_id, txn_id)
-
     def check_store(self, store: Store) -> None:
         """Raise StalePlan unless STORE is the one that it was planned on, in that state."""
         with store.read() as txn:
-            self.check_transaction(txn.id)
+            check_transaction(self.txn_id, txn.id)
             # The same number of transactions proves nothing: every fresh import has the same.
             if state_of(store, txn) != self.state:
                 raise StalePlan("the plan was made on another store", hint="make the plan again on this store")
@@ -116,17 +112,6 @@ class Intent:
 def state_of(store: Store, txn: Txn) -> str:
     """Return what tells STORE and its changes so far from other stores, copies of it included that were changed since (hex)."""
     return sha256(b"%d" % store.info.created_ms + (txn.get("state", CHAIN_HEAD) or b"")).hexdigest()
-
-
-def check_transaction(planned: int, found: int) -> None:
-    """Raise StalePlan unless the transaction FOUND is the one that was planned on."""
-    if found != planned:
-        raise StalePlan(
-            f"the store changed since the plan was made: planned on transaction {planned}, found {found}",
-            hint="make the plan again and look at it",
-            planned=planned,
-            found=found,
-        )
 
 
 def documents_of(reports: tuple[ChangeReport, ...]) -> list[Json]:

@@ -89,14 +89,19 @@ def check_current(store: Store, plan: Plan) -> None:
         _check_current(txn, plan, txn.id)
 
 
-def _check_current(txn: Txn, plan: Plan, found: int) -> None:
-    if found != plan.txn_id:
+def check_transaction(planned: int, found: int) -> None:
+    """Raise StalePlan unless the transaction FOUND is the one that was planned on."""
+    if found != planned:
         raise StalePlan(
-            f"the store changed since the plan was made: planned on transaction {plan.txn_id}, found {found}",
+            f"the store changed since the plan was made: planned on transaction {planned}, found {found}",
             hint="make the plan again and look at it",
-            planned=plan.txn_id,
+            planned=planned,
             found=found,
         )
+
+
+def _check_current(txn: Txn, plan: Plan, found: int) -> None:
+    check_transaction(plan.txn_id, found)
     # The same number of transactions proves nothing: a plan file may come from another store.
     written: dict[tuple[str, bytes], bytes | None] = {}
     for step in plan.steps:

@@ -13,10 +13,10 @@ from itertools import groupby
 
 from store.changes.appending import append_payload, last_broker_entry, recover_chain
 from store.changes.delayed import conflict_warnings
-from store.changes.intent import WritingPlan, asked_again, check_transaction
+from store.changes.intent import WritingPlan, asked_again
 from store.changes.ledger_list import append_ledgers
 from store.changes.log_writer import LedgerSpec, Payload, WrittenLedger, WrittenLedgers, apply_written, write_ledgers
-from store.changes.plan import Plan, Step, delete_step, put_value_step
+from store.changes.plan import Plan, Step, check_transaction, delete_step, put_value_step
 from store.changes.policies import PolicyJob, unknown_cluster
 from store.changes.report import ChangePart, ChangeReport, WrittenEvent
 from store.codec.claims import schema_claims, topic_claims

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from store.changes.intent import WritingPlan, check_transaction
+from store.changes.intent import WritingPlan
 from store.changes.log_writer import LedgerSpec, Payload, WrittenLedgers, apply_written, write_ledgers
-from store.changes.plan import Plan
+from store.changes.plan import Plan, check_transaction
 from store.changes.report import ChangeReport
 from store.codec.claims import schema_claims, topic_claims
 from store.codec.cursor import CursorState, decode_cursor_info
