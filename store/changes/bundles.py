@@ -8,7 +8,7 @@ from store.changes.namespace_json import check_tenant_clusters, with_deleter
 from store.changes.plan import Plan, Step, put_value_step
 from store.changes.report import ChangePart
 from store.codec.java import hash_order
-from store.codec.policies import JsonObject, encode_json_object
+from store.codec.policies import NEW_POLICIES, JsonObject, encode_json_object
 from store.db.environment import Txn
 from store.errors import AlreadyExists, InvalidValue, NeedsBroker
 from store.model.bundles import (
@@ -57,34 +57,7 @@ def plan_create(txn: Txn, namespace: NamespaceName, clusters: Sequence[str], bun
 
 def new_policies(given: JsonObject) -> JsonObject:
     """Return the policies of a namespace of which only GIVEN is known, as a broker makes them."""
-    return with_deleter({**_NEW, **given})
-
-
-_NEW: JsonObject = {
-    "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
-    "replication_clusters": [],
-    "allowed_clusters": [],
-    "bundles": {},
-    "backlog_quota_map": {},
-    "clusterDispatchRate": {},
-    "topicDispatchRate": {},
-    "subscriptionDispatchRate": {},
-    "replicatorDispatchRate": {},
-    "clusterSubscribeRate": {},
-    "publishMaxMessageRate": {},
-    "latency_stats_sample_rate": {},
-    "deleted": False,
-    "encryption_required": False,
-    "subscription_auth_mode": "None",
-    "offload_threshold": -1,
-    "offload_threshold_in_seconds": -1,
-    "schema_compatibility_strategy": "UNDEFINED",
-    "schema_validation_enforced": False,
-    "subscription_types_enabled": [],
-    "properties": {},
-    "migrated": False,
-}
-"""What a broker writes of a namespace that has no policies yet."""
+    return with_deleter({**NEW_POLICIES, **given})
 
 
 # -- splitting --------------------------------------------------------------------------------------------------------

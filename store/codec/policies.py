@@ -67,6 +67,33 @@ class PartitionedTopic:
     properties: Mapping[str, str] | None = field(default=None, metadata={"json_optional": True})
 
 
+NEW_POLICIES: JsonObject = {
+    "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
+    "replication_clusters": [],
+    "allowed_clusters": [],
+    "bundles": {},
+    "backlog_quota_map": {},
+    "clusterDispatchRate": {},
+    "topicDispatchRate": {},
+    "subscriptionDispatchRate": {},
+    "replicatorDispatchRate": {},
+    "clusterSubscribeRate": {},
+    "publishMaxMessageRate": {},
+    "latency_stats_sample_rate": {},
+    "deleted": False,
+    "encryption_required": False,
+    "subscription_auth_mode": "None",
+    "offload_threshold": -1,
+    "offload_threshold_in_seconds": -1,
+    "schema_compatibility_strategy": "UNDEFINED",
+    "schema_validation_enforced": False,
+    "subscription_types_enabled": [],
+    "properties": {},
+    "migrated": False,
+}
+"""What a broker writes of a namespace that has no policies yet."""
+
+
 def decode_json_object(value: bytes, where: str) -> JsonObject:
     """Return the JSON object in VALUE with its keys in their order; raises MetadataCorrupt."""
     try:

@@ -24,7 +24,7 @@ from store.codec.interceptors import INDEX_PROPERTY
 from store.codec.journal import LATEST_VERSION, PADDED_HEADER_BYTES, encode_header
 from store.codec.ledgermetadata import LedgerMetadata, closed_ledger, encode_ledger_metadata, ledger_path
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
+from store.codec.policies import NEW_POLICIES, PartitionedTopic, encode_json_object, encode_partitioned_topic
 from store.codec.rocksvalue import COUNTER_KEYS, NodeStat, encode_counter, encode_value
 from store.files import create_file
 from store.generate import draws
@@ -37,34 +37,15 @@ from store.sources.rocksdb import create_database
 CLUSTER = "standalone"
 _OWNER = 1  # the first instance id of a RocksDB metadata store
 _TENANT = encode_json_object({"adminRoles": [], "allowedClusters": [CLUSTER]})
-_NAMESPACE = encode_json_object(  # what Pulsar 4.0.8 writes for a new namespace
+_NAMESPACE = encode_json_object(
     {
-        "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
+        **NEW_POLICIES,
         "replication_clusters": [CLUSTER],
-        "allowed_clusters": [],
         "bundles": {
             "boundaries": ["0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff"],
             "numBundles": 4,
         },
-        "backlog_quota_map": {},
-        "clusterDispatchRate": {},
-        "topicDispatchRate": {},
-        "subscriptionDispatchRate": {},
-        "replicatorDispatchRate": {},
-        "clusterSubscribeRate": {},
-        "publishMaxMessageRate": {},
-        "latency_stats_sample_rate": {},
         "retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1},
-        "deleted": False,
-        "encryption_required": False,
-        "subscription_auth_mode": "None",
-        "offload_threshold": -1,
-        "offload_threshold_in_seconds": -1,
-        "schema_compatibility_strategy": "UNDEFINED",
-        "schema_validation_enforced": False,
-        "subscription_types_enabled": [],
-        "properties": {},
-        "migrated": False,
         "clusterThatCanDeleteNamespace": CLUSTER,
     }
 )
