@@ -7,38 +7,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from store.compaction.reading import FoundInView, read_published
 from store.compaction.unwrap import unwrapped
 from store.compaction.view import CompactedView, parts_of_view
-from store.engine.slices import FileRange
 from store.kernels.records import UNFRAMED
 from store.model.reader import EntryReader
-from store.scan.arrow import packed_row
 from store.scan.entries import EntryScan
 from store.scan.places import Places, PlacesReader, doubtful
-from store.scan.spread import iter_batches, run_places
+from store.scan.spread import PlacesOperation, PlainFiles, run_places
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
-_SCHEMA = pa.schema([("rows", pa.binary())])
-
 
 @dataclass(frozen=True)
-class FindPublished:
+class FindPublished(PlacesOperation):
     """Which of the entries at given places (i32) are published at or after ``time_ms``, or are to be read again to tell."""
 
     time_ms: int
 
-    @property
-    def schema(self) -> pa.Schema:
-        return _SCHEMA
-
-    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield one row per batch of places."""
-        for places, files in iter_batches(piece):
-            yield packed_row(_SCHEMA, self.rows(PlacesReader(files, False, None), places).tobytes())
+    def values(self, places: Places, files: PlainFiles) -> tuple[bytes]:
+        return (self.rows(PlacesReader(files, False, None), places).tobytes(),)
 
     def rows(self, entries: PlacesReader | EntryScan, places: Places) -> Array:
         """Return the rows of PLACES, read by ENTRIES."""

@@ -14,15 +14,12 @@ import pyarrow as pa
 from store.dump.columns import DumpColumns, Finish
 from store.dump.tables import ENTRY_SCHEMA, EntryColumns, entry_batch
 from store.engine.memory import give_back
-from store.engine.slices import FileRange
 from store.names import Position
-from store.scan.arrow import packed_row
 from store.scan.messages import MessageColumns, message_runs, schema_of
 from store.scan.places import EntryBatch, Places, PlacesReader, doubtful
-from store.scan.spread import PIECE_BYTES, ROUND_ENTRIES, PlainFiles, iter_batches, run_places
+from store.scan.spread import PIECE_BYTES, ROUND_ENTRIES, PlacesOperation, PlainFiles, run_places
 from store.scan.window import TimeRange, WindowScan, within
 
-_SCHEMA = pa.schema([(name, pa.binary()) for name in ("ids", "runs", "batches")])
 Convert = Callable[[EntryBatch], Iterator[pa.RecordBatch]]
 
 CONTENT_PIECE_BYTES = 8 << 20  # of entries whose contents come back: an executor holds them four times
@@ -32,7 +29,7 @@ LARGE_BYTES = 32 << 20  # an entry of so many bytes is better read here than sen
 
 
 @dataclass(frozen=True)
-class MakeRows:
+class MakeRows(PlacesOperation):
     """Rows of one level from the entries at given places: ids of the entries, runs of them, and the Arrow batch of each run.
 
     ``columns``: of level ``messages``. ``entries``: of level ``entries``; None: level ``messages``.
@@ -44,9 +41,7 @@ class MakeRows:
     entries: EntryColumns | None = None
     times: TimeRange | None = None
 
-    @property
-    def schema(self) -> pa.Schema:
-        return _SCHEMA
+    COLUMNS = ("ids", "runs", "batches")
 
     @property
     def has_contents(self) -> bool:
@@ -57,12 +52,7 @@ class MakeRows:
         """Return how much the rows of PLACES take, in entries without contents."""
         return max(len(places), places.bytes // _CONTENT_UNIT_BYTES if self.has_contents else 0)
 
-    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield one row per batch of places."""
-        for places, files in iter_batches(piece):
-            yield packed_row(_SCHEMA, *self._rows_at(places, files))
-
-    def _rows_at(self, places: Places, files: PlainFiles) -> tuple[bytes, bytes, bytes]:
+    def values(self, places: Places, files: PlainFiles) -> tuple[bytes, bytes, bytes]:
         if self.has_contents and places.bytes >= LARGE_BYTES:
             return b"", b"", b""
         batch = PlacesReader(files, False, None).read_places(places)

@@ -7,9 +7,10 @@ wrong, or could not read at all, is read again here and explained as ever.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,6 @@ from store.scan.places import Array, EntryBatch, Places, PlacesReader
 PIECE_BYTES = SLICE_BYTES
 ROUND_ENTRIES = 1 << 20  # handed to the engine at once: they bound what waits on the driver
 _HEADER_BYTES = 32
-_SCHEMA = pa.schema([(name, pa.binary()) for name in ("rows", "data", "offsets", "held")])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,8 +78,27 @@ def iter_batches(piece: FileRange) -> Iterator[tuple[Places, PlainFiles]]:
         files.close()
 
 
+class PlacesOperation(ABC):
+    """Makes one row of each batch of entries at given places: what ``COLUMNS`` names, packed."""
+
+    COLUMNS: ClassVar[tuple[str, ...]] = ("rows",)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([(name, pa.binary()) for name in self.COLUMNS])
+
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        """Yield one row per batch of places."""
+        for places, files in iter_batches(piece):
+            yield packed_row(self.schema, *self.values(places, files))
+
+    @abstractmethod
+    def values(self, places: Places, files: PlainFiles) -> Iterable[bytes]:
+        """Return the row of the entries at PLACES in FILES."""
+
+
 @dataclass(frozen=True)
-class ReadHeads:
+class ReadHeads(PlacesOperation):
     """The rows of the entries at given places, one row per batch; with ``heads`` also their bytes up to the payload.
 
     ``digests`` are the kinds to verify with; None: as the places say.
@@ -88,16 +107,12 @@ class ReadHeads:
     heads: bool = True
     digests: LedgerDigests | None = None
 
-    @property
-    def schema(self) -> pa.Schema:
-        return _SCHEMA
+    COLUMNS = ("rows", "data", "offsets", "held")
 
-    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield one row per batch of places."""
-        for places, files in iter_batches(piece):
-            batch = PlacesReader(files, self.heads, self.digests).read_places(places)
-            kept = _heads_only(batch) if self.heads else _rows_only(batch)
-            yield packed_row(_SCHEMA, *(part.tobytes() for part in kept))
+    def values(self, places: Places, files: PlainFiles) -> Iterable[bytes]:
+        batch = PlacesReader(files, self.heads, self.digests).read_places(places)
+        kept = _heads_only(batch) if self.heads else _rows_only(batch)
+        return (part.tobytes() for part in kept)
 
 
 def _rows_only(batch: EntryBatch) -> tuple[Array, ...]:

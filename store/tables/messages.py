@@ -10,19 +10,17 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from store.engine.slices import FileRange
 from store.errors import EntryNotFound, StoreError
 from store.model.extent import iter_ledger_parts
 from store.model.reader import EntryReader
 from store.model.schemas import TopicSchemas, read_schemas
 from store.model.topics import Topic, read_topic
 from store.names import parse_topic
-from store.scan.arrow import packed_row
 from store.scan.entries import EntryScan
 from store.scan.message_rows import ReadMessages
 from store.scan.operations import ScanOptions
 from store.scan.places import Part, Places, PlacesReader, doubtful
-from store.scan.spread import PlainFiles, iter_batches, run_places
+from store.scan.spread import PlacesOperation, PlainFiles, run_places
 from store.scan.value_columns import Values
 from store.tables.pruned_parts import Seen, iter_wanted
 from store.tables.pruning import Pruner, equal
@@ -30,34 +28,24 @@ from store.tables.schemas import TABLES
 from store.wording import counted
 
 MESSAGES = TABLES["messages"]
-_SCHEMA = pa.schema([("rows", pa.binary())])
 _ROUND_LEDGERS = 4096  # whose topics and schemas are held, and sent, at once
 _ENGINE_BYTES = 8 << 20  # so much is read here before an engine's processes have the first slice
 
 
 @dataclass(frozen=True)
-class MessagesAt:
+class MessagesAt(PlacesOperation):
     """Rows of messages at given places, packed, one row per batch of places; an empty one is read again where it is explained."""
 
     messages: ReadMessages
 
-    @property
-    def schema(self) -> pa.Schema:
-        return _SCHEMA
-
-    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield one row per batch of places."""
-        for places, files in iter_batches(piece):
-            yield packed_row(_SCHEMA, self._rows_at(places, files))
-
-    def _rows_at(self, places: Places, files: PlainFiles) -> bytes:
+    def values(self, places: Places, files: PlainFiles) -> tuple[bytes]:
         entries = PlacesReader(files, False, None).read_places(places)
         problems: list[StoreError] = []
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.messages.schema) as stream:
             for batch in self.messages.rows([entries], "", problems):
                 stream.write_batch(batch)
-        return b"" if problems or doubtful(entries, places).any() else sink.getvalue().to_pybytes()
+        return (b"" if problems or doubtful(entries, places).any() else sink.getvalue().to_pybytes(),)
 
 
 @dataclass
