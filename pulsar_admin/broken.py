@@ -61,7 +61,7 @@ def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:
     texts += beside
     if beside or any(broken.reason != NOT_SEEN for broken in found):
         texts.append(
-            "see what is lost with: pulsar-admin ledgers missing; mend it with: ledgers restore, or ledgers forget"
+            "see what is lost with: pulsar-admin ledgers missing; repair it with: ledgers restore, or ledgers forget"
         )
     if absent and any(broken.bookies for broken in found):
         texts.append(absent.hint())

@@ -71,7 +71,7 @@ def _card(group: Sequence[Numbered], titles: Mapping[str, str]) -> Markup:
     page = ("More", element("code", first.page))
     name = f"finding {first.severity}"
     if len(group) == 1:
-        mend = ("What mends it", _command(first, number))
+        mend = ("What repairs it", _command(first, number))
         rows = _pairs(("Evidence", _evidence(first)), ("At stake", _at_stake([first])), broker, mend, page)
         return element("article", _heading(first, first.message), _where(first), rows, class_=name)
     title = titles.get(first.code, first.code)

@@ -140,14 +140,14 @@ def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator
             "ledger-missing",
             where,
             f"it is in the topic's list, and neither metadata nor entries of it are here; {_broker(txn, topic, listed)}",
-            f"mend it with: pulsar-admin ledgers forget {listed.ledger_id}",
+            f"repair it with: pulsar-admin ledgers forget {listed.ledger_id}",
             **_size(listed),
         )
         return
     if ledger.metadata is None:
         yield data_problem(
             "ledger-without-metadata", where, f"it is in the topic's list and has no BookKeeper metadata; {_broker(txn, topic, listed)}",
-            _mend(listed.ledger_id), **_size(listed),
+            _repair(listed.ledger_id), **_size(listed),
         )  # fmt: skip
     elif not listed.is_open and ledger.metadata.state is LedgerState.CLOSED:
         found = (ledger.entries, ledger.size_bytes)
@@ -301,13 +301,13 @@ def _lost_reference(ledger_id: int, owner: Owner) -> Finding:
         f"{kind}-ledger-without-metadata",
         f"ledger {ledger_id} of {owner.topic}",
         what,
-        _mend(ledger_id),
+        _repair(ledger_id),
         ledgerId=ledger_id,
     )
 
 
-def _mend(ledger_id: int) -> str:
-    return f"mend it with: pulsar-admin ledgers restore {ledger_id}, or ledgers forget {ledger_id}"
+def _repair(ledger_id: int) -> str:
+    return f"repair it with: pulsar-admin ledgers restore {ledger_id}, or ledgers forget {ledger_id}"
 
 
 def check_ledgers(txn: Txn) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""``doctor``: every check there is as ranked diagnoses, each with what a broker will do and the command that mends.
+"""``doctor``: every check there is as ranked diagnoses, each with what a broker will do and the command that repairs it.
 
 Reads only. Memory is bounded: of each code the worst diagnoses are kept, and the rest is summed up.
 """

@@ -9,7 +9,7 @@ _NEVER_DELETED = (
     "Nothing: no broker knows a ledger that no topic lists, and bookies delete only ledgers without metadata. The "
     "bytes stay forever."
 )
-_LEAK_MENDED = (
+_LEAK_REPAIRED = (
     "Look at the list and save it with `-o jsonl > orphans.jsonl`. Keep only the lines to delete, then run "
     "`ledgers delete --from-file orphans.jsonl`."
 )
@@ -23,7 +23,7 @@ def _leak(code: str, title: str, means: str) -> Cause:
         f"{means} A warning from 1 GiB on.",
         _NEVER_DELETED,
         "pulsar-admin ledgers orphans",
-        _LEAK_MENDED,
+        _LEAK_REPAIRED,
         "Crashes and failed deletions leave some; look for them now and then.",
     )
 

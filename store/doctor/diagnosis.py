@@ -56,7 +56,7 @@ class Cause:
         return f"{PAGE}#{self.code}"
 
     def command(self, evidence: Mapping[str, object]) -> str:
-        """Return the command that mends what EVIDENCE shows; a place that it does not fill stays in capitals."""
+        """Return the command that repairs what EVIDENCE shows; a place that it does not fill stays in capitals."""
         return _PLACE.sub(lambda found: _filled(found[1], evidence), self.mend)
 
 
@@ -72,7 +72,7 @@ def _filled(key: str, evidence: Mapping[str, object]) -> str:
 
 @frozen
 class Diagnosis:
-    """One finding: what, where, what is at stake, what a broker will do, and the command that mends it.
+    """One finding: what, where, what is at stake, what a broker will do, and the command that repairs it.
 
     ``at_stake_bytes`` and ``at_stake_messages``: what is lost, or would be, or is kept for nothing; 0 where nobody can count it.
     ``evidence``: names and numbers by key, JSON values. ``page``: the section of the documentation.

@@ -76,7 +76,7 @@ def plan_snapshot_export(store: Store, target: Path, now_ms: int, *, force: bool
         if problems and not force:
             raise MetadataCorrupt(
                 f"the metadata was imported with {counted(len(problems), 'problem')}: {problems[0]}",
-                hint="a bookie that runs on metadata in which ledgers are missing deletes their entries; mend the source and"
+                hint="a bookie that runs on metadata in which ledgers are missing deletes their entries; repair the source and"
                 " refresh, or write what there is with --force",
             )
         changes = tuple(iter_changed_nodes(txn))
