@@ -13,7 +13,7 @@ from store.db.tree import Node, row_of
 from store.tables.entry_rows import EntryTable
 from store.tables.groups import Group, Kept
 
-_HELD_ROWS = 1 << 20
+_HELD_ROWS = 1 << 19
 _LONG_PATH = 400  # bytes from which on keys are not in the order of paths
 NODE_COLUMNS = ("path", "value", "version", "created_time", "modified_time", "owner")
 
@@ -83,9 +83,9 @@ class SortedRows:
 
     def seek(self, prefix: bytes, start: bytes) -> Iterator[tuple[bytes, bytes]]:
         for number in range(bisect_left(self._highs, start), len(self._groups)):
-            found = self._held.get(number, self._decoded)
-            place = bisect_left(found.keys, start)
-            yield from zip(found.keys[place:], found.values[place:], strict=True)
+            keys, values = self._held.get(number, self._decoded)
+            for place in range(bisect_left(keys, start), len(keys)):  # no slices: most callers take one row
+                yield keys[place], values[place]
 
     def all(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield every row, each group read once and forgotten."""
