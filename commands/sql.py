@@ -18,7 +18,16 @@ from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.options import command, gather, pass_app
 from pulsar_admin.pictures import picture_option, plot_option
 from store.db.files import iter_logs
-from store.errors import BadSql, EntryCorrupt, LimitExceeded, MissingComponent, NotFound, Refused, StoreNotFound
+from store.errors import (
+    BadSql,
+    EntryCorrupt,
+    LimitExceeded,
+    MissingComponent,
+    NotFound,
+    Refused,
+    SourceBusy,
+    StoreNotFound,
+)
 from store.extras import require
 from store.model.reader import EntryReader
 
@@ -52,7 +61,7 @@ class Shown:
     elsewhere=["pulsar-admin sql", "pulsar-admin sql -f questions.sql -o jsonl", "pulsar-admin sql < questions.sql"],
     output="The rows of each statement. Instants are ISO 8601, bytes hex, numbers beyond 15 digits behind a point text, NaN and Infinity "
     "text; a column that is there twice gets _1.",
-    errors=[StoreNotFound, NotFound, BadSql, Refused, EntryCorrupt, LimitExceeded, MissingComponent],
+    errors=[StoreNotFound, NotFound, BadSql, Refused, SourceBusy, EntryCorrupt, LimitExceeded, MissingComponent],
     uses=["spark", "tables", "tz"],
 )
 @click.argument("statement", required=False)
@@ -76,7 +85,7 @@ def sql(app: App, options: Shown, statement: str | None, file: Path | None) -> N
         if statement is None and file is None and sys.stdin.isatty():
             from pulsar_admin.sql_shell import run_shell
 
-            run_shell(app, asked.database, lambda text: asked.answer(text, options))
+            run_shell(app, asked.database, lambda text: asked.answer_now(text, options))
         else:
             asked.answer(_text(statement, file), options)
 
@@ -125,6 +134,14 @@ class Asked:
     reader: EntryReader | None
     tables: StoreTables | ExportedTables
     database: Database
+
+    def answer_now(self, text: str, options: Shown) -> None:
+        """Answer of exported tables as they are by now; a store stays as it was when it was opened."""
+        from store.tables.exported import ExportedTables
+
+        if isinstance(self.tables, ExportedTables) and self.tables.renew():
+            self.database.forget_tables()
+        self.answer(text, options)
 
     def answer(self, text: str, options: Shown) -> None:
         """Run the statements of TEXT and write their rows."""

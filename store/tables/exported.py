@@ -14,7 +14,7 @@ from store.errors import InvalidValue, NotFound, SourceNotFound, StoreError
 from store.names import PARTITION_SUFFIX, parse_topic
 from store.tables.folder import Folder
 from store.tables.groups import Files, Opened, ReadCount
-from store.tables.manifest import Part, read_manifest
+from store.tables.manifest import Manifest, Part, read_manifest
 from store.tables.proven_files import ProvenFiles
 from store.tables.schemas import TABLES, known_schema
 from store.tables.sql import TopicsMeant
@@ -24,6 +24,16 @@ class ExportedTables:
     """What is in a folder, of CLUSTER or of all. Raises SourceNotFound where nothing was exported to it, NotFound, Corrupt."""
 
     def __init__(self, folder: Folder, cluster: str | None) -> None:
+        self._folder, self._cluster = folder, cluster
+        self._manifest: Manifest | None = None
+        self.problems: list[StoreError] = []
+        self.errors: list[BaseException] = []
+        self.files = ProvenFiles(folder, self.errors)
+        self.renew()
+
+    def renew(self) -> bool:
+        """Take what is in the folder by now, and return whether that is another export than before."""
+        folder, cluster = self._folder, self._cluster
         manifest = read_manifest(folder)
         if manifest is None:
             raise SourceNotFound(
@@ -32,16 +42,17 @@ class ExportedTables:
         if cluster is not None and cluster not in manifest.clusters:
             there = ", ".join(manifest.clusters)
             raise NotFound(f"{folder.place} has no tables of {cluster!r}", hint=f"there are {there}", cluster=cluster)
+        if manifest == self._manifest:
+            return False
+        self._manifest = manifest
         wanted = [manifest.clusters[name] for name in manifest.clusters if cluster in (None, name)]
-        self._folder = folder
         self._columns = next((one.columns for one in wanted if "messages" in one.tables), None)
         self._parts: dict[str, list[Part]] = {}
         for name in TABLES:
             if any(name in one.tables for one in wanted):
                 self._parts[name] = [part for one in wanted for part in one.tables.get(name, ())]
-        self.problems: list[StoreError] = []
-        self.errors: list[BaseException] = []
-        self.files = ProvenFiles(folder, [part.path for parts in self._parts.values() for part in parts], self.errors)
+        self.files.paths = frozenset(part.path for parts in self._parts.values() for part in parts)
+        return True
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -12,10 +12,10 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from store.errors import Corrupt, EntryLogCorrupt, SourceChanged, SourceNotFound, StoreError, Unsupported
+from store.errors import Corrupt, EntryLogCorrupt, SourceBusy, SourceChanged, SourceNotFound, StoreError, Unsupported
 from store.names import LONG_MAX
 from store.tables.folder import Folder
-from store.tables.manifest import NAME, Part
+from store.tables.manifest import NAME, Part, read_manifest
 from store.tables.proven import ProvenFile
 
 Key = TypeVar("Key", bound=Hashable)
@@ -50,18 +50,18 @@ class Files:
     """The files of tables in FOLDER, of which few are open at a time."""
 
     def __init__(self, folder: Folder) -> None:
-        self._folder = folder
+        self.folder = folder
         self._held: Kept[str, pq.ParquetFile] = Kept(_HELD_FILES, lambda file: 1)
 
     def open(self, relative: str, metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:
         """Return the file at RELATIVE; METADATA, where known, is not read again. Raises SourceNotFound, Corrupt."""
 
         def opened(where: str) -> pq.ParquetFile:
-            file = ProvenFile(self._folder, where)
+            file = ProvenFile(self.folder, where)
             source, known = pa.PythonFile(file, "r"), metadata or file.metadata
             return pq.ParquetFile(source, metadata=known, pre_buffer=False, page_checksum_verification=True)
 
-        with _explained(relative):
+        with explained(self.folder, relative):
             return self._held.get(relative, opened)
 
 
@@ -112,7 +112,7 @@ class Opened:
 
     def read(self, number: int, columns: Sequence[str]) -> pa.Table:
         """Return COLUMNS of the row group NUMBER; raises Corrupt."""
-        with self.count.noting(), _explained(self.relative):
+        with self.count.noting(), explained(self._files.folder, self.relative):
             file = self._files.open(self.relative, self.metadata)
             return file.read_row_group(number, columns=list(columns), use_threads=False)
 
@@ -190,10 +190,15 @@ class LedgerGroups:
 
 
 @contextmanager
-def _explained(relative: str) -> Iterator[None]:
+def explained(folder: Folder, relative: str) -> Iterator[None]:
+    """Say what is wrong with the file at RELATIVE of FOLDER while it is read; raises SourceNotFound, SourceBusy, Corrupt."""
     try:
         yield
     except (FileNotFoundError, SourceNotFound) as error:
+        if not _is_named(folder, relative):
+            raise SourceBusy(
+                f"the tables in {folder.place} were exported again while they were read", hint="run it again"
+            ) from error
         raise SourceNotFound(
             f"{relative} is gone: {NAME} names it", hint="export the tables again, or bring it back", path=relative
         ) from error
@@ -207,6 +212,14 @@ def _explained(relative: str) -> Iterator[None]:
         raise Corrupt(
             f"{relative} cannot be read: {said}", hint="export the tables again, or bring it back", path=relative
         ) from error
+
+
+def _is_named(folder: Folder, relative: str) -> bool:
+    manifest = read_manifest(folder)
+    clusters = () if manifest is None else manifest.clusters.values()
+    return manifest is None or any(
+        part.path == relative for one in clusters for parts in one.tables.values() for part in parts
+    )
 
 
 class Kept(Generic[Key, Value]):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from io import BytesIO
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 
 from store.errors import Refused
 from store.tables.folder import Folder
+from store.tables.groups import explained
 from store.tables.proven import ProvenFile
 from store.tables.schemas import TABLES
 
@@ -20,19 +22,20 @@ _PROTOCOL = "tables"
 
 
 class ProvenFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """The files at PATHS of FOLDER, and for the name of each table one without rows. What reading raises is added to ERRORS."""
+    """The files at ``paths`` of FOLDER, and for the name of each table one without rows. What reading raises is added to ERRORS."""
 
     protocol = _PROTOCOL
     cachable = False  # of one statement's folder
 
-    def __init__(self, folder: Folder, paths: Collection[str], errors: list[BaseException]) -> None:
+    def __init__(self, folder: Folder, errors: list[BaseException]) -> None:
         super().__init__()
-        self._folder, self._paths, self._errors = folder, frozenset(paths), errors
+        self.paths: frozenset[str] = frozenset()
+        self._folder, self._errors = folder, errors
 
     @property
-    def addresses(self) -> list[str]:
-        """What DuckDB may open."""
-        return [self.address(path) for path in (*self._paths, *TABLES)]
+    def home(self) -> str:
+        """Where DuckDB may open files."""
+        return self.address("")
 
     def address(self, path: str) -> str:
         """Return what PATH is called in SQL."""
@@ -41,18 +44,21 @@ class ProvenFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec ha
     def open(self, path: str, mode: str = "rb", **_: Any) -> Any:  # Any: fsspec's options, a file
         """Open the file at an address."""
         relative = _relative(path)
-        try:
-            if relative in self._paths:
+        with _noting(self._folder, relative, self._errors):
+            if relative in self.paths:
                 return _NotedFile(self._folder, relative, self._errors)
             return BytesIO(_without_rows(relative))
-        except BaseException as error:
-            self._errors.append(error)
-            raise
 
-    def size(self, path: str) -> int | None:
+    def size(self, path: str) -> int:
         """Return the bytes of the file at an address."""
         relative = _relative(path)
-        return self._folder.size(relative) if relative in self._paths else len(_without_rows(relative))
+        if relative not in self.paths:
+            return len(_without_rows(relative))
+        with _noting(self._folder, relative, self._errors):
+            size = self._folder.size(relative)
+            if size is None:
+                raise FileNotFoundError(relative)
+            return size
 
     def glob(self, path: str, **_: Any) -> list[str]:  # Any: fsspec's options
         """Return PATH: a name is no pattern."""
@@ -66,14 +72,22 @@ class ProvenFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec ha
 class _NotedFile(ProvenFile):
     def __init__(self, folder: Folder, relative: str, errors: list[BaseException]) -> None:
         super().__init__(folder, relative)
-        self._errors = errors
+        self._noting = partial(_noting, folder, relative, errors)
 
     def read(self, size: int = -1) -> bytes:
-        try:
+        with self._noting():
             return super().read(size)
-        except BaseException as error:
-            self._errors.append(error)  # DuckDB's words of it are a traceback
-            raise
+
+
+@contextmanager
+def _noting(folder: Folder, relative: str, errors: list[BaseException]) -> Iterator[None]:
+    """Add to ERRORS what is wrong with a file: DuckDB's words of it are a traceback."""
+    try:
+        with explained(folder, relative):
+            yield
+    except BaseException as error:
+        errors.append(error)
+        raise
 
 
 def _relative(address: str) -> str:

@@ -92,13 +92,20 @@ class Database:
         self._connection.execute(f"SET TimeZone = '{zone}'")
         if tables.files is not None:
             self._connection.register_filesystem(tables.files)
-            self._connection.execute("SET allowed_paths = $1", [tables.files.addresses])
+            self._connection.execute("SET allowed_directories = $1", [[tables.files.home]])
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
 
     def close(self) -> None:
         """Forget everything."""
         self._connection.close()
+
+    def forget_tables(self) -> None:
+        """Let the next statement find its tables anew."""
+        for name in self._known.values():
+            quoted = name.replace('"', '""')
+            self._connection.execute(f'DROP VIEW "{quoted}"')
+        self._known.clear()
 
     def split(self, text: str) -> list[str]:
         """Return the statements of TEXT; raises BadSql for what is none, Refused for one that does more than read."""

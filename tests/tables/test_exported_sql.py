@@ -109,6 +109,46 @@ def test_what_is_not_there_is_named(folder: Path, cli: Cli, tmp_path: Path) -> N
         (folder / "gone").rename(folder / "messages-west.parquet")
 
 
+def test_tables_that_are_exported_again_while_they_are_read(cli: Cli, tmp_path: Path) -> None:
+    """No rows of two exports, and no word of damage; asked once more, a shell answers of the new ones."""
+    from store.errors import SourceBusy
+    from store.tables.exported import ExportedTables
+    from store.tables.folder import Folder
+    from store.tables.sql import Database
+
+    store, folder = copied("small", "clean", tmp_path), tmp_path / "tables"
+
+    def export() -> None:
+        with pulsar_admin.open_store(store) as opened:
+            opened.export_tables(folder, messages=True)
+
+    export()
+    tables = ExportedTables(Folder.of(str(folder)), None)
+    database = Database(tables)
+    asked = (
+        "select count(*) from topics",
+        "select count(*) from cursors join entries using (topic)",
+        'select count(*) from "public/default/plain"',
+    )
+    before = [[*database.run(statement)] for statement in asked]
+    assert not tables.renew()
+    assert cli("--store", store, "topics", "delete", "public/default/chunked", "--force", "--yes").exit_code == 0
+    export()
+    for statement in asked:
+        with pytest.raises(SourceBusy, match="were exported again while they were read"):
+            [*database.run(statement)]
+    assert tables.renew()
+    database.forget_tables()
+    after = [[*database.run(statement)] for statement in asked]
+    assert after[0] == [(before[0][0][0] - 1,)]
+    assert after[2] == before[2]
+    nodes = next((folder / "nodes").rglob("*.parquet"))
+    nodes.unlink()
+    found = cli("--tables", folder, "topics", "list", "public/default")
+    assert (found.exit_code, found.stderr.splitlines()[0][-28:]) == (5, "is gone: tables.json names it"[-28:])
+    database.close()
+
+
 MISTYPED = ("messagez", "public/default/typo", "public/typo", "public/default/typo*", "typo.csv")
 
 
