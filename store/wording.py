@@ -1,4 +1,4 @@
-"""Counts and lists in sentences: ``1 entry is``, ``1,203 entries are``, ``7, 8 and 5 more``; the zone of times in them."""
+"""Counts and lists in sentences: ``1 entry is``, ``1,203 entries are``, ``7, 8 and 9``, ``7, 8 and 5 more``; the zone of times in them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 
 def listed(items: Iterable[object], most: int = 10) -> str:
-    """Return ITEMS with commas between them: the first MOST of them, and how many more there are."""
+    """Return ITEMS as a sentence lists them: the first MOST of them, and how many more there are."""
     words = [*map(str, items)]
-    more = f" and {len(words) - most:,} more" if len(words) > most else ""
-    return ", ".join(words[:most]) + more
+    if len(words) > most:
+        words = [*words[:most], f"{len(words) - most:,} more"]
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def counted(count: int, one: str, many: str = "") -> str:

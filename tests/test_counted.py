@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from store.wording import counted, plural
+from store.wording import counted, listed, plural
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,17 @@ def test_counted(arguments: tuple[int, str] | tuple[int, str, str], text: str) -
 
 def test_plural_is_the_word_alone() -> None:
     assert [plural(count, "is", "are") for count in (0, 1, 2)] == ["are", "is", "are"]
+
+
+@pytest.mark.parametrize(
+    ("items", "text"),
+    [
+        ([], ""),
+        ([7], "7"),
+        ([7, 8], "7 and 8"),
+        ([7, 8, 9], "7, 8 and 9"),
+        (range(7, 15), "7, 8, 9 and 5 more"),
+    ],
+)
+def test_listed(items: list[int], text: str) -> None:
+    assert listed(items, 3) == text
