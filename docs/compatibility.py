@@ -1,4 +1,4 @@
-"""The page ``docs/compatibility.md``: each command of upstream's ``pulsar-admin``, and whether it is here."""
+"""The page ``docs/compatibility.md``: every command of upstream's ``pulsar-admin``, and whether this toolkit has it."""
 
 from __future__ import annotations
 
@@ -19,53 +19,53 @@ from pulsar_admin.upstream_list import upstream_commands
 
 
 class Status(StrEnum):
-    """What became of one command of upstream."""
+    """Whether and how this toolkit has a command of upstream's."""
 
     SAME = "same"
-    """It is here under its name, with every option, what the option takes, and its default."""
+    """Same name, same options, same values and defaults."""
 
     ELSEWHERE = "elsewhere"
-    """Upstream's spelling calls a command of another group, and does that command's work."""
+    """Another group has the command; upstream's spelling runs it."""
 
     BROKER = "broker"
-    """It needs a running broker, worker or proxy: exit code 7."""
+    """Needs a running broker, worker or proxy: exit code 7."""
 
     OPEN = "open"
-    """It is not here yet."""
+    """Not implemented."""
 
 
 class Line(NamedTuple):
-    """One command of upstream: its path, what became of it, and a word on that."""
+    """One command of upstream's: its path, its status, and a note."""
 
     path: str
     status: Status
     note: str = ""
 
 
-_SAME_DEFAULT = "A default is written here that upstream's command or broker puts where nothing is given."
+_SAME_DEFAULT = "Same; help shows the default that upstream's command or broker uses when the option is left out."
 DIFFERENCES: Mapping[str, str] = {
-    "bookkeeper clusterinfo": "Same; no auditor is known.",
+    "bookkeeper clusterinfo": "Same, without an auditor.",
     "bookkeeper ledgermetadata": "Same; `-restorefromfile` and `-update` end with exit code 7.",
-    "bookkeeper listfilesondisc": "Sorted by path; upstream's are sorted by the time they were made.",
+    "bookkeeper listfilesondisc": "Sorted by path; upstream sorts by creation time.",
     "bookkeeper readjournal": "Same; `-m` shows control characters as escapes.",
     "bookkeeper readledger": "Same, without a bookie; `-m` shows control characters as escapes.",
     "bookkeeper readlog": "Same; `-m` shows control characters as escapes.",
-    "bookkeeper readlogmetadata": "Sorted by ledger; upstream's order is that of a hash map.",
-    "bookkeeper whatisinstanceid": "Same, with the store's source in the place of the metadata service.",
-    "managed-ledger delete-managed-ledger-ids": "Same, also of compressed values; `-zk` may be left out; unknown ids are refused.",
-    "managed-ledger print-cursor": "Same, also of compressed values; `-zk` may be left out.",
-    "managed-ledger print-managed-ledger": "Same, also of compressed values; `-zk` may be left out.",
-    "managed-ledger update-mark-delete-cursor": "Does what it says also where the position is in a cursor ledger; `-zk` may be left out.",
+    "bookkeeper readlogmetadata": "Sorted by ledger; upstream prints them in the order of a hash map.",
+    "bookkeeper whatisinstanceid": "Same, with the store's source in place of the metadata service.",
+    "managed-ledger delete-managed-ledger-ids": "Same, also for compressed values; `-zk` is optional; unknown ids are refused.",
+    "managed-ledger print-cursor": "Same, also for compressed values; `-zk` is optional.",
+    "managed-ledger print-managed-ledger": "Same, also for compressed values; `-zk` is optional.",
+    "managed-ledger update-mark-delete-cursor": "Also works when the position is in a cursor ledger; `-zk` is optional.",
     "documents generate": "Prints upstream's own documentation; ours is `--help` and [docs/cli](cli/pulsar-admin.md).",
     "namespaces topics": _SAME_DEFAULT,
-    "topics expire-messages": "`-t` has no default: upstream's, -1, means that none was given.",
-    "topics expire-messages-all-subscriptions": "`-t` may be left out: the TTL of the topic counts.",
-    "topics reset-cursor": "`-s` may be left out where other options choose subscriptions.",
+    "topics expire-messages": "`-t` has no default; upstream's default of -1 means that it was left out.",
+    "topics expire-messages-all-subscriptions": "`-t` is optional: without it, the TTL of the topic applies.",
+    "topics reset-cursor": "`-s` is optional when other options select subscriptions.",
 }
-"""Why an option here is another than upstream's, by command, or what it prints."""
+"""How options or output differ from upstream's, by command."""
 
 PROGRAMS = {"bookkeeper": "bookkeeper shell (BookKeeper 4.17.2)", "managed-ledger": "pulsar-managed-ledger-admin"}
-"""Upstream's other programs, by the group that they are here."""
+"""Upstream's other programs, by the group that has their commands."""
 
 
 def lines() -> Iterator[Line]:
@@ -158,11 +158,12 @@ def page() -> str:
         groups.setdefault(line.path.split()[0], []).append(line)
     text = f"""# Commands of upstream's tools
 
-What became of each command of the `pulsar-admin` of Pulsar 4.0.8, the newest that Maven Central has with its command line. `same`: it
-is here, with every option. `elsewhere`: upstream's spelling calls a command of another group. `broker`: it needs a running broker, worker
-or proxy and ends with exit code 7. `open`: not here. Values that differ: [what-a-store-knows.md](what-a-store-knows.md).
+Every command of `pulsar-admin` in Pulsar 4.0.8, the newest release on Maven Central that includes it, and its status here. `same`: the
+command exists, with every option. `elsewhere`: another group has the command, and upstream's spelling runs it. `broker`: the command needs
+a running broker, worker or proxy and ends with exit code 7. `open`: not implemented. For values that differ, see
+[what-a-store-knows.md](what-a-store-knows.md).
 
-`--admin-url`, `--auth-plugin`, `--auth-params`, `--tls-…` and `--request-timeout` in front of a group are ignored with a note.
+`--admin-url`, `--auth-plugin`, `--auth-params`, `--tls-…` and `--request-timeout` before a group are ignored, with a note.
 
 ## pulsar-admin
 

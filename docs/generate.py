@@ -29,10 +29,10 @@ NOTE = "<!-- made by docs/generate.py: `make docs` writes it again -->\n\n"
 
 
 SIGNALS = """
-A shell shows more than 128 for a process that a signal ended. 134 (SIGABRT), 135 (SIGBUS) and 139 (SIGSEGV) can be a page of the store's
-`meta/data.mdb` that rotted on the disk: a file whose size or time is not what the last change left is walked before it is read, one that
-rotted in place is not. Run `store check`: where nobody writes it first walks every page, without LMDB, names the damage, and its hint
-says how changes are kept.
+A shell reports a number above 128 for a process that a signal ended. 134 (SIGABRT), 135 (SIGBUS) and 139 (SIGSEGV) can mean that a page
+of the store's `meta/data.mdb` is damaged on disk. If the file's size or time differs from what the last change left, all pages are
+verified before any is read; a page that was damaged in place goes unnoticed. Run `store check`: unless a command is writing to the store,
+it first verifies every page, without LMDB, and names the damage. Its hint says how to keep the changes.
 """
 
 
@@ -101,15 +101,15 @@ def _help(context: click.Context) -> str:
 def exit_codes_page() -> str:
     """Return the page of exit codes and error codes."""
     text = (
-        f"{NOTE}# Exit codes and error codes\n\nA script tests the exit code. The error code, finer and stable, is in the "
-        'JSON that `-o json` writes to stderr: `{"error":{"code":…,"message":…,"hint":…,"context":{…}}}`.\n\n'
+        f"{NOTE}# Exit codes and error codes\n\nScripts test the exit code. The error code is finer and stable; with `-o json`"
+        ' it is in the JSON on stderr: `{"error":{"code":…,"message":…,"hint":…,"context":{…}}}`.\n\n'
         "| exit | meaning | error codes |\n|---|---|---|\n"
     )
     rows = [*error_rows(), *((code, number, meaning) for code, (number, meaning) in errors.OTHER_CODES.items())]
     for number, meaning in errors.MEANINGS.items():
         codes = ", ".join(f"`{code}`" for code, exit_code, _ in rows if exit_code == number)
         text += f"| {number} | {meaning} | {codes} |\n"
-    text += "\nOutput cut short by the reader (`| head`) ends quietly with 0.\n"
+    text += "\nIf the reader stops early (`| head`), the program ends quietly with 0.\n"
     text += SIGNALS
     text += "\n## Error codes\n\n| code | exit | when |\n|---|---|---|\n"
     return text + "".join(f"| `{code}` | {number} | {meaning} |\n" for code, number, meaning in sorted(rows))
@@ -151,7 +151,11 @@ def error_rows() -> Iterator[tuple[str, int, str]]:
     """Yield (code, exit code, first sentence) of every error class."""
     for cls, number in errors.EXIT_CODES.items():
         assert issubclass(cls, StoreError)
-        yield cls.code, number, " ".join((cls.__doc__ or "").split("\n\n")[0].split()).replace("|", "\\|")
+        yield (
+            cls.code,
+            number,
+            " ".join((cls.__doc__ or "").split("\n\n")[0].split()).replace("|", "\\|").replace("``", "`"),
+        )
 
 
 def main() -> None:

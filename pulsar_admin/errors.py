@@ -30,14 +30,14 @@ INTERRUPTED = 130
 
 MEANINGS: dict[int, str] = {
     DONE: "done",
-    PROBLEMS: "done, and problems were found (check, verify, doctor, part of a batch failed)",
-    USAGE: "usage: the command line cannot be understood",
+    PROBLEMS: "done, but problems were found (by check, verify or doctor), or part of a batch failed",
+    USAGE: "usage: the command line is not valid",
     REFUSED: "refused or cancelled",
     BUSY: "busy, or the plan is stale",
     NOT_FOUND: "not found (topic, subscription, ledger, or nothing matches)",
-    DAMAGED: "damaged data, or a disk that fails, stopped it",
+    DAMAGED: "stopped by damaged data or a failing disk",
     UNSUPPORTED: "unsupported, or a component is missing (codec, Java, key)",
-    NO_ROOM: "out of disk, memory cap or map space",
+    NO_ROOM: "out of disk space, memory or map space",
     BUG: "a bug in this toolkit",
     INTERRUPTED: "interrupted",
 }
@@ -83,9 +83,9 @@ EXIT_CODES: dict[type[errors.StoreError], int] = {
 }
 
 OTHER_CODES: dict[str, tuple[int, str]] = {
-    "usage": (USAGE, "The command line cannot be understood: an unknown option, a missing argument."),
+    "usage": (USAGE, "The command line is not valid: an unknown option, a missing argument."),
     "out-of-memory": (NO_ROOM, "The process ran out of memory."),
-    "bug": (BUG, "Anything unforeseen: the traceback follows."),
+    "bug": (BUG, "An unexpected error; the traceback follows."),
     "interrupted": (INTERRUPTED, "Ctrl-C, or the end of input at a prompt."),
 }
 """Codes of errors that are not a ``StoreError``: number and meaning."""

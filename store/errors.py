@@ -27,19 +27,19 @@ class StoreError(Exception):
 
 
 class InvalidValue(StoreError):
-    """A value the user typed cannot be understood (position, topic, time, duration, size …)."""
+    """A value on the command line is not valid (position, topic, time, duration, size …)."""
 
     code = "invalid-value"
 
 
 class BadSql(InvalidValue):
-    """A statement of SQL cannot be understood or fails on a value; ``excerpt`` in the context shows where."""
+    """A SQL statement is not valid, or fails on a value; ``excerpt`` in the context shows where."""
 
     code = "bad-sql"
 
 
 class Refused(StoreError):
-    """The request is understood and will not be done as asked."""
+    """The request is valid, but the toolkit does not carry it out."""
 
     code = "refused"
 
@@ -51,13 +51,13 @@ class Cancelled(StoreError):
 
 
 class NotWritable(StoreError):
-    """The operating system does not let us write there (read-only disk, permissions)."""
+    """The operating system denies access (read-only disk, permissions)."""
 
     code = "not-writable"
 
 
 class AlreadyExists(StoreError):
-    """The target exists and is never overwritten."""
+    """The target already exists and is not overwritten."""
 
     code = "already-exists"
 
@@ -72,13 +72,13 @@ class StoreBusy(StoreError):
 
 
 class SourceBusy(StoreError):
-    """A running process owns the directory that was to be written or read."""
+    """A running process uses the directory to be read or written."""
 
     code = "source-busy"
 
 
 class StalePlan(StoreError):
-    """The store moved since the plan was made."""
+    """The store has changed since the plan was made."""
 
     code = "stale-plan"
 
@@ -93,7 +93,7 @@ class UndoConflict(StoreError):
 
 
 class NotFound(StoreError):
-    """Something named by the user does not exist."""
+    """Something the user named does not exist."""
 
     code = "not-found"
 
@@ -105,7 +105,7 @@ class StoreNotFound(NotFound):
 
 
 class SourceNotFound(NotFound):
-    """The path is not a Pulsar or BookKeeper directory, or half of one."""
+    """The path is not a Pulsar or BookKeeper directory, or only part of one."""
 
     code = "source-not-found"
 
@@ -135,7 +135,7 @@ class SubscriptionNotFound(NotFound):
 
 
 class LedgerNotFound(NotFound):
-    """No metadata and no entries of that ledger."""
+    """Neither metadata nor entries of that ledger exist."""
 
     code = "ledger-not-found"
 
@@ -159,7 +159,7 @@ class ChangeNotFound(NotFound):
 
 
 class NothingMatches(NotFound):
-    """The question has no answer in this data (for example nothing is at or after the time)."""
+    """The data has no answer (for example, no entry is at or after the time)."""
 
     code = "nothing-matches"
 
@@ -168,7 +168,7 @@ class NothingMatches(NotFound):
 
 
 class Corrupt(StoreError):
-    """Bytes that break their own format; ``context`` has where, expected, found."""
+    """Bytes violate their format; ``context`` has where, expected, found."""
 
     code = "corrupt"
 
@@ -179,43 +179,43 @@ class Corrupt(StoreError):
 
 
 class EntryLogCorrupt(Corrupt):
-    """An entry log's header, record framing or ledgers map."""
+    """The header, record framing or ledgers map of an entry log is damaged."""
 
     code = "entry-log-corrupt"
 
 
 class JournalCorrupt(Corrupt):
-    """A journal's header or record framing."""
+    """The header or record framing of a journal is damaged."""
 
     code = "journal-corrupt"
 
 
 class EntryCorrupt(Corrupt):
-    """An entry: digest, lengths, message framing, batch or compression."""
+    """An entry is damaged: digest, lengths, message framing, batch or compression."""
 
     code = "entry-corrupt"
 
 
 class MetadataCorrupt(Corrupt):
-    """A metadata value: ManagedLedgerInfo, ManagedCursorInfo, LedgerMetadata, policies, RocksDB value header."""
+    """A metadata value is damaged: ManagedLedgerInfo, ManagedCursorInfo, LedgerMetadata, policies, RocksDB value header."""
 
     code = "metadata-corrupt"
 
 
 class IndexCorrupt(Corrupt):
-    """A row of our own store; ``store index --rebuild`` makes derived rows again."""
+    """A row of the store itself is damaged; ``store index --rebuild`` restores derived rows."""
 
     code = "index-corrupt"
 
 
 class SliceFailed(StoreError):
-    """A part of a file that bulk work could not read, tried twice; the rest of the result is there."""
+    """Part of a file could not be read in two attempts; the rest of the result is complete."""
 
     code = "slice-failed"
 
 
 class SourceChanged(Corrupt):
-    """A referenced file changed or vanished since import."""
+    """A referenced file has changed or disappeared since import."""
 
     code = "source-changed"
 
@@ -224,25 +224,25 @@ class SourceChanged(Corrupt):
 
 
 class Unsupported(StoreError):
-    """A format version or form this toolkit does not know."""
+    """A format, or a version of one, that this toolkit does not know."""
 
     code = "unsupported"
 
 
 class NeedsBroker(Unsupported):
-    """Only a running broker, worker or proxy can answer or do this."""
+    """Only a running broker, worker or proxy can do this."""
 
     code = "needs-broker"
 
 
 class MissingComponent(StoreError):
-    """A codec, Java, a package or a key is not there."""
+    """A codec, Java, a package or a key is missing."""
 
     code = "missing-component"
 
 
 class EncryptedPayload(StoreError):
-    """The payload is encrypted and no key that opens it was given."""
+    """The payload is encrypted, and no key that decrypts it was given."""
 
     code = "encrypted-payload"
 
@@ -251,19 +251,19 @@ class EncryptedPayload(StoreError):
 
 
 class DiskFull(StoreError):
-    """No space left where we write; the old state is intact."""
+    """There is no space left to write to; the old state is intact."""
 
     code = "disk-full"
 
 
 class DiskFailed(StoreError):
-    """The disk or the file system fails below us (EIO, ESTALE): neither a bug nor the data."""
+    """The disk or the file system fails (EIO, ESTALE); it is neither a bug nor damaged data."""
 
     code = "disk-failed"
 
 
 class LimitExceeded(StoreError):
-    """Beyond a limit that protects memory: an absurd length, a decompression bomb, or more than ``--memory`` allows."""
+    """A limit that protects memory is exceeded: an absurd length, a decompression bomb, or more than ``--memory`` allows."""
 
     code = "limit-exceeded"
 
