@@ -59,6 +59,7 @@ class App(Results):
         self._failed_slices: list[FailedSlice] = []
         self._misses = 0
         self._damage: list[StoreError] = []
+        self._warned: list[str] = []
         self._out_of_memory = False
         self._choice: Choice | None = None
         self._from_now: str | None = None
@@ -466,8 +467,13 @@ class App(Results):
     def tell_damage(self) -> None:
         """Say what was wrong with the files of tables, where an answer came of them all the same."""
         for error in self._damage:
-            self.warn(f"{error.message}; the answer is of the rest")
+            if not any(error.message in text for text in self._warned):
+                self.warn(f"{error.message}; the answer is of the rest")
         self.problems(len(self._damage))
+
+    def warn(self, text: str) -> None:
+        self._warned.append(text)
+        super().warn(text)
 
     def nothing_matches(self) -> None:
         """Count a question that has no answer here: exit code 5 when no question had one."""

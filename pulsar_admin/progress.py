@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _LINE_INTERVAL_S = 0.5
 _BAR_WIDTH, _LABEL_WIDTH = 6, 8
 """The least columns of a bar, and of the label in front of it."""
+_NARROW = 64
+"""Columns of a terminal that has no room for a bar and a rate."""
 
 
 def _none() -> int:
@@ -82,7 +84,7 @@ class LineProgress(Progress):
 class BarProgress(Progress):
     """A rich bar: done, rate, time left, and slices that failed; sizes have units of 1024.
 
-    The bar shrinks first, then the label, from its front: the numbers stay whole.
+    The bar shrinks first, then the label, from its front: the numbers stay whole. A narrow terminal shows no bar and no rate.
     """
 
     def __init__(self, *what: Any) -> None:  # Any: what Progress takes
@@ -94,25 +96,29 @@ class BarProgress(Progress):
         from rich.text import Text
 
         super().__init__(*what)
-        console, numbers = Console(stderr=True), _number_columns(self.unit, self.failed)
+        console = Console(stderr=True)
+        is_narrow = console.width < _NARROW
+        numbers = _number_columns(self.unit, self.failed, has_rate=not is_narrow)
         label = clean_text(self.label).replace("persistent://", "")
 
         class Label(ProgressColumn):
             def render(self, task: Task) -> Text:
                 taken = sum(cell_len(str(number(task))) + 1 for number in numbers)
-                room = max(console.width - _BAR_WIDTH - 1 - taken, _LABEL_WIDTH)
+                room = max(
+                    console.width - taken - (0 if is_narrow else _BAR_WIDTH + 1), 0 if is_narrow else _LABEL_WIDTH
+                )
                 shown = label
                 while cell_len(shown) > room:
-                    shown = f"…{shown.removeprefix('…')[1:]}"
+                    shown = f"…{shown.removeprefix('…')[1:]}" if room else ""
                 return Text(shown)
 
         self._bar = RichProgress(
             Label(table_column=Column(no_wrap=True)),
-            BarColumn(bar_width=None, table_column=Column(ratio=1)),
+            *([] if is_narrow else [BarColumn(bar_width=None, table_column=Column(ratio=1))]),
             *numbers,
             console=console,
             transient=True,
-            expand=True,
+            expand=not is_narrow,
         )
         self._task = self._bar.add_task("", total=self.total)
         self._bar.start()
@@ -125,7 +131,7 @@ class BarProgress(Progress):
         self._bar.stop()
 
 
-def _number_columns(unit: str, failed: Callable[[], int]) -> list[ProgressColumn]:
+def _number_columns(unit: str, failed: Callable[[], int], *, has_rate: bool) -> list[ProgressColumn]:
     """Return the columns behind a bar: what is done, in UNIT, its rate, the time left, and what FAILED counts."""
     from rich.progress import ProgressColumn, Task, TimeRemainingColumn
     from rich.table import Column
@@ -149,7 +155,8 @@ def _number_columns(unit: str, failed: Callable[[], int]) -> list[ProgressColumn
             count = failed()
             return Text(f"{count} failed" if count else "", "red")
 
-    return [kind(table_column=Column(no_wrap=True)) for kind in (Count, Rate, TimeRemainingColumn, Failed)]
+    kinds = (Count, *([Rate] if has_rate else []), TimeRemainingColumn, Failed)
+    return [kind(table_column=Column(no_wrap=True)) for kind in kinds]
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from rich.console import Console
 
 import commands
 from pulsar_admin import output, table
-from pulsar_admin.columns import Column, kind_of, render_cell
+from pulsar_admin.columns import Column, kind_of, render_cell, size_text
 from pulsar_admin.jsonify import camel_case, dump_json, to_json
 from pulsar_admin.progress import BarProgress, open_progress
 from pulsar_admin.visible import clean_text
@@ -505,6 +505,27 @@ def test_a_bar_on_80_columns_is_whole(
     assert cell_len(text) <= 80
     assert not [part for part in parts if part not in text], text
     assert re.search(r"\d:\d\d:\d\d", text) or not total
+
+
+@pytest.mark.parametrize(("label", "unit", "total"), [bar[:3] for bar in BARS if bar[2] is not None])
+def test_a_bar_on_40_columns_has_count_and_time(
+    label: str, unit: str, total: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    seconds = itertools.count(100.0)
+    monkeypatch.setattr("rich.console.monotonic", lambda: next(seconds))
+    bar = BarProgress(total, unit, label, lambda: 0)
+    for part in range(4):
+        bar.advance(total // 2 if part == 3 else 0)
+    console = Console(width=40, file=io.StringIO(), record=True)
+    console.print(bar._bar.get_renderable())
+    bar.stop()
+    text = console.export_text().rstrip("\n")
+    assert "\n" not in text
+    assert cell_len(text) <= 40
+    done, whole = (size_text(total // 2), size_text(total)) if unit == "bytes" else (f"{total // 2:,}", f"{total:,}")
+    assert f"{done}/{whole} " in text
+    assert re.search(r"\d:\d\d:\d\d", text)
 
 
 def test_a_total_of_nothing_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ _COLUMNS = (
     Column("TIME", "time", "time"),
     Column("COMMAND", "command"),
     Column("TOPICS", lambda row: _names(row, "topic", "namespace", "resource")),  # of what is no topic, its own name
-    Column("SUBSCRIPTIONS", lambda row: _names(row, "subscription")),
+    Column("SUBSCRIPTIONS", lambda row: _names(row, "subscription"), drop=2),
     Column("ENTRIES", lambda row: _total(row, "entries"), "number", drop=1),
     Column("UNDONE BY", "undoneBy", "id"),
 )

@@ -208,7 +208,8 @@ def explained(folder: Folder, relative: str) -> Iterator[None]:
         UnicodeDecodeError,
         pa.ArrowException,
     ) as error:  # of names in a damaged footer, too
-        said = " ".join(str(error).split())[:200]
+        cause = error.__cause__ if isinstance(error, EntryLogCorrupt) and error.__cause__ is not None else error
+        said = " ".join(str(cause).split())[:200]
         raise Corrupt(
             f"{relative} cannot be read: {said}", hint="export the tables again, or bring it back", path=relative
         ) from error

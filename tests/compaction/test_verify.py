@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,14 @@ def test_trimmed_topic(tmp_path: Path) -> None:
     stale = compacted(5, 0, entry(Batch([Slot("z", b"z0"), Slot("b", b"old")])))
     found = _verify(_store(tmp_path / "b", [stale, *GOOD]))
     assert _kinds(found) == [(kinds.STALE, "5:0:1")]
+
+
+def test_progress_counts_entries_of_the_topic(tmp_path: Path, cli: Cli) -> None:
+    """Each twice, and none of a ledger that is gone: the total has none of those either."""
+    fine = compacted(5, 0, entry(Batch([Slot("z", b"z0")], alone=True)))
+    store = _store(tmp_path, [fine, *GOOD])
+    done = cli("--store", store, "compaction", "verify", TOPIC, "--progress", "json")
+    assert json.loads(done.stderr.splitlines()[-1])["done"] == 2 * len(RAW)
 
 
 def test_every_position_has_the_partition(tmp_path: Path, cli: Cli) -> None:

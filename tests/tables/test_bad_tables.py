@@ -176,6 +176,16 @@ def test_files_that_cannot_be_read_are_named(table: str, cli: Cli, folder: Path)
         refused(cli("--tables", folder, *words), 5, f"{name} is gone: tables.json names it")
 
 
+def test_a_directory_in_the_place_of_a_file_is_said_once(cli: Cli, folder: Path) -> None:
+    path, name = part_of(folder, "entries")
+    path.unlink()
+    path.mkdir()
+    found = cli("--tables", folder, "topics", "stats", "public/default/plain")
+    assert found.exit_code == 1
+    assert found.stderr.count("warning: ") == found.stderr.count("cannot be read") == 1
+    assert f"{name} cannot be read: Expected file path, but {path} is a directory" in found.stderr
+
+
 def test_a_flipped_bit_of_a_page_is_no_answer(cli: Cli, folder: Path) -> None:
     path, name = part_of(folder, "entries")
     facts = pq.read_metadata(path).row_group(0)
