@@ -14,6 +14,7 @@ import numpy as np
 from pulsar_admin.columns import size_text, time_text
 from pulsar_admin.page.ages import age_text
 from pulsar_admin.page.values import Disk, Due, Fact, Finding, Page, Rest, Share, Standing, TopicRow, Traffic
+from store.aliases import Array
 from store.db.environment import Store
 from store.errors import StoreError
 from store.frozen import frozen
@@ -32,7 +33,7 @@ from store.policies.in_force import find_delivery
 from store.policies.trimming import consumed_ledgers
 from store.reports.disk_totals import read_disk_totals
 from store.reports.overview import Largest, find_publish_ms
-from store.reports.strips import Array, delayed_ranks, lost_intervals, make_strip
+from store.reports.strips import delayed_ranks, lost_intervals, make_strip
 from store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
 
 _DUE_BARS_MAX = 120

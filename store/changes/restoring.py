@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from store.changes.plan import Plan, Step, put_value_step
 from store.changes.report import ChangePart
@@ -38,9 +38,7 @@ from store.names import TopicName, parse_topic
 from store.wording import counted
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+    from store.aliases import Array
 
 _COMMAND = "ledgers restore"
 _SIBLINGS = 1000

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.compactedentry import decode_compacted_entry
 from store.codec.compression import LIMIT_BYTES, NONE, decompress
 from store.codec.message import decode_message_entry
@@ -35,8 +35,6 @@ from store.names import Position
 from store.scan.entries import EntryScan
 from store.scan.places import EntryBatch, Part
 from store.wording import counted
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 SCRATCH_BYTES = 16 << 20  # decompressed payloads held at once, one more entry at most
 _LEAST_SLOT_BYTES = 6

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.compaction.batches import MessageBatch
 from store.kernels import compaction as kernel
 from store.kernels import slots as slot_kernel
 from store.scan.places import Part
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 WHOLE = (kernel.ENCRYPTED_BATCH, kernel.STRANGE, kernel.CHUNK)
 """Kinds of entries that phase two has to look at whatever is the latest."""

@@ -6,14 +6,12 @@ Where all entries of a piece hold one message, as without batches, that costs no
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.compaction.facts import EntryFacts
 from store.scan.places import Part
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 _GAP_ENTRIES = 32  # fewer entries between two that are wanted are read as well: a part of its own costs more
 

@@ -11,15 +11,15 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
+from store.aliases import Array
 from store.compaction.batches import MessageBatch
 from store.engine.memory import BASE_BYTES
 from store.kernels import slots as slot_kernel
 
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 Table = tuple[Array, Array, Array]
 
 KEY_BYTES = 24

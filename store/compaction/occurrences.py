@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.message import decode_message_entry
 from store.compaction.batches import MessageBatch, MessageSource
 from store.compaction.floor import readable_floor
@@ -25,8 +26,6 @@ from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageMetadata
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 KEPT, SUPERSEDED, TOMBSTONE, UNCOMMITTED, BEHIND = "kept", "superseded", "tombstone", "uncommitted", "behind"
 """Fates of messages: up to the horizon, by compaction; behind it nothing is decided."""

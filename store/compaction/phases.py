@@ -11,10 +11,10 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.compaction.batches import MessageBatch, MessageSource
 from store.compaction.facts import WHOLE, Survey, survey, uuid_of
 from store.compaction.forms import INDEXED, REDUCED
@@ -26,7 +26,6 @@ from store.kernels import compaction as kernel
 from store.kernels import slots as slot_kernel
 from store.scan.places import Part
 
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 Advance = Callable[[int], None]  # told how many more entries are done
 
 

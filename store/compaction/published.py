@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.compaction.reading import FoundInView, read_published
 from store.compaction.unwrap import unwrapped
 from store.compaction.view import CompactedView, parts_of_view
@@ -16,8 +16,6 @@ from store.model.reader import EntryReader
 from store.scan.entries import EntryScan
 from store.scan.places import Places, PlacesReader, doubtful
 from store.scan.spread import PlacesOperation, PlainFiles, run_places
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 
 @dataclass(frozen=True)

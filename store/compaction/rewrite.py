@@ -9,10 +9,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.batch import encode_batch, placeholder
 from store.codec.compression import LIMIT_BYTES, compress
 from store.codec.message import encode_message_entry
@@ -22,8 +22,6 @@ from store.errors import LimitExceeded
 from store.kernels import compaction as kernel
 from store.kernels import slots as slot_kernel
 from store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 _SIZE = struct.Struct(">I")
 _PLACEHOLDER = encode_batch([placeholder()])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +23,6 @@ from store.scan.entries import EntryScan
 from store.scan.places import EntryBatch, Places, PlacesReader, doubtful
 from store.scan.spread import EntryPlaces, iter_batches, run_places
 
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 Row = dict[str, bytes]  # the columns of _SCHEMA
 
 _BATCH_BITS = 40  # a message in a slice: number of the batch of places << 40 | number in the batch

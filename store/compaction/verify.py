@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.message import decode_message_entry
 from store.compaction.batches import MessageBatch, MessageSource
 from store.compaction.facts import uuid_of
@@ -44,8 +45,6 @@ from store.model.topics import Topic
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageMetadata
 from store.wording import counted
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 
 def verify_view(

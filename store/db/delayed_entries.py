@@ -24,10 +24,9 @@ import google_crc32c
 import numpy as np
 from pyroaring import BitMap
 
+from store.aliases import Array
 from store.codec.buffer import Reader, encode_varint
 from store.errors import EntryCorrupt, LimitExceeded, Unsupported
-
-Array = np.ndarray[Any, Any]  # a column; i64 unless stated
 
 MAGIC = b"\x89PDI"  # no message begins so: as a metadata size it is negative
 FORMAT = 1

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.cursor import CursorInfo, CursorState
 from store.codec.message import decode_message_entry, deliver_at_ms
 from store.codec.rocksvalue import NodeStat
 from store.db.delayed import Part
-from store.db.delayed_entries import Array, DelayedRows, join_rows
+from store.db.delayed_entries import DelayedRows, join_rows
 from store.errors import Corrupt, NotFound
 from store.model.cursors import COMPACTION_CURSOR, Cursor, is_subscription
 from store.model.extent import Intervals, iter_ledger_parts

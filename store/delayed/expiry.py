@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from store.db.delayed_entries import Array
+from store.aliases import Array
 from store.delayed.backlog import parts_of
 from store.model.cursors import Cursor
 from store.model.extent import Intervals, pending_intervals

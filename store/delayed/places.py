@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from store.db.delayed_entries import Array, DelayedRows
+from store.aliases import Array
+from store.db.delayed_entries import DelayedRows
 
 Place = tuple[int, int]
 """(ledger, entry)."""

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from store.db.delayed_entries import ENTRY_MESSAGES_MAX, Array, DelayedRows, join_rows, no_rows, sorted_rows
+from store.aliases import Array
+from store.db.delayed_entries import ENTRY_MESSAGES_MAX, DelayedRows, join_rows, no_rows, sorted_rows
 from store.db.delayed_rules import IndexRules
 from store.files import raise_write_error
 

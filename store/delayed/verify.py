@@ -9,8 +9,9 @@ from typing import Literal
 
 import numpy as np
 
+from store.aliases import Array
 from store.db.delayed import find_index
-from store.db.delayed_entries import Array, DelayedRows
+from store.db.delayed_entries import DelayedRows
 from store.delayed.backlog import DelayScan, parts_of, read_delayed
 from store.delayed.buckets import Bucket, iter_buckets
 from store.delayed.partitions import PartitionSource

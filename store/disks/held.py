@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from pyroaring import BitMap64
 
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+from store.aliases import Array
+
 _NONE = BitMap64()
 
 

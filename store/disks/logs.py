@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.entrylog import log_file_name
-from store.disks.held import Array, Entries
+from store.disks.held import Entries
 from store.frozen import frozen
 from store.kernels.records import BAD_DIGEST
 from store.names import FileKind

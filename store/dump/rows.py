@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+from store.aliases import Array
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from store.aliases import Array
 from store.changes.log_writer import ENTRY_MAX_BYTES
 from store.codec.given import integer, json_object, text
 from store.dump.files import MANIFEST
@@ -26,8 +27,6 @@ from store.dump.rows import EntryRows, merged
 from store.errors import Corrupt, InvalidValue, LimitExceeded, NotFound, reason_of
 from store.kernels.sha1 import sha1_spans
 from store.names import INT_MAX
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 Json = dict[str, Any]  # Any: JSON values
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store.aliases import Array
 from store.codec.value import json_text as json_text_of
 from store.codec.value import plain
 from store.db.clocks import Clock
@@ -24,8 +25,6 @@ from store.kernels.sha1 import sha1_spans
 from store.names import LONG_MIN
 from store.scan.arrow import column, nullable, numbers_of, scalar, spans_array
 from store.scan.places import EntryBatch
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 DAY_MS = 86_400_000
 LINES = 1 << 12  # in one piece of JSON text

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.interceptors import open_chain
 from store.errors import AlreadyExists
 from store.files import create_directory, new_directory
@@ -24,7 +24,6 @@ FIRST_LEDGER_ID = 1
 _WINDOW_ENTRIES = 1 << 18
 
 Advance = Callable[[int], None]  # told how many more entries are written
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,6 @@ from store.sources.locations import Locations
 BUFFER_BYTES = 8 << 20
 POSITIONS = 1 << 16
 
-Array = np.ndarray[Any, Any]
-
 
 class EntryLogs:
     """A buffer that the kernel writes into, and the log files it goes to.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.brokerentry import encode_broker_entry
 from store.codec.interceptors import (
     Append,
@@ -21,8 +21,6 @@ from store.generate.pool import VARIANTS, bodies_of
 from store.generate.spec import Clock, Span, TopicSpec
 
 _GIVEN_ENTRIES = 4096
-
-Array = np.ndarray[Any, Any]
 
 _NOTHING_GIVEN: tuple[Array, Array, int] = (np.zeros(1, np.uint8), np.zeros(1, np.int64), 0)
 

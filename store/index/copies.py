@@ -8,16 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.entry import RECORD_MAX_BYTES
 from store.db.files import LogFile
 from store.errors import SourceChanged
 from store.files import open_regular
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 _LENGTH_AT = 4 + 24  # of the length field in a record with its size; the digest follows
 _MARK_BYTES = 16

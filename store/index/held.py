@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 from pyroaring import BitMap64
 
+from store.aliases import Array
 from store.db.blocks import Block
 from store.db.copies import add_copies, begin_copies, has_copies
 from store.db.environment import Txn
 from store.db.files import FileMode, LogFile, iter_logs
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 
 class HeldEntries:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from store.aliases import Array
 from store.db.blocks import BLOCK_BITS, BLOCK_ENTRIES, FILES, MESSAGES, NO_MAX, NO_MIN, SLOTS, BlockHeader
 from store.kernels.columns import HAS_BROKER_TIME, UNFRAMED
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 
 def pack_columns(

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import accumulate
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from store.aliases import Array
 from store.db.blocks import (
     BLOCK_BITS,
     BLOCK_ENTRIES,
@@ -40,8 +41,6 @@ from store.scan.runs import HAS_BROKER, IS_UNFRAMED, Records, Run, Runs, pack_ru
 
 if TYPE_CHECKING:
     from store.index.held import HeldEntries
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 _ONE = Struct("<q")
 

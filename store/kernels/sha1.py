@@ -6,13 +6,10 @@ of the time. Few messages, and processors without the instructions, get hashlib.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from store.aliases import Array
 from store.kernels.compiled import kernel
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 
 def sha1_spans(data: Array, starts: Array, sizes: Array) -> Array:

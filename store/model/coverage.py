@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from store.codec.ledgermetadata import LedgerMetadata
 from store.db.bookies import iter_imported_bookies
@@ -18,10 +18,9 @@ from store.model.placement import Stripe, ensemble_bookies, stripes_of
 from store.wording import counted, plural
 
 if TYPE_CHECKING:
-    import numpy as np
     from pyroaring import BitMap64
 
-    Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+    from store.aliases import Array
 
 
 @frozen

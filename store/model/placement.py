@@ -9,15 +9,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from store.codec.ledgermetadata import LedgerMetadata
 from store.frozen import frozen
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+    from store.aliases import Array
 
 
 @frozen

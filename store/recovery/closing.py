@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from store.changes.restoring import find_ensembles, holders_of, read_bookies_of
 from store.codec.digest import DigestType
@@ -20,9 +20,7 @@ from store.model.ledgers import iter_entry_ids, read_ledger
 from store.model.reader import EntryReader
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+    from store.aliases import Array
 
 
 _BITS = 62

@@ -19,13 +19,11 @@ from store.names import LONG_MAX
 from store.recovery.contents import MESSAGES, MIXED, UNKNOWN, Content, read_contents
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
 
+    from store.aliases import Array
     from store.engine.slices import FileRange
     from store.scan.places import EntryBatch
-
-    Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 _RECORD_BYTES = 36
 """Of an entry beside its payload, about: its size, ids and LAC."""

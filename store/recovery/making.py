@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, permutations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from store.changes.restoring import ack_quorum_like, find_ensembles, read_bookies_of
 from store.codec.claims import APPLICATION
@@ -19,9 +19,7 @@ from store.model.reader import EntryReader
 from store.wording import counted
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+    from store.aliases import Array
 
 _ENSEMBLES = 5_040
 """Orders of bookies that are tried: those of seven bookies."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.db.clocks import Clock
 from store.kernels.producers import longest_forward_run, number_spans
 from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
@@ -24,8 +24,6 @@ from store.names import LONG_MAX, LONG_MIN
 from store.scan.entries import EntryScan
 from store.scan.grouping import Sums
 from store.scan.places import EntryBatch
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 WINDOW_ENTRIES = 1 << 23
 DISTINCT_OFFSETS_MAX = 1 << 22

@@ -8,10 +8,10 @@ later) before unacknowledged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.cursor import CursorState
 from store.errors import LedgerNotFound
 from store.frozen import frozen
@@ -22,8 +22,6 @@ from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 from store.scan.entries import EntryScan
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 CELLS = 240
 STATES = ("acknowledged", "one-by-one", "unacknowledged", "delayed", "lost")

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from store.aliases import Array
 from store.db.blocks import Block
 from store.db.clocks import Clock
 from store.errors import LimitExceeded
@@ -26,8 +27,6 @@ from store.scan.entries import EntryScan
 from store.scan.grouping import Sums
 from store.scan.places import Part
 from store.scan.window import entry_times
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 BUCKETS_MAX = 1_000_000
 WANTED_BUCKETS = 60

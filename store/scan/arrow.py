@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from store.aliases import Array
 from store.kernels.messages import gather
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 
 def spans_array(data: Array, starts: Array, sizes: Array, kind: pa.DataType) -> pa.Array:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.bookie import LAST_MARK_BYTES, LAST_MARK_FILE, decode_last_mark
 from store.codec.entrylog import HEADER_BYTES
 from store.engine.slices import SLICE_BYTES, FileRange
@@ -33,7 +33,6 @@ from store.scan.parts import Looked, Part, Tasks, pieces_of, pieces_without
 from store.scan.recent import IDS, KEPT_BYTES, KEPT_LOGS, NO_MARK, Mark, Recent, as_ids
 from store.scan.sources import file_info, is_url, open_source, read_bytes, shown_path
 
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 STEP_BYTES = 64 << 20  # looked at here at once
 _NO_DIGESTS = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
 

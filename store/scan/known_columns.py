@@ -14,12 +14,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store.aliases import Array
 from store.codec.value import ValueSchema, key_bytes
 from store.errors import Unsupported
 from store.model.schemas import TopicSchemas
@@ -30,8 +30,6 @@ from store.scan.profiles import Profile
 from store.scan.typed_values import STAMP, Shapes
 from store.scan.value_columns import NEEDS, ValueColumns, Values
 from store.timespec import MAX_TIME_MS
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 _PROPERTIES = pa.map_(pa.string(), pa.string())
 _ID = ("ledgerId", "entryId", "batchIndex")

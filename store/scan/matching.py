@@ -9,19 +9,17 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store.aliases import Array
 from store.errors import InvalidValue
 from store.kernels.records import CHUNK, COMPRESSED, ENCRYPTED, TRANSACTION, UNFRAMED
 from store.model.jsonpath import PathTest
 from store.scan.arrow import bools_of, numbers_of, scalar, strings
 from store.scan.places import EntryBatch
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 UNDECIDED = "undecided"
 """The column that says of a message that nobody can tell whether it is looked for: it is encrypted, or its value cannot be decoded."""

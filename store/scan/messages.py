@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from store.aliases import Array
 from store.codec.compression import decompress
 from store.kernels.messages import (
     BATCHED,
@@ -37,7 +38,6 @@ from store.names import Position
 from store.scan.arrow import column, constant, nullable, spans_array
 from store.scan.places import EntryBatch
 
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 Make = Callable[[], pa.Array]
 
 PLAIN_BYTES_MAX = 16 << 20  # of payloads decompressed at once

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.engine.slices import FileRange
 from store.frozen import frozen
 from store.names import FileKind
 from store.scan.offsets import Listed
 
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 Tasks = tuple[tuple[FileRange, ...], ...]
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.digest import DIGEST_SIZE, DigestType
 from store.db.blocks import Block
 from store.engine.memory import give_back
@@ -23,7 +24,6 @@ from store.scan.files import LedgerDigests
 if TYPE_CHECKING:
     from store.engine.operation import FailedSlice
 
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 Part = tuple[int, int, int]
 """Entries of one ledger: (ledger id, first entry, last entry)."""
 BATCH_BYTES = 8 << 20

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+from store.aliases import Array
+
 Mark = tuple[int, int]
 """A place in a bookie's journals: (journal id, offset)."""
 

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from store.aliases import Array
 from store.db.blocks import BLOCK_BITS, BLOCK_ENTRIES
 from store.kernels.blocks import RUN, sum_blocks
 from store.kernels.records import BAD_DIGEST, HAS_BROKER_TIME, UNFRAMED
 
 Records = np.ndarray[Any, np.dtype[np.void]]  # of store.kernels.records.RECORD
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 IS_UNFRAMED, HAS_BROKER = 1, 2  # bits of a kind
 _DTYPES: tuple[Any, ...] = (RUN, "<u4", "<u4", "<u4", "<u2", "u1")  # of the columns of Runs, in their order

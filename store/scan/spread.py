@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from store.aliases import Array
 from store.engine.memory import slice_bytes
 from store.engine.operation import Engine, Operation
 from store.engine.slices import SLICE_BYTES, FileRange
@@ -25,7 +26,7 @@ from store.kernels.wire import find_metadata_ends
 from store.names import FileKind
 from store.scan.arrow import packed_row
 from store.scan.files import LedgerDigests
-from store.scan.places import Array, EntryBatch, Places, PlacesReader
+from store.scan.places import EntryBatch, Places, PlacesReader
 
 PIECE_BYTES = SLICE_BYTES
 ROUND_ENTRIES = 1 << 20  # handed to the engine at once: they bound what waits on the driver

@@ -17,6 +17,7 @@ from warnings import warn
 import numpy as np
 import pyarrow as pa
 
+from store.aliases import Array
 from store.codec.digest import DIGEST_SIZE, DigestType
 from store.codec.entry import Entry, decode_entry
 from store.codec.message import EntryHeader, is_chunk
@@ -27,7 +28,7 @@ from store.model.reader import EntryReader
 from store.names import Position
 from store.scan.known_columns import KnownColumns
 from store.scan.messages import MessageColumns
-from store.scan.places import Array, EntryBatch, Places, PlacesReader, doubtful
+from store.scan.places import EntryBatch, Places, PlacesReader, doubtful
 from store.scan.spread import EntryPlaces, PlainFiles
 from store.wording import counted
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.digest import DIGEST_SIZE
 from store.db.blocks import Block
 from store.engine.operation import Engine
@@ -15,7 +16,7 @@ from store.kernels.records import BAD_DIGEST, UNVERIFIED
 from store.model.ledgers import Ledger, find_metadata, iter_blocks
 from store.model.reader import EntryReader
 from store.scan.files import LedgerDigests
-from store.scan.places import BATCH_BYTES, Array, Places, split_places
+from store.scan.places import BATCH_BYTES, Places, split_places
 from store.scan.spread import iter_rows
 
 Rows = list[tuple[int, int] | None]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from store.aliases import Array
 from store.db.blocks import Block
 from store.db.clocks import Clock, block_max, block_min, check_clock
 from store.errors import InvalidValue
@@ -19,8 +20,6 @@ from store.model.window import Window
 from store.names import LATEST
 from store.scan.entries import EntryScan
 from store.scan.places import EntryBatch, Part
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 
 class TimeRange(NamedTuple):

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.rockslog import BLOCK_BYTES, masked_crc
 from store.files import create_file
 from store.sources.rocksdb import create_database
@@ -38,8 +39,6 @@ _BLOCK = np.dtype([("records", _RECORD, (2,)), ("padding", "u1", (BLOCK_BYTES - 
 _BLOCKS = 64
 _HEAD_BYTES = 7
 _FULL_RECORD = 1
-
-Array = np.ndarray[Any, Any]
 
 
 class Locations:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from store.aliases import Array
 from store.engine.slices import FileRange
 from store.errors import DiskFull, StoreError
 from store.kernels import records as kernel
@@ -29,8 +30,6 @@ from store.tables.message_files import Listed, MessageFiles
 from store.tables.schemas import TABLES
 from store.tables.staging import NO_SEQUENCE, RECORD_FIELDS
 from store.tables.writing import GROUP_ROWS, write_part, write_parts
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 RANGE_ROWS_MAX = 1 << 22  # held at once; a range of more is made in several passes
 _BATCH_ROWS = GROUP_ROWS

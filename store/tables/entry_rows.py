@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from store.aliases import Array
 from store.db.blocks import BLOCK_BITS, BLOCK_ENTRIES, Block, block_key, block_of_key
 from store.errors import Corrupt
 from store.index.packing import pack_block
@@ -17,8 +18,6 @@ from store.names import LONG_MAX
 from store.scan.schemas import FLAGS, INVERTED
 from store.tables.groups import Group, Kept, LedgerGroups
 from store.wording import counted
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 KEYS = ("ledger_id", "entry_id")
 _PLACES = ("offset", "size", "payload_bytes", "messages", "last_add_confirmed")

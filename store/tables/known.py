@@ -10,12 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from store.aliases import Array
 from store.errors import Corrupt
 from store.tables.folder import Folder
 from store.tables.manifest import Part
 from store.tables.proven import ProvenFile
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 _KEYS = ["ledger_id", "entry_id"]
 _ROW = "row"

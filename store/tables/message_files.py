@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from store.aliases import Array
 from store.errors import StoreError
 from store.kernels.records import BAD_DIGEST, UNFRAMED
 from store.model.reader import EntryReader
@@ -29,8 +30,6 @@ from store.tables.schemas import TABLES
 
 if TYPE_CHECKING:
     from store.tables.entries import Chosen
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 
 class Listed(NamedTuple):

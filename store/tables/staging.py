@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from store.aliases import Array
 from store.engine.slices import FileRange
 from store.errors import DiskFull, NotFound, SourceChanged, SourceNotFound
 from store.kernels import records as kernel
@@ -23,8 +24,6 @@ from store.kernels.producers import producer_spans, sequence_ids
 from store.scan.arrow import column, spans_array
 from store.scan.files import BATCH_RECORDS, FileScan, LedgerDigests, Slice
 from store.tables.folder import Folder
-
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 UNSEEN = (
     "nothing was written; run it where all files can be read, or name paths that every executor sees (a shared mount)"

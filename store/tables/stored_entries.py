@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store.aliases import Array
 from store.db.blocks import decode_times, ledger_key, ledger_of_key
 from store.db.copies import has_copies, iter_copies
 from store.db.environment import Txn
@@ -33,7 +33,6 @@ from store.tables.pruning import Pruner, between, equal
 from store.tables.schemas import TABLES
 from store.tables.staging import NO_SEQUENCE, senders
 
-Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 Extents = list[tuple[Part, str | None]]
 """The entries of ledgers, and their topics."""
 
