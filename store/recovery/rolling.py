@@ -29,10 +29,10 @@ from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from store.model.topics import Topic, TopicLedger, iter_topics, partition_count, read_topic
 from store.names import TopicName
 from store.recovery.chains import Chains, Group, find_chains
-from store.recovery.collected import find_collected
 from store.recovery.contents import MESSAGES
 from store.recovery.cursor_chains import Followed, follow, newest_compaction, read_unnamed
 from store.recovery.evidence import LedgerEvidence, read_evidence
+from store.recovery.forgotten import find_collected
 from store.recovery.from_ledgers import COMMAND, Sources, newer_index
 from store.recovery.lost_found import plan_lost_and_found
 from store.recovery.making import MadeLedger, find_readable_end, fit_ensembles, make_ledger
