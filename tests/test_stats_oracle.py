@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 from pulsar_admin.jsonify import to_json
+from store.codec.buffer import signed
 from store.codec.compression import decompress
 from store.db.environment import open_store
 from store.model.cursors import read_cursor
 from store.model.entries import read_last_id, read_message
-from store.model.message_row import signed
 from store.model.messages import MessageReader
 from store.model.reader import EntryReader, open_reader
 from store.model.topics import read_topic

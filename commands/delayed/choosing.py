@@ -12,7 +12,7 @@ from commands.topics.moving import read_cursors, read_topics
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, topics_argument
 from store.errors import SubscriptionNotFound
-from store.model.cursors import Cursor, iter_cursor_names
+from store.model.cursors import Cursor, is_consumed, iter_cursor_names
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 
@@ -43,14 +43,14 @@ def iter_delaying(
 
     With UNSUBSCRIBED, a topic that has none gives what a subscription created at its beginning would be, under an empty name.
     """
-    from store.delayed.backlog import cursor_of_nobody, is_candidate
+    from store.delayed.backlog import cursor_of_nobody
 
     named = bool(selection.topics)
     found = False
     for topic in read_topics(reader, selection):
         names = sorted(iter_cursor_names(reader.txn, topic.name))
         if subscription is None:
-            names = [name for name in names if is_candidate(name)]
+            names = [name for name in names if is_consumed(name)]
         elif selection.single is None or subscription in names:
             names = [name for name in names if name == subscription]
         else:

@@ -25,7 +25,7 @@ from pulsar_admin.options import (
 from store.changes.expiry import ExpiryRequest
 from store.changes.plan import Plan
 from store.db.clocks import check_clock
-from store.delayed.expiries import Cursors, ForecastInterval, forecast_expiries, is_expirable, plan_expiries
+from store.delayed.expiries import Cursors, ForecastInterval, forecast_expiries, plan_expiries
 from store.errors import (
     EntryNotFound,
     InvalidValue,
@@ -36,7 +36,7 @@ from store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from store.model.cursors import Cursor, iter_cursor_names
+from store.model.cursors import Cursor, is_consumed, iter_cursor_names
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
@@ -216,7 +216,7 @@ def _iter_subscriptions(reader: EntryReader, topics: list[Topic], *, named: bool
     found = False
     for topic in topics:
         names = sorted(iter_cursor_names(reader.txn, topic.name))
-        for cursor in read_cursors(reader, topic, filter(is_expirable, names), named=named):
+        for cursor in read_cursors(reader, topic, filter(is_consumed, names), named=named):
             found = True
             yield topic, cursor
     if not found:

@@ -126,6 +126,11 @@ def written_end(data: Bytes, pos: int, limit: int) -> int:
     return pos
 
 
+def signed(number: int) -> int:
+    """Return an unsigned 64-bit NUMBER as the signed one that Java has."""
+    return number - 2**64 if number >= 2**63 else number
+
+
 def encode_varint(value: int) -> bytes:
     """Return VALUE, which is not negative, as a varint."""
     out = bytearray()

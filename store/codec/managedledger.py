@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from store.codec.buffer import encode_varint
+from store.codec.buffer import encode_varint, signed
 from store.codec.protobuf import parse_protobuf_or_text, properties_of, replace_pairs
 from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
 from store.errors import MetadataCorrupt
@@ -157,7 +157,7 @@ def _ledger(info: managed_ledger_pb2.LedgerInfo, where: str) -> LedgerInfo:
 
 def _publish_times(unknown: UnknownFieldSet) -> tuple[int | None, int | None]:
     fields = [unknown[index] for index in range(len(unknown))]
-    times = {entry.field_number: _signed(entry.data) for entry in fields if entry.wire_type == _VARINT}
+    times = {entry.field_number: signed(entry.data) for entry in fields if entry.wire_type == _VARINT}
     return times.get(_BEGIN_PUBLISH), times.get(_END_PUBLISH)
 
 
@@ -165,10 +165,6 @@ def _uuid_text(high: int, low: int) -> str:
     """Return a UUID's text; the standard module would cost every command 2 ms of imports."""
     digits = f"{high & _64_BITS:016x}{low & _64_BITS:016x}"
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-
-
-def _signed(varint: int) -> int:
-    return varint - 2**64 if varint >= 2**63 else varint
 
 
 def _fill_ledger(
@@ -206,7 +202,7 @@ def _fill_offload_context(message: managed_ledger_pb2.LedgerInfo, ledger: Ledger
         return
     uuid = int(ledger.offload_uuid.replace("-", ""), 16)
     context = message.offloadContext
-    context.uidMsb, context.uidLsb = _signed(uuid >> 64), _signed(uuid & _64_BITS)
+    context.uidMsb, context.uidLsb = signed(uuid >> 64), signed(uuid & _64_BITS)
     if ledger.offloaded != context.complete:
         context.complete = ledger.offloaded
     if ledger.bookkeeper_deleted != context.bookkeeperDeleted:

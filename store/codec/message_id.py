@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from google.protobuf.message import DecodeError
 
+from store.codec.buffer import signed
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageIdData
 
@@ -19,8 +20,4 @@ def decode_message_id(data: bytes) -> Position:
         raise ValueError(f"no message id: {error}") from error
     if not found.IsInitialized():
         raise ValueError("no whole message id: it lacks its ledger or its entry")
-    return Position(_signed(found.ledgerId), _signed(found.entryId), found.batch_index)
-
-
-def _signed(number: int) -> int:
-    return number - (1 << 64) if number >> 63 else number
+    return Position(signed(found.ledgerId), signed(found.entryId), found.batch_index)

@@ -15,7 +15,7 @@ from store.codec.rocksvalue import NodeStat
 from store.db.delayed import Part
 from store.db.delayed_entries import DelayedRows, join_rows
 from store.errors import Corrupt, NotFound
-from store.model.cursors import COMPACTION_CURSOR, Cursor, is_subscription
+from store.model.cursors import Cursor
 from store.model.extent import Intervals, iter_ledger_parts
 from store.model.reader import EntryReader
 from store.model.topics import Topic
@@ -116,11 +116,6 @@ def cursor_of_nobody(topic: Topic) -> Cursor:
     state = CursorState(topic.first_position)
     stat = NodeStat(0, 0, 0, 0, False)
     return Cursor(topic.name, "", stat, CursorInfo(-1), state, "none")
-
-
-def is_candidate(cursor: str) -> bool:
-    """Whether CURSOR may be a subscription that delays."""
-    return is_subscription(cursor) and cursor != COMPACTION_CURSOR
 
 
 def parts_of(topic: Topic, intervals: Intervals) -> tuple[Part, ...]:

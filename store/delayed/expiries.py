@@ -11,7 +11,7 @@ from store.changes.out_of_time import check_expiries_meet
 from store.changes.plan import Plan
 from store.delayed.not_due import forecast_warnings, with_not_due
 from store.errors import InvalidValue, NothingMatches, Refused
-from store.model.cursors import COMPACTION_CURSOR, Cursor, is_subscription
+from store.model.cursors import Cursor, is_consumed
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import EARLIEST, LATEST
@@ -19,11 +19,6 @@ from store.policies.in_force import MessageTtl, find_message_ttl
 from store.search.expiry import BROKER, FORECAST_INTERVALS, ForecastQuestion, ForecastRow, iter_forecast
 
 Cursors = Sequence[tuple[Topic, Cursor]]
-
-
-def is_expirable(name: str) -> bool:
-    """Whether the cursor NAME is a subscription's, not the broker's own."""
-    return is_subscription(name) and name != COMPACTION_CURSOR
 
 
 def plan_expiries(reader: EntryReader, command: str, cursors: Cursors, request: ExpiryRequest) -> Plan:
@@ -55,7 +50,7 @@ def plan_expiries(reader: EntryReader, command: str, cursors: Cursors, request: 
 
 
 def _check_expirable(name: str) -> None:
-    if not is_expirable(name):
+    if not is_consumed(name):
         raise Refused(f"expiry never touches {name}: it is the broker's own cursor", subscription=name)
 
 

@@ -89,7 +89,9 @@ def plan_copy(store: Store, request: CopyRequest) -> WritingPlan:
             with target.read() as txn:
                 check_transaction(planned, txn.id)
                 ledgers = _Copying(theirs, txn, request).ledgers()
-            written = write_ledgers(target, ((one.spec, _payloads(theirs, one)) for one in ledgers))
+            written = write_ledgers(
+                target, ((one.spec, theirs.payloads(one.ledger_id, one.entries)) for one in ledgers)
+            )
             try:
                 ids = {one.ledger_id: new.ledger_id for one, new in zip(ledgers, written.ledgers, strict=True)}
                 with target.read() as txn:
@@ -114,10 +116,6 @@ def _source(store: Store, request: CopyRequest) -> Iterator[EntryReader]:
         raise InvalidValue(f"--from {request.source} is this store itself", hint="name another one with --store")
     with open_store(request.source) as opened, open_reader(opened) as reader:
         yield reader
-
-
-def _payloads(theirs: EntryReader, ledger: _Ledger) -> Iterator[memoryview | bytes]:
-    return (theirs.read(ledger.ledger_id, entry_id).payload for entry_id in range(ledger.entries))
 
 
 class _Copying:

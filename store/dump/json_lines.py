@@ -24,7 +24,7 @@ _TEXT = pa.large_string()
 
 def json_lines(topic: str, batch: pa.RecordBatch, quiet: Iterable[str]) -> str:
     """Return the rows of BATCH, each behind TOPIC, a line each; columns in QUIET are left out of a row where they are null."""
-    lead = f'{{"topic":{_dumped(topic)}'
+    lead = f'{{"topic":{compact(topic)}'
     parts: list[Any] = [scalar(lead, _TEXT)]  # Any: scalars and columns
     for field, column in zip(batch.schema, batch.columns, strict=True):
         key = f',"{field.name}":'
@@ -44,7 +44,7 @@ def _texts(name: str, column: pa.Array) -> pa.Array:
     """Return the JSON of each value of COLUMN, null for null."""
     kind = column.type
     if name == "value":
-        return _each(column, lambda text: _dumped(json.loads(text)))
+        return _each(column, lambda text: compact(json.loads(text)))
     if name == "sha1":
         return _hex(column)
     if pa.types.is_map(kind):
@@ -58,7 +58,7 @@ def _texts(name: str, column: pa.Array) -> pa.Array:
     if pa.types.is_binary(kind):
         return _each(column, lambda value: f'"{b64encode(value).decode()}"')
     if pc.any(pc.match_substring_regex(column, _ESCAPED)).as_py():
-        return _each(column, _dumped)
+        return _each(column, compact)
     quote = scalar('"', _TEXT)
     return pc.binary_join_element_wise(quote, column.cast(_TEXT), quote, scalar("", _TEXT))
 
@@ -72,7 +72,7 @@ def _maps(column: pa.Array) -> pa.Array:
     ends = np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: len(column) + 1]
     if ends[0] == ends[-1]:
         return pa.repeat(scalar("{}", _TEXT), len(column))
-    return _each(column, lambda pairs: _dumped(dict(pairs)))
+    return _each(column, lambda pairs: compact(dict(pairs)))
 
 
 def _hex(column: pa.Array) -> pa.Array:
@@ -90,5 +90,6 @@ def _hex(column: pa.Array) -> pa.Array:
 _HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint8).reshape(256, 2)
 
 
-def _dumped(value: Json) -> str:
+def compact(value: Json) -> str:
+    """Return VALUE as JSON without blanks."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

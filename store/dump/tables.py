@@ -18,7 +18,7 @@ from store.codec.value import json_text as json_text_of
 from store.codec.value import plain
 from store.db.clocks import Clock
 from store.dump.columns import HELPERS
-from store.dump.json_lines import json_lines
+from store.dump.json_lines import compact, json_lines
 from store.kernels.messages import HEAD, read_heads
 from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
 from store.kernels.sha1 import sha1_spans
@@ -162,7 +162,7 @@ def json_text(topic: str, batch: pa.RecordBatch) -> Iterator[str]:
         if isinstance(row.get("payload"), pa.Buffer):
             yield from _pieces(row)
         else:
-            yield _dumped(row) + "\n"
+            yield compact(row) + "\n"
 
 
 def known_text(batch: pa.RecordBatch) -> Iterator[str]:
@@ -187,16 +187,12 @@ def _pieces(row: dict[str, Any]) -> Iterator[str]:  # Any: JSON values
     """Yield the line of ROW, whose payload is a buffer: as one text it would be in memory several times."""
     names = list(row)
     at = names.index("payload")
-    yield _dumped({name: row[name] for name in names[:at]})[:-1] + ',"payload":"'
+    yield compact({name: row[name] for name in names[:at]})[:-1] + ',"payload":"'
     payload = memoryview(row["payload"])
     for start in range(0, len(payload), PIECE_BYTES):
         yield b64encode(payload[start : start + PIECE_BYTES]).decode()
-    rest = _dumped({name: row[name] for name in names[at + 1 :]})
+    rest = compact({name: row[name] for name in names[at + 1 :]})
     yield ('",' if len(rest) > len("{}") else '"') + rest[1:] + "\n"
-
-
-def _dumped(row: dict[str, Any]) -> str:  # Any: JSON values
-    return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
 
 
 def json_columns(batch: pa.RecordBatch) -> dict[str, list[Any]]:  # Any: JSON values

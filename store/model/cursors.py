@@ -60,6 +60,11 @@ def is_subscription(cursor: str) -> bool:
     return cursor != DEDUP_CURSOR and not cursor.startswith(REPLICATOR_PREFIX)
 
 
+def is_consumed(cursor: str) -> bool:
+    """Whether consumers read by this cursor: it is a subscription's, and not compaction's."""
+    return is_subscription(cursor) and cursor != COMPACTION_CURSOR
+
+
 def read_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) -> Cursor:
     """Return the cursor NAME of TOPIC; raises SubscriptionNotFound, MetadataCorrupt."""
     path = topic.name.cursor_path(name)

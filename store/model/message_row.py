@@ -8,6 +8,7 @@ from dataclasses import field, replace
 from hashlib import sha1
 from typing import TYPE_CHECKING
 
+from store.codec.buffer import signed
 from store.frozen import frozen
 from store.model.messages import Message
 from store.model.redaction import redact, redact_value
@@ -125,8 +126,3 @@ def redacted(row: MessageRow) -> MessageRow:
 def marker_name(marker_type: int | None) -> str | None:
     """Return upstream's name of a marker (MarkerType), or its number."""
     return None if marker_type is None else MARKER_NAMES.get(marker_type, str(marker_type))
-
-
-def signed(number: int) -> int:
-    """Return an unsigned 64-bit NUMBER as the signed one that Java prints."""
-    return number - 2**64 if number >= 2**63 else number

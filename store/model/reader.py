@@ -81,6 +81,10 @@ class EntryReader:
             noted[ledger_id, entry_id] = place
         return None if self.txn.columns is None else self.txn.columns.record(ledger_id, entry_id)
 
+    def payloads(self, ledger_id: int, entries: int) -> Iterator[bytes | memoryview]:
+        """Yield the payloads of the first ENTRIES of a ledger; raises as ``read``."""
+        return (self.read(ledger_id, entry_id).payload for entry_id in range(entries))
+
     def check(self, ledger_id: int, entry_id: int) -> None:
         """Raise what ``read`` raises unless the entry is whole; where tables tell of it, they did so when they were written."""
         if self.txn.columns is None or find_place(self.txn, ledger_id, entry_id) is None:

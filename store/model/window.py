@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from store.codec.buffer import signed
 from store.errors import InvalidValue
-from store.model.message_row import signed
 from store.model.messages import Message
 from store.names import EARLIEST, LATEST, LONG_MAX, Position
 from store.timespec import shown_time

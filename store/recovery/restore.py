@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from store.changes.intent import WritingPlan
-from store.changes.log_writer import LedgerSpec, Payload, WrittenLedgers, apply_written, write_ledgers
+from store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
 from store.changes.plan import Plan, check_transaction
 from store.changes.report import ChangeReport
 from store.codec.claims import schema_claims, topic_claims
@@ -265,10 +265,8 @@ class Restoring:
         self, store: Store, reader: EntryReader, copied: Sequence[_Copy]
     ) -> tuple[WrittenLedgers, dict[int, LedgerInfo]]:
         """Write the copies; return them, and how they are listed by the ids of the ledgers they are of."""
-        written = write_ledgers(store, ((copy.spec, _payloads(reader, copy.info)) for copy in copied))
+        written = write_ledgers(
+            store, ((copy.spec, reader.payloads(copy.info.ledger_id, copy.info.entries)) for copy in copied)
+        )
         pairs = zip((copy.info for copy in copied), written.ledgers, strict=True)
         return written, {info.ledger_id: info._replace(ledger_id=new.ledger_id) for info, new in pairs}
-
-
-def _payloads(reader: EntryReader, info: LedgerInfo) -> Iterator[Payload]:
-    return (reader.read(info.ledger_id, entry_id).payload for entry_id in range(info.entries))

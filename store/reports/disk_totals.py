@@ -6,7 +6,7 @@ A bookie deletes an entry log when no ledger in it has metadata any more (upstre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -87,7 +87,7 @@ def read_disk_totals(
     files = {log.file_id: _File(log) for log in iter_logs(txn)}
     indexes = find_index_ledgers(txn)
     for ledger_id, parts in groupby(_iter_parts(txn), key=lambda part: part[0]):
-        _add_ledger(files, parts, ledger_id, lives=_lives(txn, ledger_id, indexes))
+        _add_ledger(files, parts, ledger_id, lives=lives_on(txn, ledger_id, indexes))
         advance(1)
     logs = [_whole(store, txn, file, indexes) for file in files.values() if file.log.kind == FileKind.ENTRY_LOG]
     freed = [file for file in logs if not file.live_bytes and file.dead_bytes and file.log.size_bytes > HEADER_BYTES]
@@ -127,7 +127,8 @@ def _add_ledger(
             files[file_id].add(ledger_id, size_bytes, lives=lives)
 
 
-def _lives(txn: Txn, ledger_id: int, indexes: dict[int, Owner]) -> bool:
+def lives_on(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> bool:
+    """Return whether LEDGER_ID, which may be of one of INDEXES, is not deleted."""
     return ledger_id in indexes or txn.view("tree", tree_key(ledger_path(ledger_id))) is not None
 
 
@@ -138,7 +139,7 @@ def _whole(store: Store, txn: Txn, file: _File, indexes: dict[int, Owner]) -> _F
         return file
     whole = _File(file.log)
     for ledger_id, size_bytes in read_ledger_sizes(path).items():
-        whole.add(ledger_id, size_bytes, lives=_lives(txn, ledger_id, indexes))
+        whole.add(ledger_id, size_bytes, lives=lives_on(txn, ledger_id, indexes))
     return whole
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from store.aliases import Array
+from store.codec.buffer import signed
 from store.codec.compression import decompress
 from store.kernels.messages import (
     BATCHED,
@@ -32,7 +33,7 @@ from store.kernels.messages import (
 from store.kernels.producers import number_spans
 from store.kernels.records import HAS_BROKER_TIME
 from store.kernels.sha1 import sha1_spans
-from store.model.message_row import marker_name, signed
+from store.model.message_row import marker_name
 from store.model.messages import ENTRY_ERRORS, Message, MessageReader
 from store.names import Position
 from store.scan.arrow import column, constant, nullable, spans_array

@@ -111,7 +111,7 @@ def find_by_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found
     Event times are the producers' own and not indexed. A message without one is passed over, an encrypted batch counts by
     its entry's event time.
     """
-    from store.model.message_row import signed
+    from store.codec.buffer import signed
     from store.model.messages import MessageReader, ReadOptions
 
     messages = MessageReader(reader, ReadOptions(committed=False))

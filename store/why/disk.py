@@ -11,12 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from store.codec.ledgermetadata import ledger_path
 from store.db.delayed import find_index_ledgers
 from store.db.environment import Store, Txn
 from store.db.files import LogFile
 from store.db.owners import Owner, OwnerKind, find_owners
-from store.db.tree import tree_key
 from store.errors import MetadataCorrupt, StoreError
 from store.frozen import frozen
 from store.model.reader import EntryReader
@@ -24,6 +22,7 @@ from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
 from store.names import Position, TopicName, parse_topic, shell_word
 from store.policies.in_force import BROKER, BROKER_RETENTION, RetentionInForce, find_retention
 from store.policies.trimming import consumed_ledgers, read_mark_deletes, released_ledgers, retention_of
+from store.reports.disk_totals import lives_on
 from store.reports.usage import read_file_sizes
 from store.timespec import format_age_ms
 from store.why.reason import Reason, when
@@ -300,7 +299,7 @@ def _add_file(
     live: list[int] = []
     for ledger_id, size_bytes in sizes.items():
         key = keys.get(ledger_id) or _key_of(txn, ledger_id, indexes)
-        if key is None or not _lives(txn, ledger_id, indexes):
+        if key is None or not lives_on(txn, ledger_id, indexes):
             dead[ledger_id] = size_bytes
             continue
         live.append(ledger_id)
@@ -316,13 +315,9 @@ def _add_file(
     sums[_Key(OVERHEAD if is_log else JOURNAL)].bytes += max(log.size_bytes - sum(sizes.values()), 0)
 
 
-def _lives(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> bool:
-    return ledger_id in indexes or txn.view("tree", tree_key(ledger_path(ledger_id))) is not None
-
-
 def _key_of(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> _Key | None:
     """Return what holds a ledger that no topic lists, None for one that is deleted."""
-    if not _lives(txn, ledger_id, indexes):
+    if not lives_on(txn, ledger_id, indexes):
         return None
     owners = (indexes[ledger_id],) if ledger_id in indexes else find_owners(txn, ledger_id)
     if not owners:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from store.codec.buffer import signed
 from store.codec.cursor import CursorState
 from store.codec.message import is_batch, is_marker, transaction_id
 from store.frozen import frozen
-from store.model.message_row import MARKER_NAMES, signed
+from store.model.message_row import MARKER_NAMES
 from store.model.messages import Message, MessageReader, explode
 from store.model.reader import EntryReader
 from store.names import Position, TopicName

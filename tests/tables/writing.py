@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from store.codec.buffer import signed
 from store.codec.message import EntryHeader, decode_message_entry, is_batch
 from store.db.environment import Txn, open_store
 from store.errors import EntryCorrupt, StoreError
 from store.model.ledgers import find_place, iter_entry_ids
-from store.model.message_row import signed
 from store.model.reader import EntryReader, open_reader
 from store.tables.rows import iter_table
 from store.tables.schemas import TABLES
