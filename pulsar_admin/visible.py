@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, TextIO
+from typing import Any
 
 # Controls; what reorders or hides text (categories Cf, Zl, Zp of Unicode); halves of surrogate pairs.
 _HIDDEN = (
@@ -64,6 +64,6 @@ def _json_escape(character: str) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-def write_error(text: str, *, end: str = "\n", stream: TextIO | None = None) -> None:
+def write_error(text: str, *, end: str = "\n") -> None:
     """Write TEXT to stderr, cleaned: errors, warnings, notes, progress as lines, questions."""
-    print(clean_lines(text), end=end, file=stream or sys.stderr, flush=True)
+    print(clean_lines(text), end=end, file=sys.stderr, flush=True)

@@ -205,20 +205,20 @@ def encode_ledger_metadata(metadata: LedgerMetadata, base: bytes | None = None) 
     return b"%s3\n%s%s" % (_VERSION_KEY, encode_varint(len(packed)), packed)
 
 
-def ledger_path(ledger_id: int, root: str = LEDGERS_ROOT) -> str:
-    """Return the path of LEDGER_ID's node below ROOT under the hierarchical manager, Pulsar's."""
+def ledger_path(ledger_id: int) -> str:
+    """Return the path of LEDGER_ID's node under the hierarchical manager, Pulsar's."""
     if ledger_id < _LONG_PATH_FROM:
         digits = f"{ledger_id:010d}"
-        return f"{root}/{digits[:2]}/{digits[2:6]}/L{digits[6:]}"
+        return f"{LEDGERS_ROOT}/{digits[:2]}/{digits[2:6]}/L{digits[6:]}"
     digits = f"{ledger_id:019d}"
-    return f"{root}/{digits[:3]}/{digits[3:7]}/{digits[7:11]}/{digits[11:15]}/L{digits[15:]}"
+    return f"{LEDGERS_ROOT}/{digits[:3]}/{digits[3:7]}/{digits[7:11]}/{digits[11:15]}/L{digits[15:]}"
 
 
-def ledger_id_of_path(path: str, root: str = LEDGERS_ROOT) -> int | None:
-    """Return the ledger id of a node below ROOT (hierarchical, long or flat), None for every other node."""
-    if not path.startswith(root):
+def ledger_id_of_path(path: str) -> int | None:
+    """Return the ledger id of a node below ``/ledgers`` (hierarchical, long or flat), None for every other node."""
+    if not path.startswith(LEDGERS_ROOT):
         return None
-    rest = path[len(root) :]
+    rest = path[len(LEDGERS_ROOT) :]
     match = _SHORT.fullmatch(rest) or _LONG.fullmatch(rest) or _FLAT.fullmatch(rest)
     if match is None:
         return None

@@ -183,12 +183,9 @@ def backlog_size_bytes(topic: Topic, mark_delete: Position) -> int:
     return size
 
 
-def iter_backlog(topic: Topic, state: CursorState, start: Position | None = None) -> Iterator[Position]:
-    """Yield the positions not yet deleted, from the mark-delete or from START (which may lie before it)."""
-    first = topic.place(state.mark_delete)
-    if start is not None:
-        first = topic.rank(start)
-    rank = first
+def iter_backlog(topic: Topic, state: CursorState) -> Iterator[Position]:
+    """Yield the positions not yet deleted, from the mark-delete on."""
+    rank = topic.place(state.mark_delete)
     for hole_start, hole_end in (*normal_ranges(topic, state), (topic.number_of_entries, topic.number_of_entries)):
         while rank < hole_start:
             yield topic.at_rank(rank)

@@ -25,7 +25,6 @@ from store.names import NamespaceName, TopicName, encode_name
 from store.policies.events import find_policy_events
 
 TOPIC, GLOBAL_TOPIC, NAMESPACE, BROKER = "topic", "global-topic", "namespace", "broker-default"
-BROKER_DELIVERY = DelayedDelivery(True, 1000)
 BROKER_RETENTION = Retention(0, 0)
 _Scopes = Iterable[tuple[str, Policies]]
 _SCOPES = ((TOPIC, "local"), (GLOBAL_TOPIC, "global"))

@@ -11,7 +11,7 @@ from store.codec.cursor import decode_cursor_info
 from store.codec.ledgermetadata import LEDGERS_ROOT, LedgerState, decode_ledger_metadata, ledger_id_of_path
 from store.errors import MetadataCorrupt, Refused, SubscriptionNotFound, Unsupported
 from store.history.servers import find_servers
-from store.history.versions import Advance, Version, iter_versions
+from store.history.versions import Version, iter_versions
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import shell_word
@@ -59,14 +59,12 @@ def find_cursor_history(
     return read_cursor_history(servers, paths)
 
 
-def read_cursor_history(
-    servers: Sequence[ServerFiles], paths: Iterable[str], advance: Advance = lambda size_bytes: None
-) -> CursorHistory:
+def read_cursor_history(servers: Sequence[ServerFiles], paths: Iterable[str]) -> CursorHistory:
     """Return what SERVERS, copies of one ensemble, have of the cursors at PATHS; raises as ``iter_versions``."""
     history = CursorHistory()
     cursors = dict.fromkeys(paths, -1)  # the last version's number, by which a missing one shows
     ledgers = _CursorLedgers(history.lives)
-    for item in iter_versions(servers, lambda path: path in cursors or path.startswith(LEDGERS_ROOT), advance):
+    for item in iter_versions(servers, lambda path: path in cursors or path.startswith(LEDGERS_ROOT)):
         if isinstance(item, Version):
             if item.path in cursors:
                 follows = item.kind != "snapshot" or item.version == cursors[item.path] + 1

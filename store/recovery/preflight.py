@@ -40,17 +40,8 @@ REASONS = {
 }
 """Why ledgers go."""
 TOPICS_MAX = 1_000
-
-
-@frozen
-class Thresholds:
-    """``minorCompactionThreshold`` and ``majorCompactionThreshold``, as Pulsar's ``bookkeeper.conf`` sets them."""
-
-    minor: float = 0.2
-    major: float = 0.5
-
-
-PULSAR = Thresholds()
+_MINOR, _MAJOR = 0.2, 0.5
+"""``minorCompactionThreshold`` and ``majorCompactionThreshold``, as Pulsar's ``bookkeeper.conf`` sets them."""
 
 
 @frozen
@@ -147,10 +138,10 @@ def parse_percent(text: str) -> float:
     return percent
 
 
-def read_preflight(known: Known, bookies: Sequence[Bookie], thresholds: Thresholds = PULSAR) -> Preflight:
+def read_preflight(known: Known, bookies: Sequence[Bookie]) -> Preflight:
     """Return what BOOKIES lose when they start on what is KNOWN; raises MetadataCorrupt for an index that cannot be read."""
     sums = _Sums(known)
-    forecasts = tuple(_Forecast(known, bookie, thresholds).run(sums) for bookie in bookies)
+    forecasts = tuple(_Forecast(known, bookie).run(sums) for bookie in bookies)
     topics = sorted(sums.topics(), key=lambda row: (-row.bytes, row.topic))
     loses = Loss(sums.count, _sum(one.loses.entries for one in forecasts), sum(one.loses.bytes for one in forecasts))
     return Preflight(
@@ -274,10 +265,9 @@ def _ids(known: Known, sums: _Sums) -> Ids:
 class _Forecast:
     """Sums up one bookie, disk by disk and log by log."""
 
-    def __init__(self, known: Known, bookie: Bookie, thresholds: Thresholds) -> None:
+    def __init__(self, known: Known, bookie: Bookie) -> None:
         self._known = known
         self._bookie = bookie
-        self._thresholds = thresholds
         self._problems: list[str] = []
         self._held = self._lost = 0
         self._held_bytes = self._lost_bytes = 0
@@ -378,8 +368,7 @@ class _Forecast:
         if not live:
             self._count("at_once", log.size_bytes)
         elif usage < 1:
-            minor, major = usage < self._thresholds.minor, usage < self._thresholds.major
-            self._count("minor" if minor else "major" if major else "kept", total - live)
+            self._count("minor" if usage < _MINOR else "major" if usage < _MAJOR else "kept", total - live)
 
     def _count(self, name: str, size: int) -> None:
         self._logs[name][0] += 1
