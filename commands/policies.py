@@ -116,7 +116,7 @@ def _topics(txn: Txn, selection: TopicSelection) -> Iterator[TopicName]:
     for name in selection.topics:
         if name != name.base:
             raise InvalidValue("Not allowed to set/get topic policy for a partition", value=str(name))
-    names = select_topics(txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
+    names = select_topics(txn, selection)
     yield from dict.fromkeys(name.base for name in names)
 
 

@@ -8,6 +8,7 @@ TYPE_CHECKING = False  # not typing's: that import would cost more than this pac
 if TYPE_CHECKING:
     from pulsar_admin.api.compaction import Compaction
     from pulsar_admin.api.cursor import Cursor, CursorPlace
+    from pulsar_admin.api.cursors import Cursors
     from pulsar_admin.api.delayed import Delayed
     from pulsar_admin.api.history import MetadataChange, history
     from pulsar_admin.api.imports import create_store, import_cluster, import_standalone, preview_import
@@ -69,6 +70,7 @@ _HOMES = {
     "Messages": "pulsar_admin.api.messages",
     "Cursor": "pulsar_admin.api.cursor",
     "CursorPlace": "pulsar_admin.api.cursor",
+    "Cursors": "pulsar_admin.api.cursors",
     "Compaction": "pulsar_admin.api.compaction",
     "Delayed": "pulsar_admin.api.delayed",
     "Ledger": "pulsar_admin.api.ledger",
@@ -122,6 +124,7 @@ __all__ = [
     "Corrupt",
     "Cursor",
     "CursorPlace",
+    "Cursors",
     "Delayed",
     "Deletable",
     "DueNack",

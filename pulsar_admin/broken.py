@@ -36,7 +36,12 @@ def warn_of_broken_ledgers(app: App, txn: Txn, topic: Topic) -> None:
 
 def broken_texts(txn: Txn, names: Iterable[TopicName]) -> list[str]:
     """Return what there is to say of the topics NAMES, which can be read."""
-    return [text for name in names for text in _broken(txn, read_topic(txn, name))[1]]
+    return [text for name in names for text in texts_of_broken(txn, read_topic(txn, name))]
+
+
+def texts_of_broken(txn: Txn, topic: Topic) -> list[str]:
+    """Return what there is to say of TOPIC."""
+    return _broken(txn, topic)[1]
 
 
 def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:

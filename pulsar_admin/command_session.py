@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pulsar_admin.api.session import Item, Result, Session, Time
-from pulsar_admin.broken import warn_of_broken
+from pulsar_admin.broken import warn_of_broken, warn_of_broken_ledgers
 from store.errors import StoreError
 from store.model.reader import open_reader
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from store.db.environment import Store, Txn
     from store.engine.operation import Engine
     from store.model.reader import EntryReader
+    from store.model.topics import Topic
     from store.names import TopicName
 
 
@@ -96,8 +97,10 @@ class CommandSession(Session):
     def fail(self, problem: StoreError) -> None:
         self._app.fail(problem)
 
-    def each(self, items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
-        return self._app.each(items, work)
+    def each(
+        self, items: Iterable[Item], work: Callable[[Item], Result], *, alone: bool | None = None
+    ) -> Iterator[Result]:
+        return self._app.each(items, work, alone=alone)
 
     @contextmanager
     def scanning(self, reader: EntryReader, size_bytes: int, label: str) -> Iterator[None]:
@@ -113,3 +116,6 @@ class CommandSession(Session):
         left = [name for name in dict.fromkeys(names) if name not in self._warned]
         self._warned.update(left)
         warn_of_broken(self._app, txn, left)
+
+    def warn_of_broken_ledgers(self, txn: Txn, topic: Topic) -> None:
+        warn_of_broken_ledgers(self._app, txn, topic)

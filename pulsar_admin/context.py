@@ -19,6 +19,7 @@ from store.wording import counted
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pulsar_admin.api.cursors import Cursors
     from pulsar_admin.api.ledger import Ledger
     from pulsar_admin.api.namespace import Namespace
     from pulsar_admin.api.plan import Plan as ApiPlan
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from store.engine.operation import Engine, FailedSlice
     from store.engine.spark import SparkEngine
     from store.model.reader import EntryReader
-    from store.names import NamespaceName, TopicName
+    from store.names import NamespaceName, TopicName, TopicSelection
 
 INDEX_ANSWERS = "the index answers this: nothing was scanned"
 _PROBLEMS_SHOWN = 5
@@ -121,6 +122,12 @@ class App(Results):
         from pulsar_admin.api.namespace import Namespace
 
         return Namespace(self.session, name)
+
+    def cursors(self, selection: TopicSelection, subscription: str) -> Cursors:
+        """Return the cursors of SUBSCRIPTION in the topics meant as the Python interface has them."""
+        from pulsar_admin.api.cursors import Cursors
+
+        return Cursors(self.session, selection, subscription)
 
     def ledger(self, ledger_id: int) -> Ledger:
         """Return a ledger as the Python interface has it; whether it is there is seen when it is used."""

@@ -32,11 +32,10 @@ import click
 
 from pulsar_admin.global_options import CHANGING, GIVEN, IGNORED, OF_ROWS, SPARK, global_options
 from store.errors import InvalidValue, Refused, StoreError
-from store.frozen import frozen
+from store.names import TopicSelection as TopicSelection
 
 if TYPE_CHECKING:
     from pulsar_admin.context import App
-    from store.names import TopicName
 
     _ParamType = click.ParamType[object]
 else:
@@ -343,20 +342,6 @@ def command(
         return made
 
     return decorate
-
-
-@frozen
-class TopicSelection:
-    """Topics of a command that takes several: names as typed, or all of the store, or those matching a glob."""
-
-    topics: tuple[TopicName, ...]
-    all_topics: bool = False
-    pattern: str | None = None
-
-    @property
-    def single(self) -> TopicName | None:
-        """The one topic named, or None where several are meant."""
-        return self.topics[0] if len(self.topics) == 1 else None
 
 
 class AliasedOption(click.Option):

@@ -6,7 +6,7 @@ Rules: upstream ``TopicName``, ``NamespaceName`` and ``Codec`` (java.net.URLEnco
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from store.errors import InvalidValue
@@ -264,6 +264,20 @@ class TopicName:
         return local.startswith((EVENTS, "__transaction_buffer_snapshot")) or local.endswith(PENDING_ACK_SUFFIX)
 
 
+@frozen
+class TopicSelection:
+    """Which topics are meant, none of a broker's own: those named, or all of the store, or those whose names match a glob."""
+
+    topics: tuple[TopicName, ...] = ()
+    all_topics: bool = False
+    pattern: str | None = None
+
+    @property
+    def single(self) -> TopicName | None:
+        """The one topic named, or None where several are meant."""
+        return self.topics[0] if len(self.topics) == 1 else None
+
+
 def parse_topic(text: str) -> TopicName:
     """Parse ``persistent://t/ns/topic``, ``t/ns/topic`` or ``topic`` (= public/default); raises InvalidValue."""
     rest = text
@@ -288,6 +302,11 @@ def parse_topic(text: str) -> TopicName:
             value=text,
         )
     return TopicName(NamespaceName(parts[0], parts[1]), parts[2])
+
+
+def parse_topics(texts: Sequence[str]) -> TopicSelection:
+    """Parse names of topics, none: all topics; raises InvalidValue."""
+    return TopicSelection(tuple(map(parse_topic, texts)), all_topics=not texts)
 
 
 def topic_of_path(path: str) -> TopicName | None:

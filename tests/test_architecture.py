@@ -31,8 +31,8 @@ PARAMETERS = 7
 _KERNEL = "compiled by numba: takes arrays, not objects, and calls cost what blocks do not"
 _FILTERS = "of the public interface: one keyword for each thing that callers choose by"
 LARGER: dict[str, str] = {
-    "pulsar_admin/api/cursor.py:expire": _FILTERS,
-    "pulsar_admin/api/cursor.py:reset": _FILTERS,
+    "pulsar_admin/api/cursors.py:expire": _FILTERS,
+    "pulsar_admin/api/cursors.py:reset": _FILTERS,
     "pulsar_admin/api/imports.py:import_cluster": _FILTERS,
     "pulsar_admin/api/store.py:dump": _FILTERS,
     "pulsar_admin/api/topic.py:messages": _FILTERS,
@@ -136,6 +136,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/store/usage.py": set(),
     "commands/topics/backlog.py": set(),
     "commands/topics/clocks.py": {"store.db.clocks", "store.reports.timeline"},
+    "commands/topics/cursors.py": set(),
     "commands/topics/find.py": {"store.dump.finding"},
     "commands/topics/index.py": set(),
     "commands/topics/info.py": set(),

@@ -85,7 +85,7 @@ def _build_all(app: App, selection: TopicSelection, options: BuildOptions) -> It
     from store.delayed.build import Wanted, iter_turns
 
     with app.session.reader() as reader:
-        chosen = [Wanted.of(*one) for one in iter_delaying(reader, selection, options.subscription)]
+        chosen = [Wanted.of(*one) for one in iter_delaying(app, reader, selection, options.subscription)]
     app.note(UNKNOWN_TYPE)
     with ExitStack() as stack:
         engine = stack.enter_context(app.bulk(sum(wanted.bytes for wanted in chosen)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from commands.topics.moving import read_cursors, read_topics
+from pulsar_admin.api.cursors import read_cursors, read_topics
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, topics_argument
 from store.errors import SubscriptionNotFound
@@ -37,7 +37,7 @@ def delaying(function: Function) -> Function:
 
 
 def iter_delaying(
-    reader: EntryReader, selection: TopicSelection, subscription: str | None, *, unsubscribed: bool = False
+    app: App, reader: EntryReader, selection: TopicSelection, subscription: str | None, *, unsubscribed: bool = False
 ) -> Iterator[tuple[Topic, Cursor]]:
     """Yield the cursors meant: SUBSCRIPTION of each topic, or all but the broker's own; raises TopicNotFound, SubscriptionNotFound.
 
@@ -47,7 +47,7 @@ def iter_delaying(
 
     named = bool(selection.topics)
     found = False
-    for topic in read_topics(reader, selection):
+    for topic in read_topics(app.session, reader, selection):
         names = sorted(iter_cursor_names(reader.txn, topic.name))
         if subscription is None:
             names = [name for name in names if is_consumed(name)]
@@ -57,7 +57,7 @@ def iter_delaying(
             names = [subscription]  # which raises that it is not there
         if not names and subscription is None and unsubscribed:
             yield topic, cursor_of_nobody(topic)
-        for cursor in read_cursors(reader, topic, names, named=named):
+        for cursor in read_cursors(app.session, reader, topic, names, named=named):
             found = True
             yield topic, cursor
     if not found and subscription is not None:
@@ -68,7 +68,7 @@ def iter_waiting(
     app: App, reader: EntryReader, selection: TopicSelection, subscription: str | None, file: RunFile
 ) -> Iterator[Waiting]:
     """Yield what each subscription meant waits for, those with nothing delayed left out; FILE takes what memory does not."""
-    for topic, cursor in iter_delaying(reader, selection, subscription, unsubscribed=True):
+    for topic, cursor in iter_delaying(app, reader, selection, subscription, unsubscribed=True):
         waiting = open_delivery(app, reader, topic, cursor, file).waiting
         if waiting.messages:
             if waiting.index is None:

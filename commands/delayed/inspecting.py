@@ -70,7 +70,7 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Non
 
     rows = []
     with app.session.scan() as reader:
-        for one in iter_delaying(reader, selection, subscription, unsubscribed=True):
+        for one in iter_delaying(app, reader, selection, subscription, unsubscribed=True):
             with open_runs() as file:
                 row = _status(app, reader, *one, file)
             if row["subscription"] or row["messages"]:
@@ -116,7 +116,7 @@ def verify(app: App, selection: TopicSelection, subscription: str | None) -> Non
     from store.delayed.verify import verify_cursor
 
     with app.session.scan() as reader:
-        chosen = list(iter_delaying(reader, selection, subscription))
+        chosen = list(iter_delaying(app, reader, selection, subscription))
         rows: list[Json] = [to_json(verify_cursor(reader, *one)) for one in chosen]
         rows += _leaked(reader, frozenset(topic.name for topic, _ in chosen))
     for row in rows:

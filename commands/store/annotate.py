@@ -36,6 +36,6 @@ def annotate(app: App, selection: TopicSelection, form: Form) -> None:
     the entries.
     """
     with app.session.read() as txn:
-        names = select_topics(txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
+        names = select_topics(txn, selection)
         plan = plan_annotate(txn, names, form, app.now_ms)
     app.change(plan)

@@ -12,7 +12,7 @@ import click
 
 from commands.mending import zookeeper_option
 from commands.topics.answers import TOPIC_COLUMN
-from commands.topics.moving import read_topics
+from pulsar_admin.api.cursors import read_topics
 from pulsar_admin.columns import Column, time_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
@@ -76,7 +76,7 @@ def subscription_history(app: App, selection: TopicSelection, subscription: str,
     `reset-cursor --as-of` restores one.
     """
     with app.session.reader() as reader:
-        topics = list(read_topics(reader, selection))
+        topics = list(read_topics(app.session, reader, selection))
         past = read_past(app, topics, subscription, options.directories)
         rows = _iter_rows(reader, topics, subscription, past)
         if options.last is not None:

@@ -41,7 +41,7 @@ class Chosen:
 
 def selected(app: App, txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
     """Return the topics meant by SELECTION, all or nothing; warns of broken ledgers. Raises TopicNotFound."""
-    names = select_topics(txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
+    names = select_topics(txn, selection)
     app.session.warn_of_broken(txn, names)
     return names
 

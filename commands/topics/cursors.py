@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import click
 
-from commands.topics.moving import iter_cursors, read_topics
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import POSITION, TopicSelection, command, pass_app, subscription_option, topics_argument
-from store.changes.cursors import CursorMove, check_movable, cleared, plan_moves, skipped
-from store.changes.resets import check_position
-from store.changes.subscriptions import NewSubscription, plan_create, plan_unsubscribe
 from store.errors import (
     AlreadyExists,
     EntryNotFound,
@@ -21,7 +17,7 @@ from store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from store.names import EARLIEST, LATEST, Position
+from store.names import Position
 
 _MOVED = "The change: position before and after, what is skipped, what a broker may then delete, and its undo command."
 _FORCE = click.option("--force", is_flag=True, help="Also move the cursors of compaction and deduplication.")
@@ -46,13 +42,7 @@ def skip(app: App, selection: TopicSelection, subscription: str, count: int, for
     Entries that are already acknowledged do not count, a batch counts as one, and skipping stops after the last entry.
     Several topics are one change; each skips the same number.
     """
-    with app.session.reader() as reader:
-        moves = []
-        for topic, cursor in iter_cursors(reader, selection, subscription):
-            check_movable(cursor, force=force)
-            moves.append(CursorMove(topic, cursor, skipped(topic, cursor.state, count)))
-        plan = plan_moves(reader, "topics skip", moves, app.now_ms)
-    app.change(plan)
+    app.change(app.cursors(selection, subscription).skip(count, force=force))
 
 
 @command(
@@ -72,13 +62,7 @@ def clear_backlog(app: App, selection: TopicSelection, subscription: str, force:
 
     Several topics or partitions are one change. The subscription keeps its properties.
     """
-    with app.session.reader() as reader:
-        moves = []
-        for topic, cursor in iter_cursors(reader, selection, subscription):
-            check_movable(cursor, force=force)
-            moves.append(CursorMove(topic, cursor, cleared(topic, cursor.state)))
-        plan = plan_moves(reader, "topics clear-backlog", moves, app.now_ms)
-    app.change(plan)
+    app.change(app.cursors(selection, subscription).clear(force=force))
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -122,14 +106,8 @@ def create_subscription(
 
     For a partitioned topic it is created on all partitions, for several topics on all or none.
     """
-    with app.session.reader() as reader:
-        topics = list(read_topics(reader, selection))
-        if start not in (EARLIEST, LATEST) and len(topics) > 1:
-            raise InvalidValue(f"position {start} is in one of {len(topics)} topics", hint="use earliest or latest")
-        for topic in topics:
-            check_position(topic, start, "")
-        plan = plan_create(reader, topics, NewSubscription(subscription, start, replicated, properties), app.now_ms)
-    app.change(plan)
+    made = app.cursors(selection, subscription)
+    app.change(made.create(start=start, replicated=replicated, properties=properties))
 
 
 @command(
@@ -150,7 +128,4 @@ def unsubscribe(app: App, selection: TopicSelection, subscription: str, force: b
     For a partitioned topic it is removed from all partitions, for several topics from all or none. Undo restores it as
     it was.
     """
-    with app.session.reader() as reader:
-        cursors = list(iter_cursors(reader, selection, subscription))
-        plan = plan_unsubscribe(reader, "topics unsubscribe", cursors, app.now_ms, force=force)
-    app.change(plan)
+    app.change(app.cursors(selection, subscription).delete(force=force))

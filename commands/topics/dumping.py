@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.topics.moving import read_topics
 from commands.topics.values import open_with, private_key_option, redact_option
+from pulsar_admin.api.cursors import read_topics
 from pulsar_admin.context import App
 from pulsar_admin.options import (
     POSITION,
@@ -156,7 +156,7 @@ def _dump_lines(app: App, selection: TopicSelection, options: DumpRequest) -> No
     wanted = _dump_options(app, options)
     with app.session.reader() as reader:
         open_with(reader, options.private_keys)
-        topics = list(read_topics(reader, selection))
+        topics = list(read_topics(app.session, reader, selection))
         with app.scan(reader, preview_dump(reader, topics, wanted).bytes, "dump"):
             _write_lines(app, dump_text(reader, topics, wanted, dumped))
     app.report(dumped.problems)
@@ -182,7 +182,7 @@ def _dump_files(app: App, selection: TopicSelection, options: DumpRequest) -> No
     assert options.directory is not None
     with app.session.reader() as reader:
         open_with(reader, options.private_keys)
-        topics = list(read_topics(reader, selection))
+        topics = list(read_topics(app.session, reader, selection))
         with app.scan(reader, preview_dump(reader, topics, wanted).bytes, "dump"):
             done, problems = dump_directory(reader, topics, options.directory, form, wanted, lambda entries: None)
     app.report(problems)
@@ -193,7 +193,7 @@ def _preview(app: App, selection: TopicSelection, options: DumpRequest) -> None:
     from store.dump.job import preview_dump
 
     with app.session.reader() as reader:
-        topics = list(read_topics(reader, selection))
+        topics = list(read_topics(app.session, reader, selection))
         extent = preview_dump(reader, topics, _dump_options(app, options))
     app.emit(
         {

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import click
 
 from commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW, warn_of_broker_clock
-from commands.topics.moving import check_entries, iter_cursors, read_cursors, read_topics
+from commands.topics.moving import check_entries
+from pulsar_admin.api.cursors import iter_cursors, read_cursors, read_topics
 from pulsar_admin.columns import Column, caution
 from pulsar_admin.context import App
 from pulsar_admin.options import (
@@ -165,7 +166,7 @@ def expire(app: App, selection: TopicSelection, subscription: str, options: Expi
     """
     options.check()
     with app.session.scan() as reader:
-        cursors = list(iter_cursors(reader, selection, subscription))
+        cursors = list(iter_cursors(app.session, reader, selection, subscription))
         if options.forecast_ms is None and options.position is None:
             check_entries(selection, (topic for topic, _ in cursors))
         answer = _answer(app, reader, "topics expire", cursors, options)
@@ -204,19 +205,21 @@ def expire_all_subscriptions(app: App, selection: TopicSelection, options: Expir
     """
     options.check()
     with app.session.scan() as reader:
-        topics = list(read_topics(reader, selection))
+        topics = list(read_topics(app.session, reader, selection))
         if options.forecast_ms is None:
             check_entries(selection, topics)
-        cursors = list(_iter_subscriptions(reader, topics, named=bool(selection.topics)))
+        cursors = list(_iter_subscriptions(app, reader, topics, named=bool(selection.topics)))
         answer = _answer(app, reader, "topics expire-all-subscriptions", cursors, options)
     _emit(app, answer)
 
 
-def _iter_subscriptions(reader: EntryReader, topics: list[Topic], *, named: bool) -> Iterator[tuple[Topic, Cursor]]:
+def _iter_subscriptions(
+    app: App, reader: EntryReader, topics: list[Topic], *, named: bool
+) -> Iterator[tuple[Topic, Cursor]]:
     found = False
     for topic in topics:
         names = sorted(iter_cursor_names(reader.txn, topic.name))
-        for cursor in read_cursors(reader, topic, filter(is_consumed, names), named=named):
+        for cursor in read_cursors(app.session, reader, topic, filter(is_consumed, names), named=named):
             found = True
             yield topic, cursor
     if not found:

@@ -4,57 +4,17 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from pulsar_admin.broken import warn_of_broken_ledgers
-from pulsar_admin.options import TOPIC, TopicSelection, current_app
-from store.errors import InvalidValue, NothingMatches, SubscriptionNotFound, reason_of
-from store.model.cursors import Cursor, iter_cursor_names, read_cursor
-from store.model.reader import EntryReader
-from store.model.topics import Topic, read_topic, select_topics
+from pulsar_admin.options import TOPIC, TopicSelection
+from store.errors import InvalidValue, NothingMatches, reason_of
+from store.model.topics import Topic
 
 Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
-
-
-def iter_cursors(reader: EntryReader, selection: TopicSelection, subscription: str) -> Iterator[tuple[Topic, Cursor]]:
-    """Yield the cursor SUBSCRIPTION of every topic meant, partitions of a partitioned one each.
-
-    A topic named must have it; of --all-topics and --pattern those that have it are taken, and one that cannot be read is
-    reported. Raises TopicNotFound and SubscriptionNotFound, the latter also when no topic has it.
-    """
-    named = bool(selection.topics)
-    found = False
-    for topic in read_topics(reader, selection):
-        if named or subscription in iter_cursor_names(reader.txn, topic.name):
-            for cursor in read_cursors(reader, topic, (subscription,), named=named):
-                found = True
-                yield topic, cursor
-    if not found:
-        raise SubscriptionNotFound(
-            f"no topic that matches has a subscription {subscription!r}", subscription=subscription
-        )
-
-
-def read_topics(reader: EntryReader, selection: TopicSelection) -> Iterator[Topic]:
-    """Yield the topics meant, partitions of a partitioned one each, and warn of their broken ledgers; raises TopicNotFound.
-
-    One that cannot be read is reported and the rest go on, unless it was named itself.
-    """
-    names = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
-    named = bool(selection.topics)
-    app = current_app()
-    for topic in app.each(dict.fromkeys(names), lambda name: read_topic(reader.txn, name), alone=named):
-        warn_of_broken_ledgers(app, reader.txn, topic)
-        yield topic
-
-
-def read_cursors(reader: EntryReader, topic: Topic, names: Iterable[str], *, named: bool) -> Iterator[Cursor]:
-    """Yield the cursors NAMES of TOPIC; one that cannot be read is reported and the rest go on, unless its topic was NAMED."""
-    yield from current_app().each(names, lambda name: read_cursor(reader.txn, reader, topic, name), alone=named)
 
 
 def check_entries(selection: TopicSelection, topics: Iterable[Topic]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commands.topics.moving import iter_cursors
+from pulsar_admin.api.cursors import iter_cursors
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import dump_json
 from pulsar_admin.options import TopicSelection
@@ -77,7 +77,7 @@ def get_of_subscription(app: App, topic: TopicName, subscription: str) -> None:
     """Show the properties of a subscription."""
     found: dict[str, str] = {}
     with app.session.reader() as reader:
-        for _, cursor in iter_cursors(reader, TopicSelection((topic,)), subscription):
+        for _, cursor in iter_cursors(app.session, reader, TopicSelection((topic,)), subscription):
             found |= shown_properties(cursor.info.cursor_properties)
     app.emit(found, plain=dump_json(found, pretty=False) + "\n")
 
@@ -100,7 +100,7 @@ def update_of_subscription(
     if property and clear:
         raise InvalidValue("If you set --clear then you should not pass any properties")
     with app.session.reader() as reader:
-        cursors = iter_cursors(reader, TopicSelection((topic,)), subscription)
+        cursors = iter_cursors(app.session, reader, TopicSelection((topic,)), subscription)
         plan = plan_subscription_properties(reader, cursors, property, app.now_ms)
     app.change(plan)
 
@@ -115,7 +115,7 @@ def update_of_subscription(
 def get_replicated(app: App, topic: TopicName, subscription: str) -> None:
     """Show whether clusters share the position of a subscription."""
     with app.session.reader() as reader:
-        cursors = list(iter_cursors(reader, TopicSelection((topic,)), subscription))
+        cursors = list(iter_cursors(app.session, reader, TopicSelection((topic,)), subscription))
     app.answer_map({str(found.name): str(is_replicated(cursor)).lower() for found, cursor in cursors})
 
 
@@ -133,5 +133,7 @@ def set_replicated(app: App, topic: TopicName, subscription: str, enable: bool, 
     if enable == disable:
         raise InvalidValue("Need to specify either --enable or --disable")
     with app.session.reader() as reader:
-        plan = plan_replicated(reader, iter_cursors(reader, TopicSelection((topic,)), subscription), enable, app.now_ms)
+        plan = plan_replicated(
+            reader, iter_cursors(app.session, reader, TopicSelection((topic,)), subscription), enable, app.now_ms
+        )
     app.change(plan)

@@ -11,8 +11,9 @@ import click
 
 from commands.mending import zookeeper_option
 from commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW, warn_of_broker_clock
-from commands.topics.moving import check_entries, iter_cursors, read_lines, shown_path, topics_or_file
+from commands.topics.moving import check_entries, read_lines, shown_path, topics_or_file
 from commands.topics.resets_file import iter_reset_rows
+from pulsar_admin.api.cursors import iter_cursors
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER
 from pulsar_admin.options import POSITION, TIME_OR_AGO, TopicSelection, command, gather, pass_app
@@ -43,7 +44,7 @@ from store.names import Position
 from store.search.broker_setup import BrokerSetup, BrokerVersion
 
 if TYPE_CHECKING:
-    from store.changes.plan import Plan
+    from pulsar_admin.api.plan import Plan
     from store.recovery.as_of import IfUnsure
 
 
@@ -164,21 +165,16 @@ def reset_cursor(app: App, selection: TopicSelection, subscription: str | None, 
 
 
 def _plan_as_of(app: App, selection: TopicSelection, subscription: str | None, options: ResetOptions) -> Plan:
-    from commands.topics.ack_history import read_past
-    from store.recovery.as_of import AsOf, is_state_name, plan_as_of
+    from store.recovery.as_of import is_state_name
 
     assert options.as_of is not None
     if options.has_place or options.exclude or options.from_file is not None:
         raise InvalidValue("--as-of says where to: leave out -t, -m, -e, --shift-by, --to-subscription and --from-file")
     if subscription is None:
         raise click.UsageError("Missing option '-s' / '--subscription'.", click.get_current_context())
-    named = is_state_name(options.as_of)
-    time_ms = None if named else _parse_time(options.as_of)
-    with app.session.reader() as reader:
-        cursors = list(iter_cursors(reader, selection, subscription))
-        past = read_past(app, (topic for topic, _ in cursors), subscription, options.directories)
-        as_of = AsOf(time_ms, options.as_of if named else "", options.if_unsure, past, options.force)
-        return plan_as_of(reader, "topics reset-cursor", cursors, as_of, app.now_ms)
+    as_of = options.as_of if is_state_name(options.as_of) else _parse_time(options.as_of)
+    cursors, zookeeper = app.cursors(selection, subscription), tuple(map(str, options.directories))
+    return cursors.reset(as_of=as_of, if_unsure=options.if_unsure, zookeeper=zookeeper, force=options.force)
 
 
 def _resets(
@@ -191,7 +187,7 @@ def _resets(
         app.warn("--time is left out where --messageId is given, as in pulsar-admin")
     if subscription is None:
         raise click.UsageError("Missing option '-s' / '--subscription'.", click.get_current_context())
-    resets = resets_to(target, iter_cursors(reader, selection, subscription))
+    resets = resets_to(target, iter_cursors(app.session, reader, selection, subscription))
     if target.time_ms is not None:
         check_entries(selection, (reset.topic for reset in resets))
     return resets

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from commands.topics.answers import choose, size_of
-from commands.topics.moving import iter_cursors
+from pulsar_admin.api.cursors import iter_cursors
 from pulsar_admin.columns import Column, size_text
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
@@ -102,7 +102,7 @@ def _say_why(app: App, selection: TopicSelection, subscription: str) -> None:
         with app.scan(reader, size_of(reader, chosen.names), "why"):
             found = [
                 why_subscription(reader, topic, cursor, app.now_ms)
-                for topic, cursor in iter_cursors(reader, selection, subscription)
+                for topic, cursor in iter_cursors(app.session, reader, selection, subscription)
             ]
     _emit(app, found, several=chosen.several)
 

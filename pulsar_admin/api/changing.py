@@ -9,7 +9,7 @@ from pulsar_admin.api.plan import Plan, plan_of, steps_of
 from pulsar_admin.api.session import Session, check_choice, whole_number
 from store.errors import InvalidValue
 from store.model.topics import select_topics
-from store.names import parse_topic
+from store.names import parse_topic, parse_topics
 
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import Change, ChangeReport
@@ -100,7 +100,7 @@ class Changes:
 
         check_choice("form", form, Form)
         with self._session.read() as txn:
-            names = select_topics(txn, map(parse_topic, topics), all_topics=not topics)
+            names = select_topics(txn, parse_topics(topics))
             return plan_of(plan_annotate(txn, names, form, self._session.now_ms))
 
     def plan_undo(self, number: int) -> Plan:

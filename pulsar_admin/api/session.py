@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
-from pulsar_admin.broken import broken_texts
+from pulsar_admin.broken import broken_texts, texts_of_broken
 from store.db.environment import Store as StoreFile
 from store.db.environment import Txn
 from store.db.storeinfo import check_state
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from store.engine.operation import Engine
     from store.model.private_keys import PrivateKeys
+    from store.model.topics import Topic
 
 Time = datetime | timedelta | str | int
 """A point in time: a datetime with a zone; ``2024-05-01T09:00:00Z`` and whatever else the command line takes; so long ago as
@@ -157,8 +158,10 @@ class Session:
         """Report what an iteration leaves out."""
         warn_partial([problem], stacklevel=5)
 
-    def each(self, items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
-        """Yield WORK of every one of ITEMS; an error ends it (of several items a command reports it, and goes on)."""
+    def each(
+        self, items: Iterable[Item], work: Callable[[Item], Result], *, alone: bool | None = None
+    ) -> Iterator[Result]:
+        """Yield WORK of every one of ITEMS; an error ends it (of several, or unless ALONE, a command reports it and goes on)."""
         return map(work, items)
 
     def warn(self, texts: Iterable[str]) -> None:
@@ -168,6 +171,10 @@ class Session:
     def warn_of_broken(self, txn: Txn, names: Iterable[TopicName]) -> None:
         """Report the broken ledgers of the topics NAMES, which can be read."""
         warn_partial(broken_texts(txn, names), stacklevel=4)
+
+    def warn_of_broken_ledgers(self, txn: Txn, topic: Topic) -> None:
+        """Report the broken ledgers of TOPIC."""
+        warn_partial(texts_of_broken(txn, topic), stacklevel=5)
 
     def progress(self, total: int | None, unit: str, label: str) -> AbstractContextManager[Callable[[int], None]]:
         """Show how far the work LABEL is, TOTAL (None: unknown) of UNIT: the function it opens is told each part of them."""

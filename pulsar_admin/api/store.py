@@ -13,7 +13,6 @@ from pulsar_admin.api.recovering import Recoveries
 from pulsar_admin.api.session import Session, Time, check_choice, whole_number
 from pulsar_admin.api.topic import Topic
 from pulsar_admin.api.transfers import Transfers
-from store.db.environment import Txn
 from store.db.environment import open_store as open_store_file
 from store.db.tree import Node, iter_children, read_node
 from store.errors import InvalidValue, StoreError, TopicNotFound
@@ -25,12 +24,13 @@ from store.model.topics import (
     read_topic,
     select_topics,
 )
-from store.names import TopicName, parse_namespace, parse_topic
+from store.names import TopicSelection, parse_namespace, parse_topic, parse_topics
 from store.wording import counted, plural
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pulsar_admin.api.cursors import Cursors
     from pulsar_admin.api.ledger import Ledger
     from pulsar_admin.api.messages import Messages
     from pulsar_admin.api.namespace import Namespace
@@ -122,7 +122,7 @@ class Store(Changes, Transfers, Recoveries, Columns):
                 chosen = iter_all_namespaces(txn) if pattern is None else iter((parse_namespace(pattern),))
                 return tuple(name for one in chosen for name in iter_topic_texts(txn, one, system=system))
             try:
-                return tuple(map(str, select_topics(txn, (), pattern=pattern)))
+                return tuple(map(str, select_topics(txn, TopicSelection(pattern=pattern))))
             except TopicNotFound:
                 return ()
 
@@ -135,6 +135,18 @@ class Store(Changes, Transfers, Recoveries, Columns):
         with self._session.read() as txn:
             expand_topic(txn, parsed)
         return Topic(self._session, parsed)
+
+    def cursors(self, name: str, *topics: str, pattern: str | None = None) -> Cursors:
+        """Return the cursors of the subscription NAME in TOPICS, moved as one; default: all that have it, or those of PATTERN, a glob.
+
+        Raises InvalidValue.
+        """
+        from pulsar_admin.api.cursors import Cursors
+
+        if topics and pattern is not None:
+            raise InvalidValue("give topics or a pattern")
+        chosen = TopicSelection(pattern=pattern) if pattern is not None else parse_topics(topics)
+        return Cursors(self._session, chosen, name)
 
     def namespaces(self, tenant: str | None = None) -> tuple[str, ...]:
         """Return the names of the namespaces, of TENANT or of all; raises NamespaceNotFound where there is no such tenant."""
@@ -339,7 +351,7 @@ class Store(Changes, Transfers, Recoveries, Columns):
         from pulsar_admin.api.searching import search_of
 
         wanted.setdefault("columns", ("topic", *COLUMNS))
-        return search_of(self._session, lambda txn: self._selected(txn, topics), wanted)
+        return search_of(self._session, lambda txn: select_topics(txn, parse_topics(topics)), wanted)
 
     def dump(
         self,
@@ -376,10 +388,7 @@ class Store(Changes, Transfers, Recoveries, Columns):
         options = DumpOptions(level, window, payload, value, redact=redact, profile=columns)
         problems: list[StoreError] = []
         with self._session.scan(problems) as reader:
-            listed = [read_topic(reader.txn, name) for name in self._selected(reader.txn, topics)]
+            listed = [read_topic(reader.txn, name) for name in select_topics(reader.txn, parse_topics(topics))]
             report, lost = dump_directory(reader, listed, Path(directory), form, options, lambda entries: None)
             problems += lost
         return report
-
-    def _selected(self, txn: Txn, topics: Sequence[str]) -> tuple[TopicName, ...]:
-        return select_topics(txn, map(parse_topic, topics), all_topics=not topics)

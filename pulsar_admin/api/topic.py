@@ -431,16 +431,4 @@ class Topic(PolicyPlans):
 
         Raises AlreadyExists, LedgerNotFound, EntryNotFound, InvalidValue, Refused.
         """
-        from pulsar_admin.api.plan import plan_of
-        from store.changes.resets import check_position
-        from store.changes.subscriptions import NewSubscription, plan_create
-
-        first = position_of(start)
-        with self._session.reader() as reader:
-            topics = [read_topic(reader.txn, part) for part in expand_topic(reader.txn, self._name)]
-            if first not in (EARLIEST, LATEST) and len(topics) > 1:
-                raise InvalidValue(f"position {first} is in one of {len(topics)} topics", hint="use earliest or latest")
-            for topic in topics:
-                check_position(topic, first, "")
-            made = NewSubscription(name, first, replicated, dict(properties or {}))
-            return plan_of(plan_create(reader, topics, made, self._session.now_ms))
+        return self.cursor(name).create(start=start, replicated=replicated, properties=properties)

@@ -23,7 +23,7 @@ from store.disks.clone_nodes import CLUSTERS, Address, CloneNodes
 from store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, Refused
 from store.model.ledgers import Ledger, iter_blocks, read_ledger, sorted_ledger_ids
 from store.model.topics import iter_topics, select_topics
-from store.names import EVENTS, TopicName
+from store.names import EVENTS, TopicName, TopicSelection
 
 SYSTEM = "pulsar/system"
 
@@ -107,7 +107,7 @@ def _topics(txn: Txn, names: Sequence[TopicName]) -> frozenset[TopicName] | None
     """Return the topics NAMES with what their namespaces need, None for all."""
     if not names:
         return None
-    chosen = select_topics(txn, names)
+    chosen = select_topics(txn, TopicSelection(tuple(names)))
     namespaces = {topic.namespace for topic in chosen}
     system = (
         topic

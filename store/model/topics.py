@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from itertools import accumulate
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from store.db.environment import Txn
 from store.db.tree import find_node, has_children, iter_children
 from store.errors import LedgerNotFound, NamespaceNotFound, TopicNotFound
 from store.model.ledgers import read_ledger
-from store.names import NamespaceName, Position, TopicName, decode_name, is_encoded, shell_word
+from store.names import NamespaceName, Position, TopicName, TopicSelection, decode_name, is_encoded, shell_word
 from store.wording import counted
 
 
@@ -220,16 +220,14 @@ def iter_topic_texts(txn: Txn, namespace: NamespaceName, *, system: bool) -> Ite
             yield root + name
 
 
-def select_topics(
-    txn: Txn, names: Iterable[TopicName], *, all_topics: bool = False, pattern: str | None = None
-) -> tuple[TopicName, ...]:
-    """Return the topics meant by NAMES (partitioned ones as their partitions), or every topic, or those matching a glob.
+def select_topics(txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
+    """Return the topics meant by SELECTION, partitioned ones as their partitions; a glob is matched with and without ``persistent://``.
 
-    ALL_TOPICS and PATTERN leave out system topics; PATTERN is matched with and without ``persistent://``. Raises TopicNotFound
-    for a name that is not there, and when nothing matches.
+    Raises TopicNotFound for a name that is not there, and when nothing matches.
     """
-    if not all_topics and pattern is None:
-        return tuple(topic for name in names for topic in expand_topic(txn, name))
+    pattern = selection.pattern
+    if not selection.all_topics and pattern is None:
+        return tuple(topic for name in selection.topics for topic in expand_topic(txn, name))
     found = tuple(topic for topic in iter_topics(txn) if not topic.is_system)
     if pattern is not None:
         found = tuple(

@@ -10,7 +10,7 @@ from store.db.environment import Txn, open_store
 from store.model.reader import open_reader
 from store.model.schemas import TopicSchemas, read_schemas
 from store.model.topics import read_topic, select_topics
-from store.names import TopicName, parse_topic
+from store.names import TopicName, TopicSelection, parse_topic
 
 
 def topics_option(store: Path | str, topics: Sequence[str] = (), *, pattern: str | None = None) -> str:
@@ -39,5 +39,5 @@ def named_topics(txn: Txn, name: str) -> tuple[TopicName, ...]:
     if name.removeprefix("persistent://").count("/") == 1:
         name = f"{name}/*"
     if any(sign in name for sign in "*?["):
-        return select_topics(txn, (), pattern=name)
-    return select_topics(txn, (parse_topic(name),))
+        return select_topics(txn, TopicSelection(pattern=name))
+    return select_topics(txn, TopicSelection((parse_topic(name),)))

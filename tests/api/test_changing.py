@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import pulsar_admin as pa
+from pulsar_admin.jsonify import to_json
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied
 from tests.worlds import assert_unchanged, oracle
@@ -104,6 +105,26 @@ def test_a_partitioned_topic_is_one_change(path: Path, cli: Cli) -> None:
     assert [
         row["subscription"] for row in cli("--store", path, "store", "log", 2, "-o", "json").json[0]["reports"]
     ] == ["audit"] * 3
+
+
+def test_the_cursors_of_several_topics_are_one_change(path: Path, cli: Cli) -> None:
+    """As the commands make it; of a pattern the topics that have the subscription, and one that is named must have it."""
+    words = ("--store", path, "--now", f"@{NOW_MS}", "topics")
+    with pa.open_store(path, now=NOW_MS) as store:
+        reset = store.cursors("reset-me", pattern="acme/iot/*").reset(time="2026-11-20T00:00:00Z").preview()
+        made = store.cursors("audit", "acme/iot/skewed", PLAIN).create(start="earliest").preview()
+        with pytest.raises(pa.SubscriptionNotFound):
+            store.cursors("half", PLAIN, "acme/iot/skewed").skip(1)
+        with pytest.raises(pa.InvalidValue):
+            store.cursors("half", PLAIN, pattern="acme/*")
+    options = ("-s", "reset-me", "-t", "2026-11-20T00:00:00Z", "--dry-run", "-o", "jsonl")
+    shown = cli(*words, "reset-cursor", "--pattern", "acme/iot/*", *options).json_lines
+    assert to_json(reset.documents()) == shown
+    assert {row["topic"] for row in shown} == {f"persistent://acme/iot/skewed{end}" for end in ("", "-batched")}
+    options = ("-s", "audit", "-m", "earliest", "--dry-run", "-o", "jsonl")
+    assert (
+        to_json(made.documents()) == cli(*words, "create-subscription", "acme/iot/skewed", PLAIN, *options).json_lines
+    )
 
 
 def test_a_plan_of_another_state_is_refused(path: Path) -> None:

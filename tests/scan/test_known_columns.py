@@ -17,7 +17,7 @@ from store.errors import Unsupported
 from store.model.reader import open_reader
 from store.model.schemas import TopicSchemas
 from store.model.topics import read_topic, select_topics
-from store.names import parse_topic
+from store.names import parse_topic, parse_topics
 from store.scan.connector_shapes import ConnectorShapes
 from store.scan.known_columns import KnownColumns, message_ids
 from store.scan.profiles import PROFILES, Profile
@@ -30,7 +30,7 @@ from tests.worlds import oracle
 def _batches(world: str, topics: str, profile: Profile, *, payload: bool = False) -> Iterator[pa.RecordBatch]:
     options = DumpOptions(payload=payload, profile=profile)
     with open_store(imported(world, "clean")) as opened, open_reader(opened) as reader:
-        for name in select_topics(reader.txn, [parse_topic(topic) for topic in topics.split(",")]):
+        for name in select_topics(reader.txn, parse_topics(topics.split(","))):
             for batch in iter_batches(reader, read_topic(reader.txn, name), options, Dumped(), lambda count: None):
                 yield batch.drop_columns([helper.name for helper in HELPERS])
 

@@ -1,0 +1,260 @@
+"""The cursors that a subscription has in several topics, as one: plans move all of them, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pulsar_admin.api.plan import Plan, plan_of
+from pulsar_admin.api.session import Clock, Place, Session, Time, check_choice, position_of, whole_number
+from store.db.clocks import check_clock
+from store.errors import InvalidValue, SubscriptionNotFound
+from store.model.cursors import Cursor as CursorModel
+from store.model.cursors import iter_cursor_names, read_cursor
+from store.model.extent import Extent, extent_of, pending_intervals
+from store.model.reader import EntryReader
+from store.model.topics import Topic as TopicModel
+from store.model.topics import read_topic, select_topics
+from store.names import EARLIEST, LATEST, TopicSelection
+
+if TYPE_CHECKING:
+    from store.changes.resetting import ResetRule
+    from store.codec.cursor import CursorState
+    from store.recovery.as_of import IfUnsure
+    from store.recovery.cursor_versions import CursorHistory
+    from store.search.broker_setup import BrokerVersion
+    from store.search.expiry import ExpiryRule
+
+Moved = Callable[[TopicModel, "CursorState"], "CursorState"]
+
+
+class Cursors:
+    """The cursors of one subscription in several topics. Changes are plans of all of them: ``Store.apply`` makes them.
+
+    Every plan raises TopicNotFound, SubscriptionNotFound, and Refused for a cursor of the broker's own, unless FORCE.
+    """
+
+    def __init__(self, session: Session, selection: TopicSelection, name: str) -> None:
+        self._session = session
+        self._selection = selection
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """The name of the subscription."""
+        return self._name
+
+    def backlog(self) -> Extent:
+        """Return the backlog, over all partitions: entries, messages (batches count theirs), payload bytes.
+
+        Acknowledgements inside a batch are not subtracted, as the broker does.
+        """
+        total = Extent()
+        with self._session.reader() as reader:
+            for topic, cursor in self._cursors(reader):
+                total += extent_of(reader.txn, topic, pending_intervals(topic, cursor.state))
+        return total
+
+    # -- plans ---------------------------------------------------------------------------------------------------------
+
+    def reset(
+        self,
+        *,
+        to: Place | None = None,
+        time: Time | None = None,
+        shift_by: int | None = None,
+        like: str | None = None,
+        as_of: Time | None = None,
+        if_unsure: IfUnsure = "refuse",
+        zookeeper: Sequence[str] = (),
+        exclude: bool = False,
+        rule: ResetRule = "exact",
+        clock: Clock = "auto",
+        broker_version: BrokerVersion = "4.0",
+        force: bool = False,
+    ) -> Plan:
+        """Plan moving it so that the first entry given again is at a position (TO), at or after a TIME, SHIFT_BY entries further
+        (below 0: back), or where the subscription LIKE is; or to where it stood AS_OF a time or a state of ``history`` (its ``name``).
+
+        That brings acknowledgements back; of several states that a time may mean, IF_UNSURE refuses or takes the oldest or newest, and
+        ZOOKEEPER names more servers' files, ``dataDir[,dataLogDir]``. Else individual acknowledgements are cleared. EXCLUDE: start behind
+        the position. RULE ``broker``: what a live broker does; ``exact`` takes the first entry at or after the time on CLOCK, and only
+        positions that exist. Raises InvalidValue unless exactly one of the five is given, LedgerNotFound, EntryNotFound, NothingMatches
+        (nothing is at or after TIME, so that it would skip everything: FORCE does; or nothing is known of AS_OF), Refused (unsure).
+        """
+        from store.changes.resetting import ResetRequest, ResetRule, ResetTarget, plan_resets, resets_to
+        from store.search.broker_setup import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
+
+        if sum(given is not None for given in (to, time, shift_by, like, as_of)) != 1:
+            raise InvalidValue("give exactly one of to, time, shift_by, like and as_of")
+        if as_of is not None:
+            if exclude:
+                raise InvalidValue("as_of says where to: leave out exclude")
+            return self._back_to(as_of, if_unsure, zookeeper, force=force)
+        check_choice("rule", rule, ResetRule)
+        check_choice("broker version", broker_version, BrokerVersion)
+        target = ResetTarget(
+            None if time is None else self._session.time_ms(time),
+            None if to is None else position_of(to),
+            shift_by,
+            like,
+            exclude,
+        )
+        now_ms = self._session.now_ms
+        broker = BrokerSetup(broker_version, MAX_CLOCK_SKEW_MS, now_ms)
+        request = ResetRequest(now_ms, rule, check_clock(clock), broker, force)
+        with self._session.reader() as reader:
+            resets = resets_to(target, self._cursors(reader))
+            return plan_of(plan_resets(reader, "topics reset-cursor", resets, request))
+
+    def skip(self, count: int, *, force: bool = False) -> Plan:
+        """Plan skipping the next COUNT entries of each topic or partition; acknowledged ones do not count, a batch is one."""
+        from store.changes.cursors import skipped
+
+        if whole_number("skip", count) < 0:
+            raise InvalidValue(f"skip {count}: a number of entries is 0 or more")
+        return self._plan("topics skip", lambda topic, state: skipped(topic, state, count), force=force)
+
+    def clear(self, *, force: bool = False) -> Plan:
+        """Plan skipping the whole backlog."""
+        from store.changes.cursors import cleared
+
+        return self._plan("topics clear-backlog", cleared, force=force)
+
+    def expire(
+        self,
+        *,
+        before: Time | None = None,
+        to: Place | None = None,
+        by_ttl: bool = False,
+        exclude: bool = False,
+        rule: ExpiryRule = "all-before",
+        clock: Clock = "auto",
+        broker_version: BrokerVersion = "4.0",
+        force: bool = False,
+    ) -> Plan:
+        """Plan dropping what is older than BEFORE, everything up to a position (TO; EXCLUDE: it stays), or what the TTL in force drops.
+
+        RULE ``all-before`` drops nothing that is younger than the limit; ``broker`` does as a live broker. The preview warns of delayed
+        messages that go before they are due. Raises InvalidValue, LedgerNotFound, EntryNotFound, and NothingMatches: there is no TTL, or
+        nothing is older than BEFORE, or BEFORE is counted from now and the whole copy is older; the latter two not with FORCE.
+        """
+        from store.changes.expiry import ExpiryRequest
+        from store.delayed.expiries import plan_expiries
+        from store.search.broker_setup import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
+        from store.search.expiry import ExpiryRule
+
+        if (before is not None) + (to is not None) + by_ttl != 1:
+            raise InvalidValue("give exactly one of before, to and by_ttl")
+        check_choice("rule", rule, ExpiryRule)
+        check_choice("broker version", broker_version, BrokerVersion)
+        now_ms = self._session.now_ms
+        request = ExpiryRequest(
+            now_ms,
+            None if before is None else self._session.time_ms(before),
+            None if to is None else position_of(to),
+            exclude,
+            rule,
+            check_clock(clock),
+            broker=BrokerSetup(broker_version, MAX_CLOCK_SKEW_MS, now_ms),
+            force=force,
+        )
+
+        with self._session.reader() as reader:
+            cursors = list(self._cursors(reader))
+            return plan_of(plan_expiries(reader, "topics expire", cursors, request))
+
+    def create(
+        self, *, start: Place = LATEST, replicated: bool = False, properties: Mapping[str, str] | None = None
+    ) -> Plan:
+        """Plan making the subscription at START in all of the topics; raises AlreadyExists, LedgerNotFound, EntryNotFound, InvalidValue."""
+        from store.changes.resets import check_position
+        from store.changes.subscriptions import NewSubscription, plan_create
+
+        first = position_of(start)
+        with self._session.reader() as reader:
+            topics = list(read_topics(self._session, reader, self._selection))
+            if first not in (EARLIEST, LATEST) and len(topics) > 1:
+                raise InvalidValue(f"position {first} is in one of {len(topics)} topics", hint="use earliest or latest")
+            for topic in topics:
+                check_position(topic, first, "")
+            made = NewSubscription(self._name, first, replicated, dict(properties or {}))
+            return plan_of(plan_create(reader, topics, made, self._session.now_ms))
+
+    def delete(self, *, force: bool = False) -> Plan:
+        """Plan removing the subscription, from all partitions."""
+        from store.changes.subscriptions import plan_unsubscribe
+
+        with self._session.reader() as reader:
+            cursors = list(self._cursors(reader))
+            return plan_of(plan_unsubscribe(reader, "topics unsubscribe", cursors, self._session.now_ms, force=force))
+
+    def _back_to(self, as_of: Time, if_unsure: IfUnsure, zookeeper: Sequence[str], *, force: bool) -> Plan:
+        from store.recovery.as_of import AsOf, IfUnsure, is_state_name, plan_as_of
+
+        check_choice("if_unsure", if_unsure, IfUnsure)
+        name = as_of if isinstance(as_of, str) and is_state_name(as_of) else ""
+        time_ms = None if name else self._session.time_ms(as_of)
+        with self._session.reader() as reader:
+            cursors = list(self._cursors(reader))
+            wanted = AsOf(time_ms, name, if_unsure, self._past((topic for topic, _ in cursors), zookeeper), force)
+            return plan_of(plan_as_of(reader, "topics reset-cursor", cursors, wanted, self._session.now_ms))
+
+    def _past(self, topics: Iterable[TopicModel], zookeeper: Sequence[str] = ()) -> CursorHistory:
+        """Return what the ZooKeeper files of the store have of the cursor; what cannot be read there is warned of."""
+        from store.recovery.cursor_versions import find_cursor_history
+
+        with self._session.opened() as store:
+            paths = [one.name.cursor_path(self._name) for one in topics]
+            found = find_cursor_history(store.info.sources, zookeeper, paths)
+        self._session.warn(found.problems)
+        return found
+
+    def _plan(self, command: str, moved: Moved, *, force: bool) -> Plan:
+        from store.changes.cursors import CursorMove, check_movable, plan_moves
+
+        moves = []
+        with self._session.reader() as reader:
+            for topic, cursor in self._cursors(reader):
+                check_movable(cursor, force=force)
+                moves.append(CursorMove(topic, cursor, moved(topic, cursor.state)))
+            return plan_of(plan_moves(reader, command, moves, self._session.now_ms))
+
+    def _cursors(self, reader: EntryReader) -> Iterator[tuple[TopicModel, CursorModel]]:
+        return iter_cursors(self._session, reader, self._selection, self._name)
+
+
+def iter_cursors(
+    session: Session, reader: EntryReader, selection: TopicSelection, subscription: str
+) -> Iterator[tuple[TopicModel, CursorModel]]:
+    """Yield the cursor SUBSCRIPTION of every topic meant, partitions of a partitioned one each.
+
+    A topic named must have it; of all topics, or those of a pattern, those that have it are taken. Raises TopicNotFound and
+    SubscriptionNotFound, the latter also when no topic has it.
+    """
+    named = bool(selection.topics)
+    found = False
+    for topic in read_topics(session, reader, selection):
+        if named or subscription in iter_cursor_names(reader.txn, topic.name):
+            for cursor in read_cursors(session, reader, topic, (subscription,), named=named):
+                found = True
+                yield topic, cursor
+    if not found:
+        raise SubscriptionNotFound(
+            f"no topic that matches has a subscription {subscription!r}", subscription=subscription
+        )
+
+
+def read_topics(session: Session, reader: EntryReader, selection: TopicSelection) -> Iterator[TopicModel]:
+    """Yield the topics meant, partitions of a partitioned one each, and report their broken ledgers; raises TopicNotFound."""
+    names = dict.fromkeys(select_topics(reader.txn, selection))
+    for topic in session.each(names, lambda name: read_topic(reader.txn, name), alone=bool(selection.topics)):
+        session.warn_of_broken_ledgers(reader.txn, topic)
+        yield topic
+
+
+def read_cursors(
+    session: Session, reader: EntryReader, topic: TopicModel, names: Iterable[str], *, named: bool
+) -> Iterator[CursorModel]:
+    """Yield the cursors NAMES of TOPIC, which was NAMED or is one of many: see ``Session.each``."""
+    return session.each(names, lambda name: read_cursor(reader.txn, reader, topic, name), alone=named)
