@@ -127,6 +127,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/compaction/checking.py": set(),
     "commands/compaction/explaining.py": {"store.compaction.forms"},
     "commands/compaction/last_id.py": set(),
+    "commands/delayed/inspecting.py": {"store.delayed.verify"},
     "commands/ledgers.py": {"store.model.ledger_owners"},
     "commands/metrics.py": {"store.reports.metrics"},
     "commands/namespaces.py": {"store.changes.policies"},

@@ -1,13 +1,10 @@
-"""The delayed messages that a subscription waits for: what falls due when, and what it costs. Imports numpy and pyarrow."""
+"""The delayed messages that a subscription waits for: what falls due when, and what it costs. Imports numpy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-
-import numpy as np
-import pyarrow as pa
 
 from pulsar_admin.api.session import Session, Time
 from store.db.delayed_entries import join_rows
@@ -19,10 +16,11 @@ from store.model.cursors import Cursor, read_cursor
 from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import LONG_MAX, TopicName
-from store.scan.message_rows import timestamps
 from store.wording import counted
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from store.delayed.build import BuildResult
     from store.delayed.replay import Replayed
     from store.delayed.verify import Verified
@@ -46,6 +44,10 @@ class Delayed:
         Columns: ``ledger_id``, ``entry_id``; ``deliver_at``, the tick in which it is dispatched; ``due_time``, which the message itself
         asks for, null where its entry is lost; both ``timestamp[us, UTC]``.
         """
+        import pyarrow as pa
+
+        from store.scan.message_rows import timestamps
+
         until_ms = self._session.now_ms if until is None else self._session.time_ms(until)
         with self._opened() as (reader, _, _, delivery):
             rows = join_rows(list(delivery.waiting.iter_rows(-LONG_MAX, until_ms + 1)))
@@ -63,12 +65,15 @@ class Delayed:
 
     def histogram(self) -> pa.Table:
         """Return how many messages fall due when: ``start`` (timestamp) and ``width_ms`` of a partition of time, ``messages`` in it."""
+        import pyarrow as pa
+
+        from store.scan.message_rows import timestamps
+
         with self._opened() as (_, _, _, delivery):
             loads = delivery.waiting.loads
-        starts = np.array([load.start_ms for load in loads], np.int64)
         return pa.table(
             {
-                "start": timestamps(pa.array(starts)),
+                "start": timestamps(pa.array([load.start_ms for load in loads], pa.int64())),
                 "width_ms": pa.array([load.width_ms for load in loads], pa.int64()),
                 "messages": pa.array([load.messages for load in loads], pa.int64()),
             }
@@ -99,8 +104,7 @@ class Delayed:
         from store.delayed.verify import verify_cursor
 
         name = self._named()
-        with self._session.engine([]) as engine, self._session.reader() as reader:
-            reader.engine = engine
+        with self._session.scan() as reader:
             topic = read_topic(reader.txn, self._name)
             return verify_cursor(reader, topic, read_cursor(reader.txn, reader, topic, name))
 
@@ -136,12 +140,11 @@ class Delayed:
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[EntryReader, Topic, Cursor, Delivery]]:
-        with self._session.engine([]) as engine, self._session.reader() as reader, open_runs() as file:
-            reader.engine = engine
+        with self._session.scan() as reader, open_runs() as file:
             topic = read_topic(reader.txn, self._name)
             name = self._subscription
             cursor = cursor_of_nobody(topic) if name is None else read_cursor(reader.txn, reader, topic, name)
             delivery = open_delivery(reader, topic, cursor, file, self._session.now_ms)
             yield reader, topic, cursor, delivery
         if delivery.warning:
-            self._session.partial([delivery.warning])
+            self._session.warn([delivery.warning])

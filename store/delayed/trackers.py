@@ -10,7 +10,7 @@ again depends on bookies and network: ``ENTRIES_PER_SECOND`` is an assumption.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from pyroaring import BitMap
@@ -34,17 +34,16 @@ _SEGMENT_MESSAGES, _SEGMENT_MS = 5000, 300_000  # of a bucket's snapshot: delaye
 
 @dataclass(frozen=True, slots=True)
 class Tracker:
-    """What one kind of tracker needs: memory, and entries it reads again before it knows everything."""
+    """What one kind of tracker needs: memory, and entries it reads again before it knows everything, which takes ``rebuild_ms``."""
 
     name: str
     memory_bytes: int
     rebuild_entries: int
     entries_per_second: int = ENTRIES_PER_SECOND
+    rebuild_ms: int = field(init=False, metadata={"json": "rebuildMs"})
 
-    @property
-    def rebuild_ms(self) -> int:
-        """How long reading again takes."""
-        return self.rebuild_entries * 1000 // self.entries_per_second
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rebuild_ms", self.rebuild_entries * 1000 // self.entries_per_second)
 
 
 def estimate_trackers(

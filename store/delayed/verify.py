@@ -13,7 +13,7 @@ from store.aliases import Array
 from store.db.delayed import find_index
 from store.db.delayed_entries import DelayedRows
 from store.delayed.backlog import DelayScan, parts_of, read_delayed
-from store.delayed.buckets import Bucket, iter_buckets
+from store.delayed.buckets import Bucket, iter_buckets, iter_leaked
 from store.delayed.partitions import PartitionSource
 from store.delayed.places import Place, Places, distinct
 from store.delayed.waiting import is_current
@@ -22,7 +22,7 @@ from store.model.cursors import Cursor
 from store.model.extent import pending_intervals
 from store.model.reader import EntryReader
 from store.model.topics import Topic
-from store.names import shell_word
+from store.names import TopicName, shell_word
 from store.wording import counted
 
 _SHOWN = 3
@@ -53,6 +53,19 @@ class Verified:
     stale: int
     indexed: int | None
     findings: list[DelayedFinding] = field(default_factory=list)
+
+    @property
+    def problems(self) -> int:
+        """How many findings are problems."""
+        return sum(one.severity == "problem" for one in self.findings)
+
+
+def iter_leaked_buckets(reader: EntryReader, topics: frozenset[TopicName]) -> Iterator[Verified]:
+    """Yield a finding for each bucket ledger of TOPICS that no cursor points to."""
+    for ledger_id, topic, cursor in iter_leaked(reader, topics):
+        text = f"bucket ledger {ledger_id} is leaked: no cursor points to it"
+        finding = DelayedFinding("problem", "bucket-ledger-leaked", text, 0, ledger_id)
+        yield Verified(topic, cursor, 0, 0, 0, 0, 0, None, [finding])
 
 
 def verify_cursor(reader: EntryReader, topic: Topic, cursor: Cursor) -> Verified:
