@@ -62,8 +62,8 @@ class CommandSession(Session):
                 self._reader = None
 
     @contextmanager
-    def engine(self, problems: list[StoreError]) -> Iterator[Engine | None]:
-        with self._app.bulk() as engine:
+    def engine(self, problems: list[StoreError], size_bytes: int = 0) -> Iterator[Engine | None]:
+        with self._app.bulk(size_bytes) as engine:
             yield engine
 
     @contextmanager

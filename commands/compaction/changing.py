@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
-from commands.compaction.sizes import bytes_of
 from commands.topics.answers import selected
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, topics_argument
 from store.compaction.forms import FORMATS, INDEXED, RULE_4_2, RULES, CompactionJob
-from store.db.environment import Store
 from store.errors import EntryCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
-
-if TYPE_CHECKING:
-    from store.changes.report import ChangeReport
 
 KEEP, BY_KEY = "keep", "by-key"
 _COLUMNS = (
@@ -131,19 +125,8 @@ def upgrade(app: App, selection: TopicSelection) -> None:
 
 def compact_topics(app: App, selection: TopicSelection, job: CompactionJob) -> None:
     """Do JOB to the topics meant, a change each."""
-    from store.changes.compacting import Compactor
-    from store.changes.intent import WritingPlan
+    from pulsar_admin.api.compaction import plan_compaction
 
     with app.session.read() as txn:
-        names, txn_id = selected(app, txn, selection), txn.id
-        size_bytes = 0 if job.everything else bytes_of(txn, names)
-
-    def compact(store: Store, *, previews: bool) -> tuple[ChangeReport, ...]:
-        with app.bulk(size_bytes) as engine:
-            compactor = Compactor(store, engine, app.now_ms, app.settings.memory_bytes, app.warn, app.progress)
-            return tuple(app.each(names, lambda name: compactor.compact(name, job, previews=previews)))
-
-    def shown() -> tuple[ChangeReport, ...]:
-        return compact(app.store, previews=True)
-
-    app.change(WritingPlan(job.command, txn_id, shown, lambda store: compact(store, previews=False)), _COLUMNS)
+        plan = plan_compaction(app.session, selected(app, txn, selection), job)
+    app.change(plan, _COLUMNS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from commands.compaction.sizes import bytes_of
 from commands.topics.answers import selected
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
@@ -12,6 +11,7 @@ from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from pulsar_admin.visible import clean_text
 from store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFound
+from store.model.topics import topics_bytes
 from store.names import TopicName
 from store.wording import counted
 
@@ -49,7 +49,7 @@ def verify(app: App, selection: TopicSelection) -> None:
     """
     with app.session.reader() as reader:
         names = selected(app, reader.txn, selection)
-        with app.bulk(bytes_of(reader.txn, names)) as reader.engine:
+        with app.bulk(topics_bytes(reader.txn, names)) as reader.engine:
             rows = list(app.each(names, lambda name: _verify(app, name)))
     app.problems(sum(row["problems"] for row in rows))
     if len(names) == 1 and rows:

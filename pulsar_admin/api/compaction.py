@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import Session, Time, check_choice
 from store.errors import StoreError
-from store.model.topics import read_topic
+from store.model.topics import read_topic, topics_bytes
 from store.names import TopicName
 
 if TYPE_CHECKING:
     from pulsar_admin.api.messages import Messages
+    from pulsar_admin.api.plan import Plan
     from store.changes.report import ChangeReport
     from store.compaction.forms import CompactionJob
     from store.compaction.last_id import LastId
@@ -136,33 +136,13 @@ class Compaction:
         check_choice("form", form, Form)
         check_choice("rule", rule, Rule)
         flags = {"retain_null_key": retain_null_key, "from_start": from_start, "skip_damaged": skip_damaged}
-        return self._plan(CompactionJob("compaction run", form, rule, **flags))
+        return plan_compaction(self._session, (self._name,), CompactionJob("compaction run", form, rule, **flags))
 
     def upgrade(self) -> Plan:
         """Plan rewriting the compacted ledger as Pulsar 4.2 writes it, nothing dropped; raises as ``run``."""
         from store.compaction.forms import CompactionJob
 
-        return self._plan(CompactionJob("compaction upgrade", everything=True))
-
-    def _plan(self, job: CompactionJob) -> Plan:
-        from store.changes.intent import WritingPlan
-
-        def compact(store: StoreFile, *, previews: bool) -> tuple[ChangeReport, ...]:
-            from store.changes.compacting import Compactor
-
-            texts: list[str] = []
-            with self._session.engine([]) as engine:
-                compactor = Compactor(store, engine, self._session.now_ms, None, texts.append)
-                found = compactor.compact(self._name, job, previews=previews)
-            self._session.partial(texts)
-            return (found,)
-
-        def shown() -> tuple[ChangeReport, ...]:
-            with self._session.opened() as store:
-                return compact(store, previews=True)
-
-        with self._session.read() as txn:
-            return plan_of(WritingPlan(job.command, txn.id, shown, lambda store: compact(store, previews=False)))
+        return plan_compaction(self._session, (self._name,), CompactionJob("compaction upgrade", everything=True))
 
     def messages(
         self,
@@ -178,6 +158,30 @@ class Compaction:
         from pulsar_admin.api.messages import compacted_messages
 
         return compacted_messages(self._session, self._name, columns, keys, limit)
+
+
+def plan_compaction(session: Session, names: Sequence[TopicName], job: CompactionJob) -> Plan:
+    """Plan JOB for the topics NAMES, a change each."""
+    from pulsar_admin.api.plan import plan_of
+    from store.changes.intent import WritingPlan
+
+    def compact(store: StoreFile, *, previews: bool) -> tuple[ChangeReport, ...]:
+        from store.changes.compacting import Compactor
+
+        def warn(text: str) -> None:
+            session.warn([text])
+
+        with session.engine([], size_bytes) as engine:
+            compactor = Compactor(store, engine, session.now_ms, session.memory_bytes, warn, session.progress)
+            return tuple(session.each(names, lambda name: compactor.compact(name, job, previews=previews)))
+
+    def shown() -> tuple[ChangeReport, ...]:
+        with session.opened() as store:
+            return compact(store, previews=True)
+
+    with session.read() as txn:
+        size_bytes = 0 if job.everything else topics_bytes(txn, names)
+        return plan_of(WritingPlan(job.command, txn.id, shown, lambda store: compact(store, previews=False)))
 
 
 def _find_in(reader: EntryReader, topic: TopicModel, view: CompactedView, time_ms: int, rule: ViewRule) -> FoundInView:

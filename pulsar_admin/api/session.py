@@ -180,8 +180,8 @@ class Session:
         """Show how far the work LABEL is, TOTAL (None: unknown) of UNIT: the function it opens is told each part of them."""
         return nullcontext(lambda count: None)
 
-    def engine(self, problems: list[StoreError]) -> AbstractContextManager[Engine | None]:
-        """Open what scans run on, see ``open_engine``."""
+    def engine(self, problems: list[StoreError], size_bytes: int = 0) -> AbstractContextManager[Engine | None]:
+        """Open what scans, of about SIZE_BYTES, run on, see ``open_engine``."""
         return open_engine(self._jobs, self._spark, problems)
 
     @contextmanager

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from store.changes.compaction import LedgerSwap, plan_swap, swap_part
 from store.changes.log_writer import LedgerSpec, PayloadColumns, apply_written, write_ledgers
@@ -38,30 +38,11 @@ _REDUCED = (
 )
 
 
-class Progress(Protocol):
-    """What is told how far the work is."""
-
-    def advance(self, count: int, /) -> None:
-        """Count so many entries more."""
-
-
-class Unwatched:
-    """Nobody asks how far the work is."""
-
-    def advance(self, count: int, /) -> None:
-        """Count nothing."""
-
-
-def unwatched(total: int, unit: str, label: str) -> AbstractContextManager[Progress]:
-    """Show no progress."""
-    return nullcontext(Unwatched())
-
-
 @dataclass(frozen=True, slots=True)
 class Compactor:
     """Compacts topics of STORE, which is open for writing unless it only previews; scans run on ENGINE.
 
-    ``warn`` is told what the user should know, ``progress`` opens a display: (total, unit, label).
+    ``warn`` is told what the user should know, ``progress`` (total, unit, label) opens what is told how far the work is.
     """
 
     store: Store
@@ -69,7 +50,7 @@ class Compactor:
     now_ms: int
     memory_bytes: int | None
     warn: Callable[[str], None]
-    progress: Callable[[int, str, str], AbstractContextManager[Progress]] = unwatched
+    progress: Callable[[int, str, str], AbstractContextManager[Callable[[int], None]]]
 
     def compact(self, name: TopicName, job: CompactionJob, *, previews: bool) -> ChangeReport:
         """Do JOB on a topic as one change and return its report; PREVIEWS: write nothing.
@@ -102,8 +83,8 @@ class Compactor:
         rules = CompactionRules(job.form, job.retain_null_key, job.everything, keys_for(self.memory_bytes))
         compaction = Compaction(prepared.source, rules, topic.name.partition_index)
         if not job.everything:
-            with self.progress(prepared.entries, "entries", f"{topic.name}: phase one") as bar:
-                compaction.find_latest(bar.advance)
+            with self.progress(prepared.entries, "entries", f"{topic.name}: phase one") as advance:
+                compaction.find_latest(advance)
             count = compaction.result.messages.undecodable
             if count:
                 left = "entry cannot be decoded and stays whole", "entries cannot be decoded and stay whole"
@@ -115,8 +96,8 @@ class Compactor:
     ) -> ChangeReport:
         """Phase two: measured for a preview and where nothing may have changed, else written."""
         if previews or not prepared.source.parts:
-            with self.progress(prepared.entries, "entries", f"{prepared.topic.name}: measuring") as bar:
-                compaction.measure(bar.advance)
+            with self.progress(prepared.entries, "entries", f"{prepared.topic.name}: measuring") as advance:
+                compaction.measure(advance)
             swap = _swap(prepared, compaction, None)
             if not compaction.result.is_changed and prepared.view is not None:
                 return _unchanged(job, swap_part(replace(swap, ledger_id=swap.old_ledger_id)), previews=previews)
@@ -128,10 +109,10 @@ class Compactor:
         self, reader: EntryReader, prepared: Prepared, compaction: Compaction, job: CompactionJob
     ) -> ChangeReport:
         spec = LedgerSpec(view_claims(prepared.topic, prepared.horizon), DigestType.CRC32)
-        with self.progress(prepared.entries, "entries", f"{prepared.topic.name}: phase two") as bar:
+        with self.progress(prepared.entries, "entries", f"{prepared.topic.name}: phase two") as advance:
             payloads = (
                 found if isinstance(found, bytes) else PayloadColumns(found.data, found.starts, found.sizes)
-                for found in compaction.payloads(bar.advance)
+                for found in compaction.payloads(advance)
             )
             written = write_ledgers(self.store, [(spec, payloads)])
         swap = _swap(prepared, compaction, written.ledgers[0].ledger_id)

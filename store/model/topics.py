@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import accumulate
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn
 from store.db.tree import find_node, has_children, iter_children
-from store.errors import LedgerNotFound, NamespaceNotFound, TopicNotFound
+from store.errors import LedgerNotFound, NamespaceNotFound, StoreError, TopicNotFound
 from store.model.ledgers import read_ledger
 from store.names import NamespaceName, Position, TopicName, TopicSelection, decode_name, is_encoded, shell_word
 from store.wording import counted
@@ -241,6 +242,15 @@ def select_topics(txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
             hint="list what is there with: pulsar-admin topics list TENANT/NAMESPACE",
         )
     return found
+
+
+def topics_bytes(txn: Txn, names: Iterable[TopicName]) -> int:
+    """Return the payload bytes of topics NAMES; none of one that cannot be read, which who reads it reports."""
+    total = 0
+    for name in names:
+        with suppress(StoreError):
+            total += read_topic(txn, name).total_size_bytes
+    return total
 
 
 def iter_namespaces(txn: Txn, tenant: str) -> Iterator[NamespaceName]:
