@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from store.changes.cursors import info_of_state, state_json
 from store.changes.ledger_list import put_managed_ledger
@@ -53,12 +54,15 @@ class _Referring:
 
     def add(self, ledger_id: int, owner: Owner) -> None:
         name = parse_topic(owner.topic)
-        if owner.kind is OwnerKind.TOPIC:
-            self.topics.setdefault(name, set()).add(ledger_id)
-        elif owner.kind is OwnerKind.SCHEMA:
-            self.schemas.setdefault(name, set()).add(ledger_id)
-        else:
-            self.cursors.setdefault((name, owner.cursor or COMPACTION_CURSOR), set()).add(ledger_id)
+        match owner.kind:
+            case OwnerKind.TOPIC:
+                self.topics.setdefault(name, set()).add(ledger_id)
+            case OwnerKind.SCHEMA:
+                self.schemas.setdefault(name, set()).add(ledger_id)
+            case OwnerKind.CURSOR | OwnerKind.COMPACTED | OwnerKind.BUCKET | OwnerKind.INDEX:
+                self.cursors.setdefault((name, owner.cursor or COMPACTION_CURSOR), set()).add(ledger_id)
+            case _:
+                assert_never(owner.kind)
 
 
 def plan_forget(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int, *, force: bool = False) -> Plan:

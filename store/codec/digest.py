@@ -23,7 +23,7 @@ import zlib
 from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
-from typing import cast
+from typing import assert_never, cast
 
 _CRC32 = struct.Struct(">Q")
 _CRC32C = struct.Struct(">I")
@@ -70,4 +70,6 @@ def compute_digest(
         mac = hmac.new(hashlib.sha1(b"mac" + password).digest(), header, hashlib.sha1)
         mac.update(payload)
         return mac.digest()
+    if kind is not DigestType.DUMMY:
+        assert_never(kind)
     return b""

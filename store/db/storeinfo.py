@@ -6,7 +6,7 @@ import json
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from store.db.backups import damaged_store
 from store.db.file import DATA_FILE, RECORD_FILE, check_file
@@ -80,6 +80,8 @@ def check_state(path: Path, info: StoreInfo, *, unindexed: bool) -> None:
             hint="run the same `store import` command again: it goes on where it was",
             path=str(path),
         )
+    if info.state is not StoreState.READY and info.state is not StoreState.UNINDEXED:
+        assert_never(info.state)
 
 
 def write_store_info(path: Path, info: StoreInfo) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from store.codec.entrylog import HEADER_BYTES, decode_header
 from store.db.bookies import decode_bookie
@@ -101,10 +101,12 @@ def place(store: Store, path: Path, file_id: int, mode: FileMode) -> Path:
     remove_file(unfinished)
     if mode is FileMode.LINKED:
         link_file(path.resolve(), unfinished)
-    else:
+    elif mode is FileMode.COPIED or mode is FileMode.OWN:
         copy_file(path.resolve(), unfinished)
         status = path.stat()
         os.utime(unfinished, ns=(status.st_atime_ns, status.st_mtime_ns))
+    else:
+        assert_never(mode)
     rename(unfinished, store.path / inside)
     remove_file(unfinished)  # renaming onto another name of the same file leaves both
     return inside
