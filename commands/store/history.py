@@ -10,7 +10,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app, redact_properties_option
-from store.changes.plan import Change, iter_changes, plan_undo, read_change
+from store.changes.plan import Change, iter_changes, read_change
 from store.errors import ChangeNotFound, StalePlan, StoreBusy, StoreNotFound, UndoConflict
 
 _COLUMNS = (
@@ -97,6 +97,4 @@ def undo(app: App, change: int) -> None:
 
     Refused if a later change touched the same rows; the message names that change: undo it first.
     """
-    with app.session.read() as txn:
-        plan = plan_undo(txn, change)
-    app.change(plan)
+    app.change(app.api.plan_undo(change))

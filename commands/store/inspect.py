@@ -19,15 +19,15 @@ from store.db.bookies import decode_bookie
 from store.db.tree import Node, find_node, iter_children, read_node
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreError, StoreNotFound
 from store.model.cursors import range_text, read_cursor
-from store.model.ledger_owners import LedgerOwners, custom_text, read_owners
+from store.model.ledger_owners import LedgerOwners, custom_text
 from store.model.reader import EntryReader
 from store.model.structures import cursor_of_path, decode_structure, structure_of
 from store.model.topics import read_topic
-from store.reports.summary import StoreSummary, read_summary
 from store.wording import counted, plural
 
 if TYPE_CHECKING:
     from store.db.environment import Txn
+    from store.reports.summary import StoreSummary
 
 # -- info -------------------------------------------------------------------------------------------------------------
 
@@ -46,8 +46,7 @@ def info(app: App) -> None:
     of a cursor comes from its metadata, from its cursor ledger, or (metadata-fallback) from an old snapshot because its
     ledger is lost.
     """
-    with app.session.reader() as reader:
-        app.emit(read_summary(app.store, reader), plain=_render_info)
+    app.emit(app.api.summary(), plain=_render_info)
 
 
 def _source_text(source: Mapping[str, Any]) -> str:  # Any: JSON
@@ -283,8 +282,8 @@ _OWNER_COLUMNS = (
 @pass_app
 def owner(app: App, ledgers: tuple[int, ...]) -> None:
     """Show which topic, cursor, schema, compaction or delayed index each LEDGER belongs to."""
-    with app.session.read() as txn:
-        app.emit_rows(app.each(ledgers, lambda ledger_id: read_owners(txn, ledger_id)), _OWNER_COLUMNS)
+    with app.session.read():
+        app.emit_rows(app.each(ledgers, lambda ledger_id: app.ledger(ledger_id).owners()), _OWNER_COLUMNS)
 
 
 def claims_text(row: LedgerOwners) -> str:

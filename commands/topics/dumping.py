@@ -245,9 +245,7 @@ def copy(app: App, topics: tuple[TopicName, ...], source: Path, to: TopicName | 
     compacted views, policies of topics, open transactions. A topic that already exists, or whose entries are not all in
     the source, is refused.
     """
-    from store.dump.copying import CopyRequest, plan_copy
-
-    app.change(plan_copy(app.store, CopyRequest(source, topics, to, app.now_ms)))
+    app.change(app.api.copy(*map(str, topics), source=source, to=None if to is None else str(to)))
 
 
 # -- load -------------------------------------------------------------------------------------------------------------

@@ -8,8 +8,6 @@ from datetime import datetime, timedelta
 
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import Place, Session, position_of
-from store.changes.nacks import Nacks as NackedRows
-from store.changes.nacks import plan_add, plan_pop
 from store.db.environment import Txn
 from store.errors import InvalidValue
 from store.model.cursors import read_cursor
@@ -65,6 +63,8 @@ class Nacks:
 
     def pop(self) -> Plan:
         """Plan removing what is due now; the change keeps it: ``Store.undo`` puts it back. Look at ``due`` first."""
+        from store.changes.nacks import plan_pop
+
         with self._session.read() as txn:
             return plan_of(plan_pop(txn, list(self._due(txn)), self._session.now_ms))
 
@@ -98,8 +98,10 @@ class Nacks:
         return topics
 
     def _plan(self, reader: EntryReader, found: NackedEntries, bits: int | None) -> Plan:
-        rows = [NackedRows(name, self._subscription, groups, bits) for name, groups in found.entries.items() if groups]
-        return plan_of(plan_add(reader.txn, "nacks add", rows))
+        from store.changes import nacks
+
+        rows = [nacks.Nacks(name, self._subscription, groups, bits) for name, groups in found.entries.items() if groups]
+        return plan_of(nacks.plan_add(reader.txn, "nacks add", rows))
 
     def _due(self, txn: Txn) -> Iterable[KeptGroup]:
         names = map(str, expand_topic(txn, self._name))
