@@ -136,6 +136,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/namespaces_delayed.py": {"store.db.delayed_rules"},
     "commands/overview.py": {"store.reports.overview"},
     "commands/store/usage.py": set(),
+    "commands/topics/ack_history.py": {"store.model.cursors", "store.recovery.acks"},
     "commands/topics/backlog.py": set(),
     "commands/topics/clocks.py": {"store.db.clocks", "store.reports.timeline"},
     "commands/topics/cursors.py": set(),

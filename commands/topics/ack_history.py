@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,14 @@ import click
 
 from commands.mending import zookeeper_option
 from commands.topics.answers import TOPIC_COLUMN
-from pulsar_admin.api.cursors import read_topics
 from pulsar_admin.columns import Column, time_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
 from pulsar_admin.pictures import plot_option
-from store.db.storeinfo import read_store_info
 from store.errors import MissingComponent, SourceNotFound, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import range_text
-from store.model.reader import EntryReader
-from store.model.topics import Topic
 from store.recovery.acks import AckState, Bound
-from store.recovery.cursor_versions import CursorHistory, find_cursor_history
 
 Json = dict[str, Any]  # Any: JSON values
 
@@ -75,34 +70,16 @@ def subscription_history(app: App, selection: TopicSelection, subscription: str,
     state is not older than the publish time of the last acknowledged entry, and not newer than the next metadata.
     `reset-cursor --as-of` restores one.
     """
-    with app.session.reader() as reader:
-        topics = list(read_topics(app.session, reader, selection))
-        past = read_past(app, topics, subscription, options.directories)
-        rows = _iter_rows(reader, topics, subscription, past)
+    with app.session.reader():
+        zookeeper = tuple(map(str, options.directories))
+        found = app.cursors(selection, subscription).histories(zookeeper=zookeeper)
         if options.last is not None:
-            rows = iter(deque(rows, options.last))
+            found = iter(deque(found, options.last))
+        rows = ({"topic": topic, "subscription": subscription, **_state_row(state)} for topic, state in found)
         if options.plot:
             app.emit_lines(_plot(list(rows)).splitlines(), "PLOT")
         else:
             app.emit_rows(rows, _COLUMNS if selection.single is None else _COLUMNS[1:])
-
-
-def read_past(app: App, topics: Iterable[Topic], subscription: str, directories: Iterable[Path]) -> CursorHistory:
-    """Return what ZooKeeper's files, where the store knows some, and those in DIRECTORIES have of SUBSCRIPTION of TOPICS.
-
-    Warns of what cannot be read there.
-    """
-    paths = [topic.name.cursor_path(subscription) for topic in topics]
-    past = find_cursor_history(read_store_info(app.store.path).sources, map(str, directories), paths)
-    for problem in past.problems:
-        app.warn(problem)
-    return past
-
-
-def _iter_rows(reader: EntryReader, topics: Iterable[Topic], subscription: str, past: CursorHistory) -> Iterator[Json]:
-    for topic in topics:
-        for state in past.states(reader, topic, subscription):
-            yield {"topic": str(topic.name), "subscription": subscription, **_state_row(state)}
 
 
 def _state_row(found: AckState) -> Json:

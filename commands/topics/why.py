@@ -95,15 +95,11 @@ def why(app: App, selection: TopicSelection, subscription: str | None, disk: boo
 
 
 def _say_why(app: App, selection: TopicSelection, subscription: str) -> None:
-    from store.why.subscription import why_subscription
-
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, size_of(reader, chosen.names), "why"):
-            found = [
-                why_subscription(reader, topic, cursor, app.now_ms)
-                for topic, cursor in iter_cursors(app.session, reader, selection, subscription)
-            ]
+            cursors = iter_cursors(app.session, reader, selection, subscription)
+            found = [app.topic(topic.name).cursor(subscription).why() for topic, _ in cursors]
     _emit(app, found, several=chosen.several)
 
 

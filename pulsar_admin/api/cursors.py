@@ -20,6 +20,7 @@ from store.names import EARLIEST, LATEST, TopicSelection
 if TYPE_CHECKING:
     from store.changes.resetting import ResetRule
     from store.codec.cursor import CursorState
+    from store.recovery.acks import AckState
     from store.recovery.as_of import IfUnsure
     from store.recovery.cursor_versions import CursorHistory
     from store.search.broker_setup import BrokerVersion
@@ -54,6 +55,17 @@ class Cursors:
             for topic, cursor in self._cursors(reader):
                 total += extent_of(reader.txn, topic, pending_intervals(topic, cursor.state))
         return total
+
+    def histories(self, *, zookeeper: Sequence[str] = ()) -> Iterator[tuple[str, AckState]]:
+        """Yield the topic's name and each state of acknowledgements that is left, the oldest of a topic first: see ``Cursor.history``.
+
+        ZOOKEEPER: more servers' files, ``dataDir[,dataLogDir]``.
+        """
+        with self._session.reader() as reader:
+            topics = list(read_topics(self._session, reader, self._selection))
+            past = self._past(topics, zookeeper)
+            for topic in topics:
+                yield from ((str(topic.name), state) for state in past.states(reader, topic, self._name))
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 

@@ -117,6 +117,8 @@ def test_the_cursors_of_several_topics_are_one_change(path: Path, cli: Cli) -> N
             store.cursors("half", PLAIN, "acme/iot/skewed").skip(1)
         with pytest.raises(pa.InvalidValue):
             store.cursors("half", PLAIN, pattern="acme/*")
+        states = store.topic(PLAIN).cursor("half").history()
+        assert list(store.cursors("half", PLAIN).histories()) == [(f"persistent://{PLAIN}", one) for one in states]
     options = ("-s", "reset-me", "-t", "2026-11-20T00:00:00Z", "--dry-run", "-o", "jsonl")
     shown = cli(*words, "reset-cursor", "--pattern", "acme/iot/*", *options).json_lines
     assert to_json(reset.documents()) == shown
