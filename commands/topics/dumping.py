@@ -29,11 +29,7 @@ from store.scan.profiles import PROFILES, Profile
 from store.wording import counted
 
 if TYPE_CHECKING:
-    from store.changes.intent import WritingPlan
-    from store.changes.report import ChangeReport
-    from store.db.environment import Store
     from store.dump.job import DumpOptions
-    from store.dump.source import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,14 +247,6 @@ def copy(app: App, topics: tuple[TopicName, ...], source: Path, to: TopicName | 
 # -- load -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class LoadRequest:
-    """How to load."""
-
-    topic: TopicName | None
-    keep_ledger_ids: bool
-
-
 @command(
     "load",
     changes=True,
@@ -276,9 +264,8 @@ class LoadRequest:
 @click.argument("dump", type=click.Path(path_type=Path))
 @click.option("--topic", type=TOPIC, help="Load into this topic (a dump of one).")
 @click.option("--keep-ledger-ids", is_flag=True, help="Keep ledger and entry ids, which must be unknown here.")
-@gather(LoadRequest)
 @pass_app
-def load(app: App, dump: Path, options: LoadRequest) -> None:
+def load(app: App, dump: Path, topic: TopicName | None, keep_ledger_ids: bool) -> None:
     """Append the entries of a dump to their topics.
 
     DUMP is the output of `topics dump --level entries`: a directory, a file, or - for JSON lines on standard input.
@@ -288,30 +275,11 @@ def load(app: App, dump: Path, options: LoadRequest) -> None:
     """
     if app.settings.plan is not None and str(dump) == "-":
         raise InvalidValue("--plan: what stdin held is gone when the plan is applied", hint="load from a file")
-    app.change(_plan_load(app, dump, options))
-
-
-def _source(dump: Path) -> Source:
-    from store.dump.source import Source
-
-    return Source(dump, sys.stdin.buffer if str(dump) == "-" else None)
-
-
-def _plan_load(app: App, dump: Path, options: LoadRequest) -> WritingPlan:
-    from store.changes.intent import WritingPlan
-    from store.dump.load import COMMAND, LoadOptions, apply_load, preview_load
-
-    wanted = LoadOptions(options.topic, app.settings.interceptors, options.keep_ledger_ids, app.now_ms)
-
-    def make(store: Store) -> tuple[ChangeReport, ...]:
-        with app.progress(None, "entries", "load") as progress:
-            return (apply_load(store, _source(dump), wanted, progress.advance),)
-
-    with app.session.read() as txn:
-        return WritingPlan(
-            COMMAND,
-            txn.id,
-            lambda: (preview_load(app.store, _source(dump), wanted),),
-            make,
-            digest=_source(dump).digest,
-        )
+    chain = app.settings.interceptors
+    plan = app.api.load(
+        sys.stdin.buffer if str(dump) == "-" else dump,
+        topic=None if topic is None else str(topic),
+        interceptors=None if chain is None else ",".join(chain) or "none",
+        keep_ledger_ids=keep_ledger_ids,
+    )
+    app.change(plan)

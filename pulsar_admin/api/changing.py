@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from pulsar_admin.api.plan import Plan, plan_of, steps_of
 from pulsar_admin.api.session import Session, check_choice, whole_number
@@ -47,7 +47,7 @@ class Changes:
 
     def load(
         self,
-        dump: Path | str,
+        dump: Path | str | IO[bytes],
         *,
         topic: str | None = None,
         interceptors: str | None = None,
@@ -55,6 +55,7 @@ class Changes:
     ) -> Plan:
         """Plan adding the entries of DUMP (``dump`` with level entries) to the end of their topics, or of TOPIC, which are made.
 
+        DUMP may be a stream of JSON lines, which can be read once: to look at the plan, or to apply it.
         Entries keep their bytes, unless INTERCEPTORS (``timestamp,index``) put broker metadata in front as a broker with these would.
         Raises NotFound, InvalidValue, Corrupt, Refused; applying it also DiskFull.
         """
@@ -66,16 +67,18 @@ class Changes:
         name = None if topic is None else parse_topic(topic)
         chain = None if interceptors is None else parse_interceptors(interceptors)
         options = LoadOptions(name, chain, keep_ledger_ids, self._session.now_ms)
+        source = Source(Path(dump)) if isinstance(dump, (Path, str)) else Source(Path("-"), dump)
 
         def shown() -> tuple[Report, ...]:
             with self._session.opened() as store:
-                return (preview_load(store, Source(Path(dump)), options),)
+                return (preview_load(store, source, options),)
 
         def made(store: StoreFile) -> tuple[Report, ...]:
-            return (apply_load(store, Source(Path(dump)), options, lambda entries: None),)
+            with self._session.progress(None, "entries", "load") as advance:
+                return (apply_load(store, source, options, advance),)
 
         with self._session.read() as txn:
-            return plan_of(WritingPlan(COMMAND, txn.id, shown, made))
+            return plan_of(WritingPlan(COMMAND, txn.id, shown, made, digest=source.digest))
 
     def copy(self, *topics: str, source: Path | str, to: str | None = None) -> Plan:
         """Plan copying TOPICS whole from the store SOURCE, one of them under the name TO: with subscriptions, partitions and schema.

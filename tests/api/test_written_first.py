@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,14 @@ def test_a_dump_is_loaded_into_another_topic(store: pa.Store, tmp_path: Path) ->
         store.topic("public/default/copy")
     with pytest.raises(pa.NotFound):
         store.load(tmp_path / "nothing").preview()
+
+
+def test_a_stream_is_loaded(store: pa.Store, tmp_path: Path) -> None:
+    store.dump(tmp_path / "dumped", PLAIN, level="entries", form="jsonl")
+    lines = b"".join(path.read_bytes() for path in sorted((tmp_path / "dumped").rglob("*.jsonl")))
+    store.apply(store.load(BytesIO(lines), topic="public/default/copy"))
+    rows = store.topic("public/default/copy").messages(columns=["sha1"]).rows()
+    assert [row["sha1"].hex() for row in rows] == [row[8] for row in ROWS]
 
 
 def test_a_load_puts_indexes_in_front(store: pa.Store, tmp_path: Path) -> None:
