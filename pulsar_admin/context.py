@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from pulsar_admin.asking import Asking
 from pulsar_admin.config import Settings
 from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of
 from pulsar_admin.results import Results
@@ -19,12 +20,7 @@ from store.wording import counted
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pulsar_admin.api.cursors import Cursors
-    from pulsar_admin.api.ledger import Ledger
-    from pulsar_admin.api.namespace import Namespace
     from pulsar_admin.api.plan import Plan as ApiPlan
-    from pulsar_admin.api.store import Store as ApiStore
-    from pulsar_admin.api.topic import Topic
     from pulsar_admin.command_session import CommandSession
     from pulsar_admin.confirm import Plan
     from pulsar_admin.engine import Choice
@@ -37,7 +33,6 @@ if TYPE_CHECKING:
     from store.engine.operation import Engine, FailedSlice
     from store.engine.spark import SparkEngine
     from store.model.reader import EntryReader
-    from store.names import NamespaceName, TopicName, TopicSelection
 
 INDEX_ANSWERS = "the index answers this: nothing was scanned"
 _PROBLEMS_SHOWN = 5
@@ -48,7 +43,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class App(Results):
+class App(Results, Asking):
     """One run of one command. Everything is opened when first asked for and closed at the end of the command."""
 
     def __init__(self, settings: Settings) -> None:
@@ -103,37 +98,6 @@ class App(Results):
 
             self._session = CommandSession(self)
         return self._session
-
-    @property
-    def api(self) -> ApiStore:
-        """The store as the Python interface has it."""
-        from pulsar_admin.api.store import Store
-
-        return Store(self.session)
-
-    def topic(self, name: TopicName) -> Topic:
-        """Return the topic NAME as the Python interface has it; whether it is there is seen when it is used."""
-        from pulsar_admin.api.topic import Topic
-
-        return Topic(self.session, name)
-
-    def namespace(self, name: NamespaceName) -> Namespace:
-        """Return the namespace NAME as the Python interface has it; whether it is there is seen when it is used."""
-        from pulsar_admin.api.namespace import Namespace
-
-        return Namespace(self.session, name)
-
-    def cursors(self, selection: TopicSelection, subscription: str) -> Cursors:
-        """Return the cursors of SUBSCRIPTION in the topics meant as the Python interface has them."""
-        from pulsar_admin.api.cursors import Cursors
-
-        return Cursors(self.session, selection, subscription)
-
-    def ledger(self, ledger_id: int) -> Ledger:
-        """Return a ledger as the Python interface has it; whether it is there is seen when it is used."""
-        from pulsar_admin.api.ledger import Ledger
-
-        return Ledger(self.session, ledger_id)
 
     @property
     def store_path(self) -> Path:
