@@ -16,7 +16,15 @@ from store.db.environment import Txn
 from store.db.tree import read_node
 from store.errors import Refused
 from store.model.coverage import absent_of
-from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Cursor, backlog_entries, normal_ranges, range_text
+from store.model.cursors import (
+    COMPACTION_CURSOR,
+    DEDUP_CURSOR,
+    Cursor,
+    CursorSource,
+    backlog_entries,
+    normal_ranges,
+    range_text,
+)
 from store.model.extent import Extent, Intervals, extent_of, iter_ledger_parts, pending_intervals, subtract
 from store.model.reader import EntryReader
 from store.model.topics import Topic
@@ -140,7 +148,7 @@ def _source_warnings(move: CursorMove, absent: tuple[str, ...]) -> list[str]:
             f"BookKeeper's metadata of the cursor ledger {cursor.info.cursors_ledger_id} is gone: a broker would start {cursor.name} "
             f"at {cursor.mark_delete}; the ledger's entries still say {cursor.recoverable.mark_delete}"
         )
-    elif cursor.source == "metadata-fallback":
+    elif cursor.source is CursorSource.FALLBACK:
         warnings.append(
             f"the cursor ledger {cursor.info.cursors_ledger_id} is gone or empty: where {cursor.name} stood is only known "
             "from when that ledger was made"

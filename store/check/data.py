@@ -18,7 +18,7 @@ from store.errors import IndexCorrupt, MetadataCorrupt, StoreError
 from store.model.absent_journals import find_absent_journals
 from store.model.broken import find_broken_ledger
 from store.model.coverage import absent_of, count_unseen
-from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor
+from store.model.cursors import COMPACTION_CURSOR, Cursor, CursorSource, iter_cursor_names, read_cursor
 from store.model.ledgers import (
     Ledger,
     find_ledger,
@@ -239,7 +239,7 @@ def _check_cursor_ledger(txn: Txn, cursor: Cursor, where: str) -> Iterator[Findi
             f"bring its disks: pulsar-admin store add bookie {absent[0]}=DIR,DIR",
             **_whose(cursor),
         )
-    elif cursor.source == "metadata-fallback":
+    elif cursor.source is CursorSource.FALLBACK:
         yield data_problem(
             "cursor-ledger-lost",
             where,

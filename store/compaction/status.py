@@ -27,7 +27,7 @@ from store.compaction.view import (
 from store.db.environment import Txn
 from store.db.owners import find_owners
 from store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt
-from store.model.cursors import Cursor
+from store.model.cursors import Cursor, CursorSource
 from store.model.extent import Extent, extent_of
 from store.model.ledgers import Ledger, count_missing, find_metadata, iter_ledger_ids, read_ledger
 from store.model.messages import ENTRY_ERRORS
@@ -119,7 +119,7 @@ def _since(txn: Txn, topic: Topic, horizon: Position | None) -> Extent:
 def _cursor_problems(topic: Topic, cursor: Cursor | None) -> Iterator[str]:
     if cursor is None:
         return
-    if cursor.source == "metadata-fallback":
+    if cursor.source is CursorSource.FALLBACK:
         yield (
             f"the cursor ledger {cursor.info.cursors_ledger_id} of __compaction cannot be read: what is shown is what its "
             "creation recorded, and may be stale"
@@ -128,7 +128,12 @@ def _cursor_problems(topic: Topic, cursor: Cursor | None) -> Iterator[str]:
         yield f"{cursor.skipped_entries} newer states of __compaction in its cursor ledger cannot be read: it may be stale"
     stored = cursor.info.mark_delete
     # (ledger, −1) is not an entry, but the place behind those before it: 4.2 leaves the cursor at the beginning of an empty ledger.
-    if cursor.source == "metadata" and stored is not None and stored.entry_id >= 0 and stored > topic.last_confirmed:
+    if (
+        cursor.source is CursorSource.METADATA
+        and stored is not None
+        and stored.entry_id >= 0
+        and stored > topic.last_confirmed
+    ):
         yield f"__compaction stands at {stored}, behind the end of the topic ({topic.last_confirmed})"
     if cursor.state.ranges:
         yield "__compaction has individually deleted entries: compaction only moves its mark"

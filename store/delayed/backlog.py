@@ -15,7 +15,7 @@ from store.codec.rocksvalue import NodeStat
 from store.db.delayed import Part
 from store.db.delayed_entries import DelayedRows, join_rows
 from store.errors import Corrupt, NotFound
-from store.model.cursors import Cursor
+from store.model.cursors import Cursor, CursorSource
 from store.model.extent import Intervals, iter_ledger_parts
 from store.model.reader import EntryReader
 from store.model.topics import Topic
@@ -115,7 +115,7 @@ def cursor_of_nobody(topic: Topic) -> Cursor:
     """Return what a subscription created at the beginning of TOPIC would be: everything waits. Its name is empty."""
     state = CursorState(topic.first_position)
     stat = NodeStat(0, 0, 0, 0, False)
-    return Cursor(topic.name, "", stat, CursorInfo(-1), state, "none")
+    return Cursor(topic.name, "", stat, CursorInfo(-1), state, CursorSource.NONE)
 
 
 def parts_of(topic: Topic, intervals: Intervals) -> tuple[Part, ...]:

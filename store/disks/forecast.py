@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,16 @@ from store.scan.ledgers_map import read_ledgers_map
 from store.sources.bookies import read_bookie_directory
 from store.sources.storage import Storage
 
-DELETE, COMPACT, KEEP, PASS_OVER = "delete", "compact", "keep", "pass over"
+
+class Action(StrEnum):
+    """What is done with an entry log."""
+
+    DELETE = "delete"
+    COMPACT = "compact"
+    KEEP = "keep"
+    PASS_OVER = "pass over"
+
+
 _COMPACTED = re.compile(r"([0-9a-f]+)\.log\.([0-9a-f]+)\.compacted")  # TransactionalEntryLogCompactor
 _BLOCK_BYTES = 4096
 _ROW_BYTES = 12  # of a row of ``locations`` in a table: 9 to 14 were seen
@@ -51,7 +61,7 @@ class LogForecast:
     dead_bytes: int = field(metadata={"json": "deadBytes"})
     live_ledgers: int
     dead_ledgers: int
-    action: str
+    action: Action
     frees_bytes: int = field(metadata={"json": "freesBytes"})
     reason: str = ""
 
@@ -100,16 +110,16 @@ class StorageForecast:
     state: tuple[FileState, ...]
     """Its files, as they were before the first was read."""
 
-    def chosen(self, action: str) -> tuple[LogForecast, ...]:
+    def chosen(self, action: Action) -> tuple[LogForecast, ...]:
         """Return the logs that ACTION is done with."""
-        return tuple(log for log in self.logs if log.action == action)
+        return tuple(log for log in self.logs if log.action is action)
 
     @property
     def frees_bytes(self) -> int:
         """Return what is free afterwards, on the disk of the logs, that is not free now."""
         left = sum(map(allocated_bytes, self.leftovers))
-        gone = sum(log.size_bytes for log in self.logs if log.action in (DELETE, COMPACT))
-        return gone + left - written_bytes(self.chosen(COMPACT)) - self.index_bytes * shares_disk(self.storage)
+        gone = sum(log.size_bytes for log in self.logs if log.action in (Action.DELETE, Action.COMPACT))
+        return gone + left - written_bytes(self.chosen(Action.COMPACT)) - self.index_bytes * shares_disk(self.storage)
 
 
 def shares_disk(storage: Storage) -> bool:
@@ -168,7 +178,7 @@ def read_forecast(
             reader = _Reader(path, alive, here, index.find, advance, below_percent)
             reason = "" if log_id not in unfinished else "a compaction of the bookie's own is not finished"
             found_logs.append(reader.forecast(maps[log_id], indexed.counts.get(log_id, 0), reason))
-    moved = sum(log.entries for log in found_logs if log.action == COMPACT)
+    moved = sum(log.entries for log in found_logs if log.action == Action.COMPACT)
     leftovers = tuple(sorted(storage.logs.glob(f"*.log{COMPACTING}")))
     on_disk = np.union1d(held, in_logs)
     garbage = on_disk[~known.has(on_disk)]
@@ -233,7 +243,7 @@ class _Reader:
     def forecast(self, sizes: Mapping[int, int] | None, entries: int, reason: str) -> LogForecast:
         """Return it; SIZES: the log's ledgers map, None where it has none; ENTRIES: that the index names here; REASON: to leave it."""
         if reason:
-            return self._row(PASS_OVER, entries, reason=reason)
+            return self._row(Action.PASS_OVER, entries, reason=reason)
         listed = {} if sizes is None else self._listed(sizes)
         if sizes is None or (listed and not entries):
             # Only its records tell what is in it, or that all of them lie in other logs, too.
@@ -247,7 +257,7 @@ class _Reader:
 
     def _from_records(self, live: LiveRecords, entries: int) -> LogForecast:
         if live.damage:
-            return self._row(PASS_OVER, entries, reason=live.damage)
+            return self._row(Action.PASS_OVER, entries, reason=live.damage)
         ledgers = len(np.unique(live.ledger_ids))
         rest = max(self.path.stat().st_size - live.bytes, 0)
         reason = "its entries lie in other logs, too" if live.copies and not len(live.sizes) else ""
@@ -259,16 +269,16 @@ class _Reader:
         live, dead = size_bytes
         size = allocated_bytes(self.path)
         if not live and not entries:
-            action, frees = DELETE, size
+            action, frees = Action.DELETE, size
         elif live * 100 < self.below_percent * (live + dead) and size > live + 2 * _BLOCK_BYTES:
-            action, frees = COMPACT, size - live
+            action, frees = Action.COMPACT, size - live
         else:
-            action, frees = KEEP, 0
+            action, frees = Action.KEEP, 0
         return self._row(action, entries, size_bytes, ledgers, frees, reason)
 
     def _row(
         self,
-        action: str,
+        action: Action,
         entries: int,
         size_bytes: tuple[int, int] = (0, 0),
         ledgers: tuple[int, int] = (0, 0),

@@ -27,9 +27,7 @@ from store.codec.entrylog import log_id_of
 from store.db.bookies import Bookie
 from store.disks.compacting import COMPACTING, Compactor, NewLog
 from store.disks.forecast import (
-    COMPACT,
-    DELETE,
-    PASS_OVER,
+    Action,
     LogForecast,
     StorageForecast,
     allocated_bytes,
@@ -93,12 +91,12 @@ class ReclaimPlan:
     @property
     def reads_bytes(self) -> int:
         """The bytes of the logs that are read."""
-        return sum(log.size_bytes for log in self.logs if log.action == COMPACT)
+        return sum(log.size_bytes for log in self.logs if log.action is Action.COMPACT)
 
     @property
     def loses(self) -> str:
         """What is deleted for good."""
-        logs = [log for log in self.logs if log.action in (DELETE, COMPACT)]
+        logs = [log for log in self.logs if log.action in (Action.DELETE, Action.COMPACT)]
         if not logs and not any(storage.leftovers for storage in self.storages):
             return ""
         ledgers = len({ledger for storage in self.storages for ledger in storage.garbage.tolist()})
@@ -260,12 +258,12 @@ class _Reclaim:
     def run(self) -> None:
         for path in self._forecast.leftovers:
             remove_file(path)
-        for log in self._forecast.chosen(DELETE):
+        for log in self._forecast.chosen(Action.DELETE):
             self._delete(log.path)
-        self._result.deleted_logs += len(self._forecast.chosen(DELETE))
-        for log in self._forecast.chosen(PASS_OVER):
+        self._result.deleted_logs += len(self._forecast.chosen(Action.DELETE))
+        for log in self._forecast.chosen(Action.PASS_OVER):
             self._pass_over(log.path, log.reason)
-        waiting = sorted(self._forecast.chosen(COMPACT), key=lambda log: (log.live_bytes, log.log_id))
+        waiting = sorted(self._forecast.chosen(Action.COMPACT), key=lambda log: (log.live_bytes, log.log_id))
         while waiting:
             group = self._fitting(waiting)
             if not group and not self._lend(waiting):

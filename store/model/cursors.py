@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from enum import StrEnum
 
 from store.codec.cursor import CursorInfo, CursorState, Ranges, decode_cursor_info, decode_cursor_ledger
 from store.codec.rocksvalue import NodeStat
@@ -21,21 +22,27 @@ REPLICATOR_PREFIX = "pulsar.repl."
 INTERNAL_PROPERTY_PREFIX = "#pulsar.internal."
 
 
+class CursorSource(StrEnum):
+    """Where it stands where a cursor stands."""
+
+    METADATA = "metadata"
+    LEDGER = "cursor-ledger"
+    """In its last entry."""
+    FALLBACK = "metadata-fallback"
+    """The ledger is gone, empty or unreadable, or its metadata is: a broker starts at the snapshot of its creation."""
+    NONE = "none"
+
+
 @frozen
 class Cursor:
-    """A cursor as it really stands.
-
-    ``source``: "metadata" (ManagedCursorInfo is the truth), "cursor-ledger" (its last entry is), or "metadata-fallback" (the
-    cursor ledger is gone, empty or unreadable, or BookKeeper's metadata of it is: a broker starts at the snapshot of its creation).
-    ``recoverable``: what the entries of a ledger without metadata still say, which no broker will see.
-    """
+    """A cursor as it really stands. ``recoverable``: what the entries of a ledger without metadata still say, which no broker will see."""
 
     topic: TopicName
     name: str
     stat: NodeStat
     info: CursorInfo
     state: CursorState
-    source: str
+    source: CursorSource
     skipped_entries: int = 0  # newer cursor-ledger entries that could not be read
     recoverable: CursorState | None = None
 
@@ -46,7 +53,7 @@ class Cursor:
     @property
     def is_incomplete(self) -> bool:
         """Whether its ledger should say more than what could be read of it."""
-        return self.source == "metadata-fallback" or self.skipped_entries > 0
+        return self.source is CursorSource.FALLBACK or self.skipped_entries > 0
 
 
 def iter_cursor_names(txn: Txn, topic: TopicName) -> Iterator[str]:
@@ -93,14 +100,14 @@ def cursor_of(txn: Txn, reader: EntryReader, topic: Topic, name: str, node: Node
     info = decode_cursor_info(node.value, node.path)
     snapshot = CursorState(info.mark_delete or topic.first_position, info.ranges, info.batch_deletes, info.properties)
     if info.cursors_ledger_id < 0:
-        return Cursor(topic.name, name, node.stat, info, _recovered(topic, snapshot), "metadata")
+        return Cursor(topic.name, name, node.stat, info, _recovered(topic, snapshot), CursorSource.METADATA)
     state, skipped = read_cursor_ledger(txn, reader, info.cursors_ledger_id)
     # Upstream ManagedCursorImpl.recoverFromLedger rewinds when the ledger cannot be opened, whatever the bookies still hold.
     unseen = state if state is not None and find_metadata(txn, info.cursors_ledger_id) is None else None
     if state is None or unseen is not None:
         fallback = _recovered(topic, snapshot)
-        return Cursor(topic.name, name, node.stat, info, fallback, "metadata-fallback", skipped, unseen)
-    return Cursor(topic.name, name, node.stat, info, _recovered(topic, state), "cursor-ledger", skipped)
+        return Cursor(topic.name, name, node.stat, info, fallback, CursorSource.FALLBACK, skipped, unseen)
+    return Cursor(topic.name, name, node.stat, info, _recovered(topic, state), CursorSource.LEDGER, skipped)
 
 
 def read_cursors(txn: Txn, reader: EntryReader, topic: Topic) -> dict[str, Cursor]:

@@ -19,7 +19,15 @@ from store.codec.properties import parse_properties
 from store.errors import InvalidValue, SourceNotFound, StoreError
 from store.files import read_file
 from store.frozen import frozen
-from store.model.cursors import Cursor, backlog_entries, is_own, is_subscription, iter_cursor_names, read_cursor
+from store.model.cursors import (
+    Cursor,
+    CursorSource,
+    backlog_entries,
+    is_own,
+    is_subscription,
+    iter_cursor_names,
+    read_cursor,
+)
 from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
 from store.names import TopicName
@@ -200,7 +208,7 @@ def _forecast(reader: EntryReader, name: TopicName, now_ms: int, defaults: Broke
         0 if after is not None else expires,
         after is not None,
         after,
-        sum(cursor.source == "metadata-fallback" for cursor in cursors.values()),
+        sum(cursor.source is CursorSource.FALLBACK for cursor in cursors.values()),
     )
 
 

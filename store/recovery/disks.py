@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from enum import StrEnum
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +30,15 @@ from store.scan.ledgers_map import read_ledgers_map
 from store.sources.bookies import read_bookie_directory
 from store.sources.rocksdb import is_rocksdb, open_for_reading, open_ranges
 
-DB, FILES, NONE = "DbLedgerStorage", "SortedLedgerStorage or InterleavedLedgerStorage", "none"
+
+class IndexKind(StrEnum):
+    """What keeps a bookie's index."""
+
+    DB = "DbLedgerStorage"
+    FILES = "SortedLedgerStorage or InterleavedLedgerStorage"
+    NONE = "none"
+
+
 _KEY_BYTES = 8
 
 
@@ -37,10 +46,10 @@ _KEY_BYTES = 8
 class Disk:
     """Entry logs with an index of their own: a ledger directory of DbLedgerStorage, or all of a bookie's other directories.
 
-    ``storage``: ``NONE`` where there is no index, which a bookie then makes, empty. ``ledgers``: those that the index has.
+    ``storage``: ``IndexKind.NONE`` where there is no index, which a bookie then makes, empty. ``ledgers``: those that the index has.
     """
 
-    storage: str
+    storage: IndexKind
     directories: tuple[Path, ...]
     indexes: tuple[Path, ...]
     ledgers: Array
@@ -78,7 +87,7 @@ def read_disks(bookie: Bookie) -> list[Disk]:
     shares = [replayed[replayed % len(disks) == number] for number in range(len(disks))]
     return [
         disk
-        if disk.storage == NONE
+        if disk.storage is IndexKind.NONE
         else replace(disk, ledgers=np.union1d(disk.ledgers, share), problems=(*disk.problems, *problems))
         for disk, share in zip(disks, shares, strict=True)
     ]
@@ -89,23 +98,23 @@ def _read_indexes(bookie: Bookie) -> list[Disk]:
     rest = bookie.ledger_dirs[len(pairs) :]
     if any(is_rocksdb(index / "ledgers") for _, index in pairs):
         return [_read_database((directory,), index) for directory, index in pairs] + [
-            Disk(NONE, (directory,), (), np.zeros(0, np.int64)) for directory in rest
+            Disk(IndexKind.NONE, (directory,), (), np.zeros(0, np.int64)) for directory in rest
         ]
     indexes = bookie.index_dirs or bookie.ledger_dirs
     found = (ledger_id_of_index(path.name) for path in iter_index_files(indexes))
     ledgers = np.fromiter((ledger_id for ledger_id in found if ledger_id is not None), np.int64)
     if not len(ledgers):
-        return [Disk(NONE, bookie.ledger_dirs, (), ledgers)]
-    return [Disk(FILES, bookie.ledger_dirs, indexes, np.unique(ledgers))]
+        return [Disk(IndexKind.NONE, bookie.ledger_dirs, (), ledgers)]
+    return [Disk(IndexKind.FILES, bookie.ledger_dirs, indexes, np.unique(ledgers))]
 
 
 def _read_database(directories: tuple[Path, ...], index: Path) -> Disk:
     database = index / "ledgers"
     if not is_rocksdb(database):
-        return Disk(NONE, directories, (), np.zeros(0, np.int64))
+        return Disk(IndexKind.NONE, directories, (), np.zeros(0, np.int64))
     problems: list[str] = []
     ledgers = np.unique(read_ledger_ids(database, problems))
-    return Disk(DB, directories, (index,), ledgers, tuple(problems))
+    return Disk(IndexKind.DB, directories, (index,), ledgers, tuple(problems))
 
 
 def read_ledger_ids(database: Path, problems: list[str]) -> Array:
@@ -135,7 +144,7 @@ def iter_log_ledgers(disk: Disk, problems: list[str]) -> Iterator[LogLedgers]:
 
 def count_entries(disk: Disk, chosen: Array, problems: list[str]) -> int | None:
     """Return how many entries of the CHOSEN ones of its ledgers the index of DISK has; None where it is not there."""
-    if disk.storage == FILES:
+    if disk.storage is IndexKind.FILES:
         wanted = {*disk.ledgers[chosen].tolist()}
         return sum(_count_slots(path) for path in iter_index_files(disk.indexes) if _ledger_of(path) in wanted)
     if not disk.indexes or not is_rocksdb(disk.indexes[0] / "locations"):

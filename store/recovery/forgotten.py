@@ -32,12 +32,12 @@ def read_indexed(info: StoreInfo) -> dict[str, Array]:
     """Return what the indexes of the imported bookies have; a bookie without one, or with one that cannot be read, is left out."""
     import numpy as np
 
-    from store.recovery.disks import NONE, read_disks
+    from store.recovery.disks import IndexKind, read_disks
 
     found = {}
     for bookie in iter_imported_bookies(info):
         with suppress(StoreError, OSError):
-            disks = [disk for disk in read_disks(bookie) if disk.storage != NONE]
+            disks = [disk for disk in read_disks(bookie) if disk.storage is not IndexKind.NONE]
             if disks:
                 found[bookie.bookie_id] = np.unique(np.concatenate([disk.ledgers for disk in disks]))
     return found
@@ -70,13 +70,13 @@ def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
 
 def _indexed(bookies: Iterable[Bookie]) -> set[int] | None:
     """Return the ledgers that any of BOOKIES has in its index; None where one of them cannot be read, or is not there."""
-    from store.recovery.disks import NONE, read_disks  # numpy
+    from store.recovery.disks import IndexKind, read_disks  # numpy
 
     try:
         disks = [disk for bookie in bookies for disk in read_disks(bookie)]
     except StoreError:
         return None
-    if any(disk.storage == NONE or disk.problems for disk in disks):
+    if any(disk.storage is IndexKind.NONE or disk.problems for disk in disks):
         return None
     return {ledger_id for disk in disks for ledger_id in disk.ledgers.tolist()}
 

@@ -16,7 +16,7 @@ from store.db.bookies import Bookie
 from store.errors import InvalidValue, Refused
 from store.frozen import frozen
 from store.recovery.broker_forecast import BrokerForecast
-from store.recovery.disks import NONE, Disk, LogLedgers, count_entries, iter_log_ledgers, read_disks
+from store.recovery.disks import Disk, IndexKind, LogLedgers, count_entries, iter_log_ledgers, read_disks
 from store.recovery.known import Array, Known
 from store.sources.bookies import identity_of, read_cookie
 from store.sources.given import missing_directories
@@ -286,7 +286,7 @@ class _Forecast:
         part, whole = (self._lost_bytes, self._held_bytes) if self._held_bytes else (self._lost, self._held)
         return BookieForecast(
             self._bookie.name,
-            ", ".join(dict.fromkeys(disk.storage for disk in disks)) or NONE,
+            ", ".join(dict.fromkeys(disk.storage for disk in disks)) or IndexKind.NONE,
             refusal(self._known, self._bookie),
             Share(self._held, self._held_bytes),
             lost,
@@ -301,7 +301,7 @@ class _Forecast:
 
     def _disk(self, disk: Disk) -> tuple[Array, Array]:
         """Add DISK; return its ledgers that go, and their bytes."""
-        if disk.storage == NONE:
+        if disk.storage is IndexKind.NONE:
             return self._disk_without_index(disk)
         lost = ~self._known.has(disk.ledgers)
         sizes = np.zeros(len(disk.ledgers), np.int64)

@@ -24,7 +24,7 @@ from store.db.environment import Store
 from store.db.owners import find_owners
 from store.db.tree import find_node
 from store.errors import EntryCorrupt, LedgerNotFound, NothingMatches, Refused, SubscriptionNotFound, TopicNotFound
-from store.model.cursors import Cursor
+from store.model.cursors import Cursor, CursorSource
 from store.model.ledgers import read_ledger
 from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, TopicLedger
@@ -97,7 +97,7 @@ def _cursor(
     state = CursorState(info.mark_delete or topic.first_position, info.ranges, info.batch_deletes, info.properties)
     if info.cursors_ledger_id < 0:
         return CursorThen(info, state, value)
-    cursor = Cursor(topic.name, name, topic.stat, info, state, "metadata")
+    cursor = Cursor(topic.name, name, topic.stat, info, state, CursorSource.METADATA)
     as_of = AsOf(at_ms, if_unsure="oldest", past=history)
     try:
         found, texts = state_in_force(history.states(reader, topic, name), cursor, as_of)

@@ -17,7 +17,15 @@ from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, MetadataCorrupt, StoreError
 from store.frozen import frozen
-from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_entries, iter_cursor_names, range_text, read_cursor
+from store.model.cursors import (
+    COMPACTION_CURSOR,
+    Cursor,
+    CursorSource,
+    backlog_entries,
+    iter_cursor_names,
+    range_text,
+    read_cursor,
+)
 from store.model.ledgers import find_metadata, read_ledger
 from store.model.publish_times import find_publish_times
 from store.model.reader import EntryReader
@@ -148,7 +156,7 @@ def iter_cursors(reader: EntryReader, topic: Topic, problems: list[StoreError]) 
             problems.append(error)
             continue
         if cursor.skipped_entries or (
-            cursor.source == "metadata-fallback" and find_metadata(reader.txn, cursor.info.cursors_ledger_id) is None
+            cursor.source is CursorSource.FALLBACK and find_metadata(reader.txn, cursor.info.cursors_ledger_id) is None
         ):
             problems.append(_lost_state(topic, cursor))
         yield name, cursor
@@ -222,7 +230,7 @@ def _schema_ledgers(txn: Txn, name: TopicName) -> tuple[int, ...]:
 
 def _cursor_stats(txn: Txn, topic: Topic, cursor: Cursor) -> CursorStats:
     state = cursor.state
-    in_ledger = cursor.source == "cursor-ledger"
+    in_ledger = cursor.source is CursorSource.LEDGER
     ledger_id = cursor.info.cursors_ledger_id if in_ledger else NO_LEDGER
     return CursorStats(
         mark_delete_position=str(state.mark_delete),

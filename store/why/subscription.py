@@ -12,7 +12,7 @@ from store.frozen import frozen
 from store.model.absent_bookies import find_absent_bookies
 from store.model.broken import NO_METADATA, NOT_SEEN, BrokenLedger, find_broken
 from store.model.coverage import absent_of
-from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, REPLICATOR_PREFIX, Cursor, normal_ranges
+from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, REPLICATOR_PREFIX, Cursor, CursorSource, normal_ranges
 from store.model.extent import Intervals, extent_of, pending_intervals, subtract
 from store.model.reader import EntryReader
 from store.model.topics import Topic
@@ -167,7 +167,7 @@ def _cursor_lost(case: Case) -> Iterator[Reason]:
             {"bookies": list(absent), "cursorLedger": ledger_id, "markDelete": str(cursor.mark_delete)},
             f"pulsar-admin store add bookie {absent[0]}=DIR,DIR",
         )
-    elif cursor.source == "metadata-fallback":
+    elif cursor.source is CursorSource.FALLBACK:
         said = ""
         if cursor.recoverable is not None:
             said = f" The entries of that ledger still say {cursor.recoverable.mark_delete}, which no broker sees."

@@ -12,7 +12,7 @@ from store.changes.resets import bit_words, shifted_state
 from store.codec.cursor import CursorInfo, CursorState
 from store.codec.managedledger import LedgerInfo, ManagedLedger
 from store.codec.rocksvalue import NodeStat
-from store.model.cursors import Cursor, backlog_entries
+from store.model.cursors import Cursor, CursorSource, backlog_entries
 from store.model.topics import Topic, TopicLedger
 from store.names import Position, parse_topic
 
@@ -114,7 +114,7 @@ def test_cleared(case: Case) -> None:
 @given(cases(), st.integers(-12, 12))
 def test_shifted(case: Case, distance: int) -> None:
     topic = case.topic
-    cursor = Cursor(NAME, "sub", STAT, CursorInfo(-1), case.state, "metadata")
+    cursor = Cursor(NAME, "sub", STAT, CursorInfo(-1), case.state, CursorSource.METADATA)
     entries = entries_of(topic)
     start = sum(entry <= case.state.mark_delete for entry in entries)
     after = shifted_state(topic, cursor, distance)

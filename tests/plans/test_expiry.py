@@ -19,7 +19,7 @@ from store.codec.cursor import CursorInfo, CursorState
 from store.db.environment import Txn, open_store
 from store.db.tree import Node, put_nodes
 from store.errors import EntryNotFound, InvalidValue, LedgerNotFound, MetadataCorrupt, Refused
-from store.model.cursors import Cursor, read_cursor
+from store.model.cursors import Cursor, CursorSource, read_cursor
 from store.model.extent import Extent
 from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
@@ -129,7 +129,7 @@ def _check_limit(
     ]
     young = [entry for entry in pending if (times[entry] or 0) >= limit_ms]
     dropped = [entry for entry in pending if not young or entry < young[0]]
-    cursor = Cursor(topic.name, SUB, topic.stat, CursorInfo(-1), state, "metadata")
+    cursor = Cursor(topic.name, SUB, topic.stat, CursorInfo(-1), state, CursorSource.METADATA)
     through = expire_by_time(PendingSearch(reader, topic, state, "auto"), cursor, limit_ms, ALL_BEFORE)
     assert [entry for entry in pending if through is not None and entry <= through] == dropped
     late = [dated.position for dated in PendingSearch(reader, topic, state, "auto").iter_late(limit_ms)]
@@ -367,7 +367,7 @@ def test_forecast_counts_the_backlog_once(disorder: tuple[Path, dict[str, list[l
             topic = read_topic(reader.txn, parse_topic(name))
             entries = [Position(topic.ids[index], n) for index, row in enumerate(ledgers) for n in range(len(row))]
             state = _random_state(rng, topic, entries)
-            cursor = Cursor(topic.name, SUB, topic.stat, CursorInfo(-1), state, "metadata")
+            cursor = Cursor(topic.name, SUB, topic.stat, CursorInfo(-1), state, CursorSource.METADATA)
             rows = list(iter_forecast(reader, topic, cursor, question))
         pending = [
             entry
