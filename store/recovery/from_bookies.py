@@ -35,7 +35,7 @@ from store.recovery.chains import Chains, Group, find_chains, likely_cluster
 from store.recovery.closing import Closed, close_ledger
 from store.recovery.contents import COMPACTED, CURSOR, MESSAGES, PENDING_ACKS, SCHEMA, TRANSACTIONS
 from store.recovery.evidence import LedgerEvidence, iter_unlisted, read_evidence
-from store.recovery.from_ledgers import COMMAND, Sources, default_policies, plan_from_ledgers
+from store.recovery.from_ledgers import COMMAND, Remade, Sources, default_policies, plan_from_ledgers
 from store.recovery.holding import LOG_CURSOR, PENDING_ACK_CURSOR
 from store.recovery.master_keys import read_master_keys
 from store.recovery.names_file import SUBSCRIPTION, TOPIC, GivenNames, Row
@@ -86,7 +86,7 @@ def plan_from_bookies(sources: Sources, found: Found) -> Plan:
             hint="name it as brokers have it (clusterName in broker.conf): pulsar-admin store recover --cluster NAME",
         )
     sources = replace(sources, cluster=cluster)
-    work = _Work(sources, found)
+    work = _Work(sources, found=found)
     claims = work.claims()
     plan = plan_from_ledgers(sources, work.survey)
     work.close_ledgers(claims)
@@ -98,18 +98,15 @@ def plan_from_bookies(sources: Sources, found: Found) -> Plan:
     )
     parts = tuple(work.shown(part) for part in plan.parts)
     parts = (*parts, *work.parts, *_refused_parts(found.chains))
-    return Plan(COMMAND, txn.id, steps, parts, warnings=(*work.warnings(cluster), *plan.warnings))
+    return Plan(COMMAND, txn.id, steps, parts, warnings=(*work.notes(cluster), *plan.warnings))
 
 
 @dataclass(slots=True)
-class _Work:
+class _Work(Remade):
     """What is made of the ledgers so far."""
 
-    sources: Sources
-    found: Found
+    found: Found = field(kw_only=True)
     survey: Survey = field(default_factory=Survey)
-    steps: list[Step] = field(default_factory=list)
-    parts: list[ChangePart] = field(default_factory=list)
     closed: dict[int, Closed] = field(default_factory=dict)
     groups: dict[TopicName, Group] = field(default_factory=dict)
     coordinators: int = 0
@@ -159,9 +156,6 @@ class _Work:
                 after = {"kind": one.kind, "entries": one.entries, "witness": "nothing says whose it is"}
                 self.parts.append(ChangePart(resource=f"ledger {ledger_id}", after=after))
 
-    def put(self, path: str, value: bytes) -> None:
-        self.steps.append(put_value_step(self.sources.reader.txn, path, value, self.sources.now_ms))
-
     def shown(self, part: ChangePart) -> ChangePart:
         """Return PART with what says that the ledgers of its topic belong together, and what is lost of them."""
         after = part.after or {}
@@ -182,7 +176,7 @@ class _Work:
         }
         return replace(part, after={**after, **told, **more})
 
-    def warnings(self, cluster: str) -> Iterator[str]:
+    def notes(self, cluster: str) -> Iterator[str]:
         """Yield what the operator has to know."""
         nameless = sum(name.namespace == LOST_AND_FOUND for name in self.groups)
         if nameless:

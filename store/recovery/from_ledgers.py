@@ -62,49 +62,59 @@ class Sources:
 
 
 @dataclass(slots=True)
-class Made:
-    """What is made again so far. ``bare``: topics of which no subscription is known."""
+class Remade:
+    """What of the metadata is made again so far."""
 
+    sources: Sources
     steps: list[Step] = field(default_factory=list)
     parts: list[ChangePart] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def txn(self) -> Txn:
+        return self.sources.reader.txn
+
+    def put(self, path: str, value: bytes) -> None:
+        """Write VALUE to the node at PATH."""
+        self.steps.append(put_value_step(self.txn, path, value, self.sources.now_ms))
+
+
+@dataclass(slots=True)
+class _Made(Remade):
+    """What ledgers say of themselves is in ``survey``. ``bare``: topics of which no subscription is known."""
+
+    survey: Survey = field(default_factory=Survey)
     topics: dict[TopicName, Topic] = field(default_factory=dict)
     bare: int = 0
-    cursors: int = 0
-
-    def put(self, sources: Sources, path: str, value: bytes) -> None:
-        """Write VALUE to the node at PATH."""
-        self.steps.append(put_value_step(sources.reader.txn, path, value, sources.now_ms))
 
 
 def plan_from_ledgers(sources: Sources, survey: Survey) -> Plan:
     """Plan what is missing of topics, cursors, schemas, partitions, namespaces and tenants; raises Refused, MetadataCorrupt."""
-    made = Made()
-    txn = sources.reader.txn
+    made = _Made(sources, survey=survey)
     for name in sorted(survey.data):
-        if find_node(txn, name.path) is None:
-            _make_topic(sources, survey, made, name)
-    _make_partitioned(sources, survey, made)
+        if find_node(made.txn, name.path) is None:
+            _make_topic(made, name)
+    _make_partitioned(made)
     for name in sorted(survey.schemas):
-        if find_node(txn, name.schema_path) is None:
-            _make_schema(sources, survey, made, name)
-    _make_namespaces(sources, survey, made)
-    return Plan(COMMAND, txn.id, tuple(made.steps), tuple(made.parts), warnings=tuple(_warnings(sources, survey, made)))
+        if find_node(made.txn, name.schema_path) is None:
+            _make_schema(made, name)
+    _make_namespaces(made)
+    return Plan(COMMAND, made.txn.id, tuple(made.steps), tuple(made.parts), warnings=tuple(_warnings(made)))
 
 
 # -- topics -----------------------------------------------------------------------------------------------------------
 
 
-def _make_topic(sources: Sources, survey: Survey, made: Made, name: TopicName) -> None:
-    txn = sources.reader.txn
-    ledgers = list(_ledgers(txn, survey.data[name]))
+def _make_topic(made: _Made, name: TopicName) -> None:
+    sources, survey = made.sources, made.survey
+    ledgers = list(_ledgers(made.txn, survey.data[name]))
     before = sources.earlier_value(name.path)
     managed, lost = _managed(sources, name, ledgers)
     topic = Topic(name, NodeStat(0, 0, sources.now_ms, sources.now_ms, False), managed, tuple(ledgers))
     made.topics[name] = topic
-    made.put(sources, name.path, encode_managed_ledger(managed, before or b""))
+    made.put(name.path, encode_managed_ledger(managed, before or b""))
     for ledger in ledgers[:-1]:
-        _close(sources, made, ledger)
+        _close(made, ledger)
     after: dict[str, Any] = {  # Any: JSON
         "ledgers": topic.ids,
         "entries": topic.number_of_entries,
@@ -113,8 +123,7 @@ def _make_topic(sources: Sources, survey: Survey, made: Made, name: TopicName) -
     made.parts.append(ChangePart(topic=str(name), after=after, warnings=tuple(lost)))
     for cursor in _cursors(sources, survey, topic):
         made.bare += cursor.name == HOLDING
-        made.cursors += 1
-        made.put(sources, name.cursor_path(cursor.name), cursor.value)
+        made.put(name.cursor_path(cursor.name), cursor.value)
         shown = {**state_json(topic, cursor.state), "witness": cursor.witness}
         made.parts.append(ChangePart(topic=str(name), subscription=cursor.name, after=shown))
 
@@ -197,17 +206,16 @@ def index_of(reader: EntryReader, ledger_id: int, entry_id: int) -> int | None:
     return None if header.broker is None else header.broker.index
 
 
-def _close(sources: Sources, made: Made, ledger: TopicLedger) -> None:
+def _close(made: _Made, ledger: TopicLedger) -> None:
     """Close a ledger that is not the last one and that no broker closed: it ends where a client's recovery would find it."""
-    txn = sources.reader.txn
-    found = read_ledger(txn, ledger.ledger_id)
+    found = read_ledger(made.txn, ledger.ledger_id)
     if found.metadata is None or found.metadata.state is LedgerState.CLOSED:
         return
     path = ledger_path(ledger.ledger_id)
     closed = replace(
         found.metadata, state=LedgerState.CLOSED, last_entry_id=found.last_entry_id, length=found.size_bytes
     )
-    made.put(sources, path, encode_ledger_metadata(closed, read_node(txn, path).value))
+    made.put(path, encode_ledger_metadata(closed, read_node(made.txn, path).value))
 
 
 # -- cursors ----------------------------------------------------------------------------------------------------------
@@ -303,46 +311,47 @@ def _cursor_properties(survey: Survey, topic: TopicName, name: str, earlier: _Ea
 # -- partitions, schemas ----------------------------------------------------------------------------------------------
 
 
-def _make_partitioned(sources: Sources, survey: Survey, made: Made) -> None:
+def _make_partitioned(made: _Made) -> None:
     """Make the records of partitioned topics where all of them are gone, and the partitions that never had a ledger."""
-    txn = sources.reader.txn
+    txn = made.txn
     gone = not any(node.value for node in iter_nodes(txn, _PARTITIONED))
     counts: dict[TopicName, int] = {}
-    for name in survey.data:
+    for name in made.survey.data:
         if name.partition_index >= 0:
             counts[name.base] = max(counts.get(name.base, 0), name.partition_index + 1)
     for base, count in sorted(counts.items()):
         stored = partition_count(txn, base)
         if not stored and gone:
-            _make_record(sources, made, base, count)
+            _make_record(made, base, count)
         for part in map(base.partition, range(max(stored, count) if stored or gone else 0)):
             if part not in made.topics and find_node(txn, part.path) is None:
-                made.put(sources, part.path, b"")
+                made.put(part.path, b"")
                 made.parts.append(
                     ChangePart(topic=str(part), after={"ledgers": [], "witness": f"partitions of {base}"})
                 )
 
 
-def _make_record(sources: Sources, made: Made, base: TopicName, count: int) -> None:
+def _make_record(made: _Made, base: TopicName, count: int) -> None:
+    sources = made.sources
     before = sources.earlier_value(base.partitioned_path)
     was = 0 if sources.earlier is None else partition_count(sources.earlier.txn, base)
     record = PartitionedTopic(max(count, was))
     value = before if before and was >= count else encode_partitioned_topic(record, before or b"")
-    made.put(sources, base.partitioned_path, value)
+    made.put(base.partitioned_path, value)
     witness = "the earlier state" if was >= count else "names of partitions: there may have been more"
     made.parts.append(ChangePart(topic=str(base), after={"partitions": record.partitions, "witness": witness}))
 
 
-def _make_schema(sources: Sources, survey: Survey, made: Made, name: TopicName) -> None:
-    txn = sources.reader.txn
-    there = find_node(txn, name.path) is not None or partition_count(txn, name) > 0
-    if not there and not any(one.base == name for one in survey.data):
+def _make_schema(made: _Made, name: TopicName) -> None:
+    sources, ids = made.sources, made.survey.schemas[name]
+    there = find_node(made.txn, name.path) is not None or partition_count(made.txn, name) > 0
+    if not there and not any(one.base == name for one in made.survey.data):
         return  # a leftover of a topic that was deleted
-    found = made_locator(sources.reader, survey.schemas[name], sources.earlier_value(name.schema_path))
+    found = made_locator(sources.reader, ids, sources.earlier_value(name.schema_path))
     if found is None:
-        made.warnings.append(f"no schema of {name} can be read from {_ledger_names(survey.schemas[name])}")
+        made.warnings.append(f"no schema of {name} can be read from {_ledger_names(ids)}")
         return
-    made.put(sources, name.schema_path, found.value)
+    made.put(name.schema_path, found.value)
     after = {"schemaVersions": list(map(_shown_version, found.versions)), "witness": "schema ledgers"}
     made.parts.append(ChangePart(topic=str(name), after=after, warnings=tuple(found.warnings)))
 
@@ -358,23 +367,23 @@ def _ledger_names(ids: Sequence[int]) -> str:
 # -- tenants and namespaces -------------------------------------------------------------------------------------------
 
 
-def _make_namespaces(sources: Sources, survey: Survey, made: Made) -> None:
-    txn = sources.reader.txn
+def _make_namespaces(made: _Made) -> None:
+    txn = made.txn
     if not any(node.value for node in iter_nodes(txn, TENANTS_PATH + "/")):
-        _copy_earlier(sources, made)
+        _copy_earlier(made)
     copied = {step.key for step in made.steps}
-    spaces = sorted({name.namespace for name in survey.data if not name.namespace.cluster}, key=str)
+    spaces = sorted({name.namespace for name in made.survey.data if not name.namespace.cluster}, key=str)
     bare = [one for one in spaces if _is_missing(txn, one.policies_path, copied)]
     tenants = dict.fromkeys(one.tenant for one in spaces)
     poor = [one for one in tenants if _is_missing(txn, tenant_path(one), copied)]
     if not bare and not poor:
         return
-    cluster = cluster_of(sources)
+    cluster = cluster_of(made.sources)
     for tenant in poor:
         value = TENANT.replace(None, {"adminRoles": [], "allowedClusters": [cluster]})
-        _make_json(sources, made, f"tenant {tenant}", tenant_path(tenant), value)
+        _make_json(made, f"tenant {tenant}", tenant_path(tenant), value)
     for namespace in bare:
-        _make_policies(sources, made, namespace, cluster)
+        _make_policies(made, namespace, cluster)
 
 
 def _is_missing(txn: Txn, path: str, copied: set[bytes]) -> bool:
@@ -382,15 +391,15 @@ def _is_missing(txn: Txn, path: str, copied: set[bytes]) -> bool:
     return (node is None or not node.value) and path.encode() not in copied
 
 
-def _copy_earlier(sources: Sources, made: Made) -> None:
+def _copy_earlier(made: _Made) -> None:
     """Bring back all of ``/admin`` as it was earlier, but for partitioned topics, which ledgers know better."""
-    if sources.earlier is None:
+    if made.sources.earlier is None:
         return
     known = {step.key for step in made.steps}
-    nodes = [node for node in iter_nodes(sources.earlier.txn, "/admin/") if node.path.encode() not in known]
+    nodes = [node for node in iter_nodes(made.sources.earlier.txn, "/admin/") if node.path.encode() not in known]
     for node in nodes:
-        if find_node(sources.reader.txn, node.path) is None:
-            made.put(sources, node.path, node.value)
+        if find_node(made.txn, node.path) is None:
+            made.put(node.path, node.value)
     if nodes:
         after = {"nodes": len(nodes), "witness": "the earlier state"}
         made.parts.append(ChangePart(resource="/admin", after=after))
@@ -409,13 +418,13 @@ def cluster_of(sources: Sources) -> str:
     return found
 
 
-def _make_policies(sources: Sources, made: Made, namespace: NamespaceName, cluster: str) -> None:
-    before = sources.earlier_value(namespace.policies_path)
+def _make_policies(made: _Made, namespace: NamespaceName, cluster: str) -> None:
+    before = made.sources.earlier_value(namespace.policies_path)
     if before:
-        made.put(sources, namespace.policies_path, before)
+        made.put(namespace.policies_path, before)
         made.parts.append(ChangePart(namespace=str(namespace), after={"witness": "the earlier state"}))
         return
-    made.put(sources, namespace.policies_path, encode_json_object(default_policies(cluster)))
+    made.put(namespace.policies_path, encode_json_object(default_policies(cluster)))
     after = {
         "replication_clusters": [cluster],
         "numBundles": DEFAULT_BUNDLES,
@@ -435,9 +444,9 @@ def default_policies(cluster: str) -> dict[str, Any]:  # Any: JSON
     return new_policies(given)
 
 
-def _make_json(sources: Sources, made: Made, resource: str, path: str, value: dict[str, Any]) -> None:  # Any: JSON
-    before = sources.earlier_value(path)
-    made.put(sources, path, before or encode_json_object(value))
+def _make_json(made: _Made, resource: str, path: str, value: dict[str, Any]) -> None:  # Any: JSON
+    before = made.sources.earlier_value(path)
+    made.put(path, before or encode_json_object(value))
     after = {**value, "witness": "defaults"} if not before else {"witness": "the earlier state"}
     made.parts.append(ChangePart(resource=resource, after=after))
 
@@ -445,20 +454,20 @@ def _make_json(sources: Sources, made: Made, resource: str, path: str, value: di
 # -- what does not come back ------------------------------------------------------------------------------------------
 
 
-def _warnings(sources: Sources, survey: Survey, made: Made) -> Iterator[str]:
+def _warnings(made: _Made) -> Iterator[str]:
     yield from made.warnings
-    if made.bare and sources.earlier is None:
+    if made.bare and made.sources.earlier is None:
         yield (
             f"of {counted(made.bare, 'topic')} no subscription is known: one that never acknowledged, or that was closed in order, is in no"
             f" ledger. An earlier state of the metadata knows them (--earlier STORE). Else {HOLDING!r} stands at the beginning and keeps"
             " the messages: create yours, then remove it with: pulsar-admin topics unsubscribe"
         )
-    if made.topics and sources.earlier is None:
+    if made.topics and made.sources.earlier is None:
         yield "properties of topics and subscriptions, terminated topics and ledgers in tiered storage are in no ledger's metadata"
     if any(part.namespace and (part.after or {}).get("witness") == "defaults" for part in made.parts):
         yield (
             "policies, permissions and roles are in no ledger: namespaces and tenants have a broker's defaults and keep all messages: set"
             " them again"
         )
-    if survey.silent:
-        yield f"{counted(len(survey.silent), 'ledger')} of the metadata say nothing of Pulsar and stay as they are"
+    if made.survey.silent:
+        yield f"{counted(len(made.survey.silent), 'ledger')} of the metadata say nothing of Pulsar and stay as they are"

@@ -12,7 +12,7 @@ from typing import Any
 
 from store.changes.cursors import info_of_state, state_json
 from store.changes.mending import forgotten_state
-from store.changes.plan import Plan, Step, put_value_step
+from store.changes.plan import Plan
 from store.changes.report import ChangePart
 from store.codec.claims import compacted_claims, topic_claims
 from store.codec.cursor import CursorState, encode_cursor_info
@@ -33,7 +33,7 @@ from store.recovery.contents import MESSAGES
 from store.recovery.cursor_chains import Followed, follow, newest_compaction, read_unnamed
 from store.recovery.evidence import LedgerEvidence, read_evidence
 from store.recovery.forgotten import find_collected
-from store.recovery.from_ledgers import COMMAND, Sources, newer_index
+from store.recovery.from_ledgers import COMMAND, Remade, Sources, newer_index
 from store.recovery.lost_found import plan_lost_and_found
 from store.recovery.making import MadeLedger, find_readable_end, fit_ensembles, make_ledger
 from store.recovery.naming import Naming, find_names
@@ -43,13 +43,9 @@ from store.wording import counted, listed, plural
 
 
 @dataclass(slots=True)
-class Rolled:
+class Rolled(Remade):
     """What the metadata becomes. ``joined``, ``entries``: ledgers that topics got and what is in them."""
 
-    sources: Sources
-    steps: list[Step] = field(default_factory=list)
-    parts: list[ChangePart] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
     joined: int = 0
     entries: int = 0
     gone: list[int] = field(default_factory=list)
@@ -58,15 +54,11 @@ class Rolled:
     tied: dict[int, Mapping[str, bytes]] = field(default_factory=dict)
     """Other younger ledgers of which it is known what they are of, and what their metadata says of it."""
 
-    @property
-    def txn(self) -> Txn:
-        return self.sources.reader.txn
-
     def put(self, path: str, value: bytes) -> None:
         """Write VALUE to the node at PATH, unless it is there."""
         node = find_node(self.txn, path)
         if node is None or node.value != value:
-            self.steps.append(put_value_step(self.txn, path, value, self.sources.now_ms))
+            Remade.put(self, path, value)  # super() would look for the class that slots replaced
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from store.changes.plan import Step, put_value_step
 from store.changes.report import ChangePart
 from store.codec.claims import APPLICATION, schema_claims
 from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
@@ -23,23 +22,16 @@ from store.recovery.chains import Chains
 from store.recovery.closing import close_ledger
 from store.recovery.contents import COMPACTED, CURSOR, MESSAGES, SCHEMA
 from store.recovery.evidence import LedgerEvidence
-from store.recovery.from_ledgers import Sources
+from store.recovery.from_ledgers import Remade
 from store.recovery.schemas import made_locator
 from store.wording import counted, listed, plural
 
 
 @dataclass(slots=True)
-class Younger:
+class Younger(Remade):
     """What is made for ledgers that go on with no topic's messages. ``tied``: ledger → what its metadata says that it belongs to."""
 
-    sources: Sources
-    steps: list[Step] = field(default_factory=list)
-    parts: list[ChangePart] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
     tied: dict[int, Mapping[str, bytes]] = field(default_factory=dict)
-
-    def put(self, path: str, value: bytes) -> None:
-        self.steps.append(put_value_step(self.sources.reader.txn, path, value, self.sources.now_ms))
 
 
 # -- schemas ----------------------------------------------------------------------------------------------------------
