@@ -65,7 +65,7 @@ def list_ledgers(app: App, word: str | None) -> None:
     unknown to brokers. UNREADABLE: its metadata is damaged. MISSING counts the entries before the ledger's end that are
     in no file.
     """
-    app.emit_rows(app.api.ledger_rows(word or ""), _LIST_COLUMNS)
+    app.emit_rows(app.session.api.ledger_rows(word or ""), _LIST_COLUMNS)
 
 
 # -- info -------------------------------------------------------------------------------------------------------------
@@ -88,7 +88,9 @@ def info(app: App, ledgers: tuple[int, ...]) -> None:
     would close a ledger that is still open.
     """
     with app.session.read():
-        documents = list(app.each(ledgers, lambda ledger_id: _document(ledger_id, app.ledger(ledger_id).info())))
+        documents = list(
+            app.each(ledgers, lambda ledger_id: _document(ledger_id, app.session.ledger(ledger_id).info()))
+        )
     app.problems(sum(document["lost"] is not None for document in documents))
     if len(ledgers) == 1:
         app.emit(documents[0])
@@ -200,7 +202,7 @@ def entries(app: App, ledger: int, first: int, last: int | None, limit: int | No
 
     STATE is `ok`, `missing` (no file holds it), or what is wrong with it.
     """
-    rows = app.ledger(ledger).entries(first, last)
+    rows = app.session.ledger(ledger).entries(first, last)
     app.emit_rows(_counted(app, islice(rows, limit)), _ENTRY_COLUMNS)
 
 
@@ -235,7 +237,7 @@ def orphans(app: App) -> None:
     have only entries that a bookie has not garbage-collected yet. `leaked-index` ones belonged to a delayed message
     index that was rebuilt or undone.
     """
-    app.emit_rows(app.api.orphans(), _ORPHAN_COLUMNS)
+    app.emit_rows(app.session.api.orphans(), _ORPHAN_COLUMNS)
 
 
 _MISSING_COLUMNS = (
@@ -263,7 +265,7 @@ def missing(app: App, ledgers: tuple[int, ...]) -> None:
     Ledgers in tiered storage are left out. Files that disappeared since the import are listed with their number of
     entries (exit code 1).
     """
-    found = app.api.missing(*ledgers)
+    found = app.session.api.missing(*ledgers)
     app.problems(len(found))
     app.emit_rows(found, _MISSING_COLUMNS)
     for text in _next_steps(found):
@@ -316,7 +318,7 @@ def underreplicated(app: App) -> None:
     entry. LOST: entries on no bookie. UNKNOWN: entries on bookies that were not imported. For a ledger that is still
     open, only entries that are known to be acknowledged count.
     """
-    found = app.api.underreplicated()
+    found = app.session.api.underreplicated()
     app.problems(len(found))
     app.emit_rows(found, _UNDERREPLICATED_COLUMNS)
     if found:
@@ -355,7 +357,7 @@ _VERDICT_COLUMNS = (
 @pass_app
 def verify(app: App, ledgers: tuple[int, ...]) -> None:
     """Read every entry of the ledgers named, or of all, and check digests, ids and lengths."""
-    app.emit_rows(_with_problems(app, app.api.verify_ledgers(*ledgers)), _VERDICT_COLUMNS)
+    app.emit_rows(_with_problems(app, app.session.api.verify_ledgers(*ledgers)), _VERDICT_COLUMNS)
 
 
 def _with_problems(app: App, verdicts: Iterable[LedgerVerdict]) -> Iterator[LedgerVerdict]:

@@ -48,7 +48,7 @@ def metrics(app: App, out: Path | None, **asked: Any) -> None:  # Any: of Store.
     """
     if out is not None:
         _check_replaceable(out)
-    found = app.api.metrics(**asked)
+    found = app.session.api.metrics(**asked)
     if out is None:
         app.emit({"metrics": found}, plain=lambda document: render_metrics(found))
         return

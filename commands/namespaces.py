@@ -26,7 +26,7 @@ from store.names import NamespaceName
 @pass_app
 def list_namespaces(app: App, tenant: str | None) -> None:
     """List the namespaces of a tenant, or all namespaces."""
-    app.answer(app.api.namespaces(tenant))
+    app.answer(app.session.api.namespaces(tenant))
 
 
 @command(
@@ -47,7 +47,7 @@ def list_namespaces(app: App, tenant: str | None) -> None:
 @pass_app
 def topics(app: App, namespace: NamespaceName, mode: str, include_system_topic: bool) -> None:
     """List the topics of a namespace."""
-    names = app.namespace(namespace).topics(system=include_system_topic)
+    names = app.session.namespace(namespace).topics(system=include_system_topic)
     app.emit_lines(names if mode != "non_persistent" else (), "TOPIC")
 
 

@@ -40,7 +40,7 @@ def clear_backlog(
 
     System topics and the cursors of compaction and deduplication are not changed.
     """
-    app.change(app.namespace(namespace).clear_backlog(subscription, bundle=bundle))
+    app.change(app.session.namespace(namespace).clear_backlog(subscription, bundle=bundle))
 
 
 @command(
@@ -60,4 +60,4 @@ def unsubscribe(app: App, namespace: NamespaceName, subscription: str, bundle: s
 
     Undo brings all of them back as they were.
     """
-    app.change(app.namespace(namespace).unsubscribe(subscription, bundle=bundle))
+    app.change(app.session.namespace(namespace).unsubscribe(subscription, bundle=bundle))

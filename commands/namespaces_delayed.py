@@ -54,7 +54,7 @@ def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int
     Also sets Pulsar's own policy (active, tickTime) and keeps its maximum delay. Warns of a TTL or backlog quota that
     would drop messages before they are due.
     """
-    app.change(app.namespace(namespace).enable_delayed(granularity_ms, tick_ms, split=split))
+    app.change(app.session.namespace(namespace).enable_delayed(granularity_ms, tick_ms, split=split))
 
 
 @command(
@@ -68,4 +68,4 @@ def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int
 @pass_app
 def disable(app: App, namespace: NamespaceName) -> None:
     """Disable delayed messages for all topics of a namespace: a broker delivers everything at once."""
-    app.change(app.namespace(namespace).disable_delayed())
+    app.change(app.session.namespace(namespace).disable_delayed())

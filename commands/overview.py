@@ -42,7 +42,7 @@ def overview(app: App, top: int | None, check: bool | None) -> None:
 
     `pulsar-admin` without a command does the same if there is a store.
     """
-    found = app.api.overview(top=top or TOP, check=check)
+    found = app.session.api.overview(top=top or TOP, check=check)
     app.emit(found, plain=lambda document: render_overview(document, top))
 
 

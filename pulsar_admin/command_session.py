@@ -13,12 +13,17 @@ from store.errors import StoreError
 from store.model.reader import open_reader
 
 if TYPE_CHECKING:
+    from pulsar_admin.api.cursors import Cursors
+    from pulsar_admin.api.ledger import Ledger
+    from pulsar_admin.api.namespace import Namespace
+    from pulsar_admin.api.store import Store as ApiStore
+    from pulsar_admin.api.topic import Topic
     from pulsar_admin.context import App
     from store.db.environment import Store, Txn
     from store.engine.operation import Engine
     from store.model.reader import EntryReader
-    from store.model.topics import Topic
-    from store.names import TopicName
+    from store.model.topics import Topic as TopicModel
+    from store.names import NamespaceName, TopicName, TopicSelection
 
 
 class CommandSession(Session):
@@ -38,6 +43,37 @@ class CommandSession(Session):
     @property
     def now_ms(self) -> int:
         return self._app.now_ms
+
+    @property
+    def api(self) -> ApiStore:
+        """The store as the Python interface has it."""
+        from pulsar_admin.api.store import Store
+
+        return Store(self)
+
+    def topic(self, name: TopicName) -> Topic:
+        """Return the topic NAME as the Python interface has it; whether it is there is seen when it is used."""
+        from pulsar_admin.api.topic import Topic
+
+        return Topic(self, name)
+
+    def namespace(self, name: NamespaceName) -> Namespace:
+        """Return the namespace NAME as the Python interface has it; whether it is there is seen when it is used."""
+        from pulsar_admin.api.namespace import Namespace
+
+        return Namespace(self, name)
+
+    def cursors(self, selection: TopicSelection, subscription: str) -> Cursors:
+        """Return the cursors of SUBSCRIPTION in the topics meant as the Python interface has them."""
+        from pulsar_admin.api.cursors import Cursors
+
+        return Cursors(self, selection, subscription)
+
+    def ledger(self, ledger_id: int) -> Ledger:
+        """Return a ledger as the Python interface has it; whether it is there is seen when it is used."""
+        from pulsar_admin.api.ledger import Ledger
+
+        return Ledger(self, ledger_id)
 
     @contextmanager
     def opened(self, *, unindexed: bool = False) -> Iterator[Store]:
@@ -117,5 +153,5 @@ class CommandSession(Session):
         self._warned.update(left)
         warn_of_broken(self._app, txn, left)
 
-    def warn_of_broken_ledgers(self, txn: Txn, topic: Topic) -> None:
+    def warn_of_broken_ledgers(self, txn: Txn, topic: TopicModel) -> None:
         warn_of_broken_ledgers(self._app, txn, topic)

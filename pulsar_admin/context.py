@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pulsar_admin.asking import Asking
 from pulsar_admin.config import Settings
 from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of
 from pulsar_admin.results import Results
@@ -43,7 +42,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class App(Results, Asking):
+class App(Results):
     """One run of one command. Everything is opened when first asked for and closed at the end of the command."""
 
     def __init__(self, settings: Settings) -> None:

@@ -59,7 +59,7 @@ def verify(app: App, selection: TopicSelection) -> None:
 
 
 def _verify(app: App, name: TopicName) -> dict[str, Any]:  # Any: JSON
-    view = app.topic(name).compaction()
+    view = app.session.topic(name).compaction()
     found = view.verify()
     findings = [{"kind": "status", "position": None, "message": text} for text in view.status(leaked=False).problems]
     if found is None:

@@ -58,7 +58,7 @@ def explain(app: App, selection: TopicSelection, key: str, rule: Rule) -> None:
     """
     with app.session.reader() as reader:
         names = selected(app, reader.txn, selection)
-        found = list(app.each(names, lambda name: (name, app.topic(name).compaction().explain(key, rule=rule))))
+        found = list(app.each(names, lambda name: (name, app.session.topic(name).compaction().explain(key, rule=rule))))
     rows = [row for name, history in found for row in _rows(name, history)]
     if rows:
         app.emit_rows(rows, _COLUMNS[len(names) == 1 :])

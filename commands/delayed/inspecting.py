@@ -57,7 +57,7 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Non
     rows = []
     with app.session.scan() as reader:
         for topic, cursor in iter_delaying(app, reader, selection, subscription, unsubscribed=True):
-            found = app.topic(topic.name).delayed(cursor.name or None).status()
+            found = app.session.topic(topic.name).delayed(cursor.name or None).status()
             if (conflict := found.ttl_conflict) is not None and conflict.messages:
                 app.warn(
                     f"{topic.name} {cursor.name}: the TTL of {conflict.ttl_seconds} s drops "
@@ -90,7 +90,7 @@ def verify(app: App, selection: TopicSelection, subscription: str | None) -> Non
 
     with app.session.scan() as reader:
         chosen = list(iter_delaying(app, reader, selection, subscription))
-        rows = [app.topic(topic.name).delayed(cursor.name).verify() for topic, cursor in chosen]
+        rows = [app.session.topic(topic.name).delayed(cursor.name).verify() for topic, cursor in chosen]
         rows += iter_leaked_buckets(reader, frozenset(topic.name for topic, _ in chosen))
     for row in rows:
         for finding in row.findings:

@@ -97,4 +97,4 @@ def undo(app: App, change: int) -> None:
 
     Refused if a later change touched the same rows; the message names that change: undo it first.
     """
-    app.change(app.api.plan_undo(change))
+    app.change(app.session.api.plan_undo(change))

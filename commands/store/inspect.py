@@ -46,7 +46,7 @@ def info(app: App) -> None:
     of a cursor comes from its metadata, from its cursor ledger, or (metadata-fallback) from an old snapshot because its
     ledger is lost.
     """
-    app.emit(app.api.summary(), plain=_render_info)
+    app.emit(app.session.api.summary(), plain=_render_info)
 
 
 def _source_text(source: Mapping[str, Any]) -> str:  # Any: JSON
@@ -283,7 +283,7 @@ _OWNER_COLUMNS = (
 def owner(app: App, ledgers: tuple[int, ...]) -> None:
     """Show which topic, cursor, schema, compaction or delayed index each LEDGER belongs to."""
     with app.session.read():
-        app.emit_rows(app.each(ledgers, lambda ledger_id: app.ledger(ledger_id).owners()), _OWNER_COLUMNS)
+        app.emit_rows(app.each(ledgers, lambda ledger_id: app.session.ledger(ledger_id).owners()), _OWNER_COLUMNS)
 
 
 def claims_text(row: LedgerOwners) -> str:

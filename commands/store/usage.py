@@ -87,7 +87,7 @@ def usage(app: App, by: str, why: bool) -> None:
 
 def _emit_usage(app: App, by: By) -> None:
     with app.bulk():
-        found = app.api.usage()
+        found = app.session.api.usage()
     match by:
         case By.TOPIC:
             app.emit_rows(found.owners, _BY_TOPIC)

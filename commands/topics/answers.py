@@ -105,7 +105,7 @@ def answer(
     """Emit WORK's answer for the topic meant, in upstream's shape; for several topics rows with the topic in front."""
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
-        found = list(chosen.each(app, lambda name: work(app.topic(name))))
+        found = list(chosen.each(app, lambda name: work(app.session.topic(name))))
     emit_answers(app, found, columns, several=chosen.several, redact=redact)
 
 
@@ -115,7 +115,7 @@ def answer_partitioned(
     """Emit WORK's answer for the partitioned topic meant, as ``answer``."""
     with app.session.read() as txn:
         chosen = choose_partitioned(app, txn, selection)
-        found = list(chosen.each(app, lambda name: work(app.topic(name))))
+        found = list(chosen.each(app, lambda name: work(app.session.topic(name))))
     emit_answers(app, found, columns, several=chosen.several, redact=redact)
 
 
@@ -135,7 +135,7 @@ def answer_each(
     with app.session.reader() as reader:
         names = selected(app, reader.txn, selection)
         with nullcontext() if scan is None else scan(reader, names):
-            rows = list(app.each(names, lambda name: work(app.topic(name))))
+            rows = list(app.each(names, lambda name: work(app.session.topic(name))))
     if len(names) == 1 and rows:
         app.emit(rows[0], one, plain)
     else:

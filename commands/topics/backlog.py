@@ -38,7 +38,7 @@ def get_backlog_size(app: App, selection: TopicSelection, position: Position) ->
     """Show how many bytes follow a position."""
     with app.session.read() as txn:
         chosen = choose(app, txn, selection)
-        sizes = list(chosen.each(app, lambda name: app.topic(name).backlog_size(position)))
+        sizes = list(chosen.each(app, lambda name: app.session.topic(name).backlog_size(position)))
     if chosen.several:
         app.emit_rows(({"topic": str(name), "backlogSize": size} for name, size in sizes), _SIZE_COLUMNS)
     else:

@@ -42,7 +42,7 @@ def skip(app: App, selection: TopicSelection, subscription: str, count: int, for
     Entries that are already acknowledged do not count, a batch counts as one, and skipping stops after the last entry.
     Several topics are one change; each skips the same number.
     """
-    app.change(app.cursors(selection, subscription).skip(count, force=force))
+    app.change(app.session.cursors(selection, subscription).skip(count, force=force))
 
 
 @command(
@@ -62,7 +62,7 @@ def clear_backlog(app: App, selection: TopicSelection, subscription: str, force:
 
     Several topics or partitions are one change. The subscription keeps its properties.
     """
-    app.change(app.cursors(selection, subscription).clear(force=force))
+    app.change(app.session.cursors(selection, subscription).clear(force=force))
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -106,7 +106,7 @@ def create_subscription(
 
     For a partitioned topic it is created on all partitions, for several topics on all or none.
     """
-    made = app.cursors(selection, subscription)
+    made = app.session.cursors(selection, subscription)
     app.change(made.create(start=start, replicated=replicated, properties=properties))
 
 
@@ -128,4 +128,4 @@ def unsubscribe(app: App, selection: TopicSelection, subscription: str, force: b
     For a partitioned topic it is removed from all partitions, for several topics from all or none. Undo restores it as
     it was.
     """
-    app.change(app.cursors(selection, subscription).delete(force=force))
+    app.change(app.session.cursors(selection, subscription).delete(force=force))

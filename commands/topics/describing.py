@@ -98,7 +98,7 @@ def describe(app: App, selection: TopicSelection, quick: bool) -> None:
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, 0 if quick else _read_bytes(reader, chosen.names), "describe"):
-            found = [one for _, one in chosen.each(app, lambda name: app.topic(name).describe(quick=quick))]
+            found = [one for _, one in chosen.each(app, lambda name: app.session.topic(name).describe(quick=quick))]
     emit_descriptions(app, found, several=chosen.several)
 
 

@@ -241,7 +241,7 @@ def copy(app: App, topics: tuple[TopicName, ...], source: Path, to: TopicName | 
     compacted views, policies of topics, open transactions. A topic that already exists, or whose entries are not all in
     the source, is refused.
     """
-    app.change(app.api.copy(*map(str, topics), source=source, to=None if to is None else str(to)))
+    app.change(app.session.api.copy(*map(str, topics), source=source, to=None if to is None else str(to)))
 
 
 # -- load -------------------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def load(app: App, dump: Path, topic: TopicName | None, keep_ledger_ids: bool) -
     if app.settings.plan is not None and str(dump) == "-":
         raise InvalidValue("--plan: what stdin held is gone when the plan is applied", hint="load from a file")
     chain = app.settings.interceptors
-    plan = app.api.load(
+    plan = app.session.api.load(
         sys.stdin.buffer if str(dump) == "-" else dump,
         topic=None if topic is None else str(topic),
         interceptors=None if chain is None else ",".join(chain) or "none",

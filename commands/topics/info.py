@@ -53,7 +53,7 @@ def info_internal(app: App, selection: TopicSelection, explained: bool) -> None:
     """
     with app.session.read() as txn:
         chosen = choose(app, txn, selection)
-        found = list(chosen.each(app, lambda name: app.topic(name).internal_info(publish_times=explained)))
+        found = list(chosen.each(app, lambda name: app.session.topic(name).internal_info(publish_times=explained)))
     if selection.single is not None and selection.single not in chosen.names:
         _emit(app, {"version": 0, "partitions": {str(name): info for name, info in found}})
     elif chosen.several or app.settings.output == "csv":

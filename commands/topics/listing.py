@@ -58,7 +58,7 @@ def list_topics(app: App, namespace: NamespaceName | None, options: ListOptions)
         raise click.UsageError("--bundle: name the namespace that the bundle is of")
     with app.session.read() as txn:
         namespaces = iter_all_namespaces(txn) if namespace is None else (namespace,)
-        found = (app.namespace(one).topics(system=system, bundle=bundle) for one in namespaces)
+        found = (app.session.namespace(one).topics(system=system, bundle=bundle) for one in namespaces)
         is_listed = options.topic_domain in (None, "persistent")
         app.emit_lines((name for names in found if is_listed for name in in_hash_order(names)), "TOPIC")
 
@@ -75,7 +75,7 @@ def list_topics(app: App, namespace: NamespaceName | None, options: ListOptions)
 def list_partitioned(app: App, namespace: NamespaceName, include_system_topic: bool) -> None:
     """List the partitioned topics of a namespace."""
     with app.session.read():
-        names = app.namespace(namespace).partitioned_topics(system=include_system_topic)
+        names = app.session.namespace(namespace).partitioned_topics(system=include_system_topic)
         app.emit_lines(in_hash_order(names), "TOPIC")
 
 
@@ -97,7 +97,7 @@ def partitioned_metadata(app: App, selection: TopicSelection) -> None:
     """Show how many partitions a topic has."""
     with app.session.read() as txn:
         names = selection.topics or select_partitioned(txn, selection.pattern)
-        found = list(app.each(names, lambda name: (name, app.topic(name).partitioned_metadata())))
+        found = list(app.each(names, lambda name: (name, app.session.topic(name).partitioned_metadata())))
     emit_answers(app, found, _METADATA_COLUMNS, several=selection.single is None)
 
 
@@ -130,7 +130,7 @@ def subscriptions(app: App, selection: TopicSelection, table: bool, quick: bool)
         return
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
-        found = {name: app.topic(name).subscriptions() for name in chosen.names}
+        found = {name: app.session.topic(name).subscriptions() for name in chosen.names}
     if selection.single is not None:
         app.emit_lines(in_hash_order(dict.fromkeys(chain.from_iterable(found.values()))), "SUBSCRIPTION")
     else:

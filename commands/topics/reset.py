@@ -173,7 +173,7 @@ def _plan_as_of(app: App, selection: TopicSelection, subscription: str | None, o
     if subscription is None:
         raise click.UsageError("Missing option '-s' / '--subscription'.", click.get_current_context())
     as_of = options.as_of if is_state_name(options.as_of) else _parse_time(options.as_of)
-    cursors, zookeeper = app.cursors(selection, subscription), tuple(map(str, options.directories))
+    cursors, zookeeper = app.session.cursors(selection, subscription), tuple(map(str, options.directories))
     return cursors.reset(as_of=as_of, if_unsure=options.if_unsure, zookeeper=zookeeper, force=options.force)
 
 

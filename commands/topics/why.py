@@ -99,7 +99,7 @@ def _say_why(app: App, selection: TopicSelection, subscription: str) -> None:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, size_of(reader, chosen.names), "why"):
             cursors = iter_cursors(app.session, reader, selection, subscription)
-            found = [app.topic(topic.name).cursor(subscription).why() for topic, _ in cursors]
+            found = [app.session.topic(topic.name).cursor(subscription).why() for topic, _ in cursors]
     _emit(app, found, several=chosen.several)
 
 

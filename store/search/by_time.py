@@ -16,7 +16,6 @@ from store.db.blocks import BLOCK_BITS, Block, decode_latest, decode_times, ledg
 from store.db.clocks import Clock, block_max, first_candidate
 from store.errors import EntryCorrupt, EntryNotFound, SourceChanged
 from store.model.ledgers import find_block, find_times, iter_blocks
-from store.model.publish_times import is_stated_earlier
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
@@ -51,6 +50,8 @@ def find_first_at_or_after(reader: EntryReader, topic: Topic, time_ms: int, cloc
             continue
         row = reader.txn.view("times", ledger_key(ledger_id))
         if row is None:
+            from store.model.publish_times import is_stated_earlier  # nearly every ledger has a row
+
             if is_stated_earlier(reader.txn, topic, ledger, time_ms, clock):
                 pruned += 1
             else:
