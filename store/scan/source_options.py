@@ -7,7 +7,6 @@ properties, of which those that begin with ``option.`` are options (Spark 4.3, `
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC
@@ -19,13 +18,12 @@ from store.codec.given import parse_integer
 from store.engine.slices import SLICE_BYTES
 from store.errors import InvalidValue
 from store.frozen import frozen
-from store.scan.sources import split_paths
+from store.scan.sources import plain_path, split_paths
 from store.timespec import parse_size_bytes, parse_time
 
 LEAST_SLICE_BYTES = 4096
 _CATALOGUE = "provider"  # a property of every table of a catalogue, and no option
 _OPTION = "option."
-_FILE_URL = re.compile(r"^file:(//)?(?=/(?!/))")
 
 
 @frozen
@@ -219,7 +217,7 @@ def paths_of(values: Mapping[str, Any]) -> tuple[str, ...]:
 
     As to Spark's own sources ``file:/a%20b`` and ``file:///a%20b`` are the path ``/a%20b``: nothing in it is decoded.
     """
-    paths = tuple(_FILE_URL.sub("", path) for path in (*values["path"], *values["paths"]))
+    paths = tuple(plain_path(path) for path in (*values["path"], *values["paths"]))
     if not paths:
         raise InvalidValue(
             "no entry logs are named",

@@ -42,6 +42,7 @@ _ALTERNATIVES_MAX = 10_000
 _URL_SIGNS = ":/?#[]@!$&'()*+,;=%"
 _RETRY_S = 20
 _TEXT_BYTES = 300
+_FILE_URL = re.compile(r"^file:(//)?(?=/(?!/))")
 _BRACES = re.compile(r"\{([^{}]*)\}")  # inside of which are none
 _HADOOP = (
     "install Hadoop's client and Java; set JAVA_HOME, ARROW_LIBHDFS_DIR (where libhdfs.so is) and "
@@ -58,6 +59,11 @@ _CREDENTIALS = {
 def is_url(path: str) -> bool:
     """Whether PATH is for pyarrow's file systems."""
     return "://" in path
+
+
+def plain_path(path: str) -> str:
+    """Return the path that ``file:/…`` or ``file:///…`` is a URL of, or PATH; nothing in it is decoded."""
+    return _FILE_URL.sub("", path)
 
 
 def absolute_path(path: str) -> str:
@@ -169,9 +175,7 @@ def _list_url(part: str, recursive: bool) -> list[tuple[str, int]]:
         for info in infos:
             if info.type == fs.FileType.Directory:
                 found |= {log.path: log.size for log in _logs_at(system, info.path, recursive)}
-    return sorted(
-        (f"{folder}{path[len(root) :].replace('%', '%25')}{mark}{query}", size) for path, size in found.items()
-    )
+    return sorted((f"{folder}{path[len(root) :]}{mark}{query}", size) for path, size in found.items())
 
 
 def _split_glob(base: str) -> tuple[str, list[str]]:
@@ -230,9 +234,13 @@ def _explained(where: str, text: str) -> StoreError:
 
 
 def file_system_of(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
-    """Return the file system of URL and the path in it; what a URL may not have, such as a space, stands for itself."""
+    """Return the file system of URL and the path in it, as Hadoop takes it: a space stands for itself, and so does ``%20``."""
     from pyarrow import fs
 
+    base, mark, query = url.partition("?")
+    scheme, _, rest = base.partition("://")
+    host, slash, path = rest.partition("/")
+    url = f"{scheme}://{host}{slash}{path.replace('%', '%25')}{mark}{query}"
     if url.startswith(("gs://", "gcs://")) and "retry_limit_seconds=" not in url:
         url += ("&" if "?" in url else "?") + f"retry_limit_seconds={_RETRY_S}"  # else it tries for 15 minutes
     system, path = fs.FileSystem.from_uri(quote(url, safe=_URL_SIGNS))

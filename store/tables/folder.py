@@ -26,7 +26,7 @@ from store.files import (
     rename,
     replace_file,
 )
-from store.scan.sources import file_system_of, is_url, translated
+from store.scan.sources import file_system_of, is_url, plain_path, translated
 
 _DIRECTORY_MODE = 0o700
 NO_SPACE = ("No space left", "XMinioStorageFull", "InsufficientStorage", "status 507")
@@ -46,6 +46,7 @@ class Folder:
             raise InvalidValue(
                 "the directory of the tables is empty: it has no name", hint="name it, or . for this one"
             )
+        text = plain_path(text)
         return Folder(text if is_url(text) else str(Path(text).absolute()))
 
     @property

@@ -194,25 +194,25 @@ def explained(folder: Folder, relative: str) -> Iterator[None]:
     """Say what is wrong with the file at RELATIVE of FOLDER while it is read; raises SourceNotFound, SourceBusy, Corrupt."""
     try:
         yield
-    except (FileNotFoundError, SourceNotFound) as error:
-        if not _is_named(folder, relative):
-            raise SourceBusy(
-                f"the tables in {folder.place} were exported again while they were read", hint="run it again"
-            ) from error
-        raise SourceNotFound(
-            f"{relative} is gone: {NAME} names it", hint="export the tables again, or bring it back", path=relative
-        ) from error
     except (
         OSError,
+        SourceNotFound,
         EntryLogCorrupt,
         UnicodeDecodeError,
         pa.ArrowException,
     ) as error:  # of names in a damaged footer, too
-        cause = error.__cause__ if isinstance(error, EntryLogCorrupt) and error.__cause__ is not None else error
-        said = " ".join(str(cause).split())[:200]
-        raise Corrupt(
-            f"{relative} cannot be read: {said}", hint="export the tables again, or bring it back", path=relative
-        ) from error
+        raise _explanation(folder, relative, error) from error
+
+
+def _explanation(folder: Folder, relative: str, error: Exception) -> StoreError:
+    if not _is_named(folder, relative):
+        return SourceBusy(f"the tables in {folder.place} were exported again while they were read", hint="run it again")
+    hint = "export the tables again, or bring it back"
+    if isinstance(error, FileNotFoundError | SourceNotFound):
+        return SourceNotFound(f"{relative} is gone: {NAME} names it", hint=hint, path=relative)
+    cause = error.__cause__ if isinstance(error, EntryLogCorrupt) and error.__cause__ is not None else error
+    said = " ".join(str(cause).split())[:200]
+    return Corrupt(f"{relative} cannot be read: {said}", hint=hint, path=relative)
 
 
 def _is_named(folder: Folder, relative: str) -> bool:

@@ -74,7 +74,7 @@ def export_iceberg(
     tables = choose_tables(request.only, state=reader.txn.store.info.state)
     if folder.read(NAME) is not None:
         raise Refused(f"{folder.place} has tables without a catalogue ({NAME})", hint="name another directory")
-    warehouse = open_warehouse(request.directory, request.catalog)
+    warehouse = open_warehouse(folder.place, request.catalog)
     check_tables(warehouse, tables, cluster, identity)
     folder.make()
     with folder.locked(f".{word_of(cluster)}.lock"):

@@ -16,7 +16,8 @@ from store.errors import MissingComponent, SourceNotFound, StoreError, Unsupport
 from store.scan import sources
 from store.scan.message_rows import ReadMessages
 from store.scan.operations import ReadEntries
-from store.scan.sources import source_files
+from store.scan.sources import read_bytes, source_files
+from store.tables.folder import Folder
 from store.transfer.fetching import fetch_bookie
 from tests.spark.servers import s3_bucket, server_of
 from tests.worlds import world
@@ -135,6 +136,23 @@ def test_gs(tmp_path: Path) -> None:
         assert len(rows) > 100
         with pytest.raises(StoreError):
             source_files(url.format("nothing/*.log"))
+
+
+def test_nothing_in_a_key_is_decoded() -> None:
+    """As in Hadoop, where new Path("s3a://keys/a%20b/1.log").toUri().getPath() is /a%20b/1.log."""
+    with s3_bucket("keys") as url:
+        system, _ = fs.FileSystem.from_uri(url.format("x"))
+        for number, key in enumerate(("a%20b", "a b", "a+b"), 1):
+            with system.open_output_stream(f"keys/{key}/{number}.log") as out:
+                out.write(bytes([number]) * number)
+        for number, key in enumerate(("a%20b", "a b", "a+b"), 1):
+            one = url.format(f"{key}/{number}.log")
+            for pattern in (one, url.format(key), url.format(f"{key}/*.log"), url.format(f"{key[:2]}*/{number}.log")):
+                assert source_files(pattern) == [(one, -1, number)]
+            assert read_bytes(one, 0, 9) == bytes([number]) * number
+        Folder.of(url.format("tables")).replace("topics/cluster=eu%2F1/part", b"rows")
+        assert system.get_file_info("keys/tables/topics/cluster=eu%2F1/part").size == 4
+        assert Folder.of(url.format("tables")).names("topics") == ["cluster=eu%2F1"]
 
 
 def test_s3(bucket: str) -> None:

@@ -236,6 +236,18 @@ def test_of_another_state_of_the_same_cluster_the_newer_export_counts(tmp_path: 
     assert len(table_of(tmp_path / "tables", "entries")) == len(held(world("small") / "crashed"))
 
 
+@pytest.mark.parametrize("scheme", ["file:", "file://"])
+def test_a_file_url_is_a_directory(scheme: str, tmp_path: Path, cli: Cli) -> None:
+    place = f"{scheme}{tmp_path}/a%20b"
+    store = imported("small", "clean")
+    assert cli("--store", store, "store", "export", "tables", place, "--only", "topics").exit_code == 0
+    assert cli("--tables", place, "sql", "select count(*) n from topics", "-o", "json").json == [{"n": 40}]
+    assert len(table_of(tmp_path / "a%20b", "topics")) == 40
+    place = f"{scheme}{tmp_path}/iceberg"
+    assert cli("--store", store, "store", "export", "tables", place, "--iceberg", "--only", "topics").exit_code == 0
+    assert (tmp_path / "iceberg" / "catalog.db").exists()
+
+
 def test_what_a_killed_export_left_is_named_and_removed(tmp_path: Path, cli: Cli) -> None:
     folder = tmp_path / "tables"
     arguments = (
