@@ -107,6 +107,15 @@ def raise_write_error(error: OSError, path: Path) -> NoReturn:
     raise error
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise the ``StoreError`` for what goes wrong while PATH is written."""
+    try:
+        yield
+    except OSError as error:
+        raise_write_error(error, path)
+
+
 def raise_read_error(error: OSError, path: Path) -> NoReturn:
     """Raise the ``StoreError`` for ERROR that came from reading PATH."""
     if error.errno in _FAILED:
@@ -121,7 +130,7 @@ def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
     one that which its directory grants.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with writing(path):
         if path.exists() and not path.is_file():
             raise NotRegular(errno.EINVAL, "it is not a regular file", str(path))
         if mode is None:
@@ -136,8 +145,6 @@ def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
                 os.unlink(temporary)
             raise
         sync_directory(path.parent)
-    except OSError as error:
-        raise_write_error(error, path)
 
 
 @contextmanager
@@ -149,12 +156,10 @@ def create_file(
     DURABLE false leaves the disk its time: for what can be made again, such as generated data. With LIKE it gets that file's owner,
     group and mode, and until it is written only its owner may read it.
     """
-    try:
+    with writing(path):
         descriptor = os.open(
             path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode if like is None else PRIVATE_FILE
         )
-    except OSError as error:
-        raise_write_error(error, path)
     try:
         with open(descriptor, "wb") as file:
             yield file
@@ -178,14 +183,12 @@ def write_new_file(path: Path, data: bytes) -> None:
     Until it is whole it has a name beside PATH; what a killed process left there is written over.
     """
     unfinished = _unfinished(path)
-    try:
+    with writing(path):
         _check_free(path)
         with open(open_regular(unfinished, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW), "wb") as file:
             _lock(file.fileno(), unfinished)
             _write_and_name(file, data, (unfinished, path))
         sync_directory(path.parent)
-    except OSError as error:
-        raise_write_error(error, path)
 
 
 def _unfinished(path: Path) -> Path:
@@ -251,10 +254,8 @@ def create_directory(path: Path, *, exist_ok: bool = False, mode: int = PRIVATE_
         if exist_ok and error.errno == errno.EEXIST and path.is_dir():
             return
         raise_write_error(error, path)
-    try:
+    with writing(path):
         sync_directory(path.parent)
-    except OSError as error:
-        raise_write_error(error, path)
 
 
 @contextmanager
@@ -300,26 +301,22 @@ def _busy(path: Path) -> StoreBusy:
 
 def rename(source: Path, target: Path) -> None:
     """Move SOURCE onto TARGET atomically and durably (same file system)."""
-    try:
+    with writing(target):
         os.replace(source, target)
         sync_directory(target.parent)
         if source.parent != target.parent:
             sync_directory(source.parent)
-    except OSError as error:
-        raise_write_error(error, target)
 
 
 def cut_file(path: Path, size_bytes: int) -> None:
     """Make the file PATH end at SIZE_BYTES, durably."""
-    try:
+    with writing(path):
         descriptor = open_regular(path, os.O_WRONLY)
         try:
             os.ftruncate(descriptor, size_bytes)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-    except OSError as error:
-        raise_write_error(error, path)
 
 
 def copy_file(source: Path, target: Path, *, durable: bool = True, like: os.stat_result | None = None) -> None:
@@ -418,10 +415,8 @@ def remove_tree(path: Path) -> None:
 
 def remove_file(path: Path) -> None:
     """Remove the file PATH; nothing there is fine."""
-    try:
+    with writing(path):
         path.unlink(missing_ok=True)
-    except OSError as error:
-        raise_write_error(error, path)
 
 
 def link_file(source: Path, target: Path) -> None:
@@ -439,10 +434,8 @@ def link_file(source: Path, target: Path) -> None:
 
 def link_by_name(source: Path, link: Path) -> None:
     """Make LINK a symbolic link to SOURCE."""
-    try:
+    with writing(link):
         link.symlink_to(source)
-    except OSError as error:
-        raise_write_error(error, link)
 
 
 def reserve_file(path: Path, size_bytes: int) -> None:
@@ -450,15 +443,13 @@ def reserve_file(path: Path, size_bytes: int) -> None:
 
     A process that maps a file with a hole dies where the disk has no block for it.
     """
-    try:
+    with writing(path):
         descriptor = open_regular(path, os.O_RDWR | os.O_CREAT, mode_below(path.parent))
         try:
             if os.fstat(descriptor).st_blocks * 512 < size_bytes:
                 os.posix_fallocate(descriptor, 0, size_bytes)
         finally:
             os.close(descriptor)
-    except OSError as error:
-        raise_write_error(error, path)
 
 
 def has_room(path: Path) -> bool:

@@ -23,6 +23,7 @@ from store.files import (
     remove_tree,
     rename,
     sync_directory,
+    writing,
 )
 
 _AT_FDCWD = -100
@@ -90,22 +91,18 @@ def _exchange(one: Path, other: Path) -> bool:
         if number in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
             return False
         raise_write_error(OSError(number, os.strerror(number)), one)
-    try:
+    with writing(one):
         sync_directory(one.parent)
-    except OSError as error:
-        raise_write_error(error, one)
     return True
 
 
 def give_tree(path: Path, like: os.stat_result) -> None:
     """Give the directory PATH and all in it the owner and group of LIKE, a directory, and those who may enter that the right to read."""
     mode = stat.S_IMODE(like.st_mode)
-    try:
+    with writing(path):
         for folder, _, names in os.walk(path):
             for name in names:
                 os.chown(os.path.join(folder, name), like.st_uid, like.st_gid)
                 os.chmod(os.path.join(folder, name), PRIVATE_FILE | mode & 0o066)
             os.chown(folder, like.st_uid, like.st_gid)
             os.chmod(folder, PRIVATE_DIRECTORY | mode)
-    except OSError as error:
-        raise_write_error(error, path)

@@ -20,11 +20,11 @@ from store.files import (
     mode_below,
     open_lock_file,
     open_regular,
-    raise_write_error,
     remove_file,
     remove_tree,
     rename,
     replace_file,
+    writing,
 )
 from store.scan.sources import file_system_of, is_url, plain_path, translated
 
@@ -196,10 +196,8 @@ class Folder:
 def _new_file(path: Path) -> Iterator[Any]:  # Any: a stream of pyarrow
     import pyarrow as pa
 
-    try:
+    with writing(path):
         mode = mode_below(path.parent)
-    except OSError as error:
-        raise_write_error(error, path)
     # Arrow writes to the file itself: through Python's every page would be copied.
     with create_file(path, mode=mode), pa.OSFile(str(path), "wb") as stream:
         yield stream
