@@ -304,9 +304,11 @@ def parse_topic(text: str) -> TopicName:
     return TopicName(NamespaceName(parts[0], parts[1]), parts[2])
 
 
-def parse_topics(texts: Sequence[str]) -> TopicSelection:
-    """Parse names of topics, none: all topics; raises InvalidValue."""
-    return TopicSelection(tuple(map(parse_topic, texts)), all_topics=not texts)
+def parse_topics(texts: Sequence[str], pattern: str | None = None) -> TopicSelection:
+    """Parse names of topics, or take those of PATTERN, a glob; neither: all topics. Raises InvalidValue."""
+    if texts and pattern is not None:
+        raise InvalidValue("give topics or a pattern, not both", value=pattern)
+    return TopicSelection(tuple(map(parse_topic, texts)), not texts and pattern is None, pattern)
 
 
 def topic_of_path(path: str) -> TopicName | None:

@@ -135,6 +135,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/namespaces_cursors.py": set(),
     "commands/namespaces_delayed.py": {"store.db.delayed_rules"},
     "commands/overview.py": {"store.reports.overview"},
+    "commands/store/annotate.py": {"store.model.publish_times"},
     "commands/store/usage.py": set(),
     "commands/topics/ack_history.py": {"store.model.cursors", "store.recovery.acks"},
     "commands/topics/backlog.py": set(),

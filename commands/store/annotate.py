@@ -6,10 +6,8 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
-from store.changes.annotate import plan_annotate
 from store.errors import IndexCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
 from store.model.publish_times import FORMS, Form
-from store.model.topics import select_topics
 
 
 @command(
@@ -35,7 +33,4 @@ def annotate(app: App, selection: TopicSelection, form: Form) -> None:
     Taken from the index, for every ledger whose entries are all available. Later searches then know the times without
     the entries.
     """
-    with app.session.read() as txn:
-        names = select_topics(txn, selection)
-        plan = plan_annotate(txn, names, form, app.now_ms)
-    app.change(plan)
+    app.change(app.session.api.annotate(*map(str, selection.topics), pattern=selection.pattern, form=form))

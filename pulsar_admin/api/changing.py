@@ -93,17 +93,18 @@ class Changes:
         with self._session.opened() as store:
             return plan_of(plan_copy(store, request))
 
-    def annotate(self, *topics: str, form: Form = "properties") -> Plan:
+    def annotate(self, *topics: str, pattern: str | None = None, form: Form = "properties") -> Plan:
         """Plan writing first and last publish time (PIP-345) of closed ledgers of TOPICS (default: all) into their metadata.
 
-        Later searches know them without the entries. Raises TopicNotFound, MetadataCorrupt, IndexCorrupt.
+        PATTERN: of topics that match this glob. Later searches know the times without the entries. Raises InvalidValue, TopicNotFound,
+        MetadataCorrupt, IndexCorrupt.
         """
         from store.changes.annotate import plan_annotate
         from store.model.publish_times import Form
 
         check_choice("form", form, Form)
         with self._session.read() as txn:
-            names = select_topics(txn, parse_topics(topics))
+            names = select_topics(txn, parse_topics(topics, pattern))
             return plan_of(plan_annotate(txn, names, form, self._session.now_ms))
 
     def plan_undo(self, number: int) -> Plan:

@@ -143,10 +143,7 @@ class Store(Changes, Transfers, Recoveries, Columns):
         """
         from pulsar_admin.api.cursors import Cursors
 
-        if topics and pattern is not None:
-            raise InvalidValue("give topics or a pattern")
-        chosen = TopicSelection(pattern=pattern) if pattern is not None else parse_topics(topics)
-        return Cursors(self._session, chosen, name)
+        return Cursors(self._session, parse_topics(topics, pattern), name)
 
     def namespaces(self, tenant: str | None = None) -> tuple[str, ...]:
         """Return the names of the namespaces, of TENANT or of all; raises NamespaceNotFound where there is no such tenant."""

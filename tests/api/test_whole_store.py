@@ -176,6 +176,8 @@ def test_publish_times_are_a_plan(path: Path) -> None:
         assert not plan.changes_nothing
         number = store.apply(plan).number
         assert store.annotate(PLAIN).changes_nothing
+        parts = store.annotate(pattern="acme/iot/*").preview().parts
+        assert {part.topic for part in parts} == {f"persistent://acme/iot/skewed{end}" for end in ("", "-batched")}
         assert number is not None
         store.undo(number)
         assert not store.annotate(PLAIN).changes_nothing
