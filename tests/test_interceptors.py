@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from store.codec.brokerentry import BrokerEntry, encode_broker_entry
-from store.codec.interceptors import ENTRY_POINT_GROUP, Append, InterceptorChain, open_chain, parse_interceptors
+from store.codec.interceptors import (
+    ENTRY_POINT_GROUP,
+    Append,
+    InterceptorChain,
+    open_chain,
+    parse_interceptors,
+    read_broker_conf,
+)
 from store.errors import InvalidValue
 
 TIMESTAMP, INDEX = "AppendBrokerTimestampMetadataInterceptor", "AppendIndexMetadataInterceptor"
@@ -109,3 +117,10 @@ def test_a_topic_has_its_own_counter() -> None:
     chains: list[Any] = [open_chain((INDEX,)) for _ in range(2)]
     assert [chain.intercept(Append(0, 5)).index for chain in chains] == [4, 4]
     assert isinstance(chains[0], InterceptorChain)
+
+
+def test_a_broker_conf_is_java_properties(tmp_path: Path) -> None:
+    """As ``Properties.load`` has it: a colon parts as well as an equals sign, and no comment goes on in the next line."""
+    conf = tmp_path / "broker.conf"
+    conf.write_text("# one \\\nbrokerEntryMetadataInterceptors : timestamp,\\\n  index\n")
+    assert read_broker_conf(conf) == parse_interceptors("timestamp,index")

@@ -8,7 +8,6 @@ makes one interceptor.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,8 +15,8 @@ from typing import Protocol, runtime_checkable
 
 from store.codec.brokerentry import BrokerEntry
 from store.codec.given import parse_integer
-from store.errors import InvalidValue, NotFound, reason_of
-from store.files import read_file
+from store.codec.properties import read_properties
+from store.errors import InvalidValue, NotFound
 
 ENTRY_POINT_GROUP = "pulsar_admin.broker_entry_metadata_interceptors"
 INDEX_PROPERTY = "index"
@@ -133,20 +132,8 @@ def read_broker_conf(path: Path) -> tuple[str, ...]:
 
     Raises NotFound, Refused for what is not a file of text, InvalidValue for a class that nobody provides here.
     """
-    try:
-        text = read_file(path).decode()
-    except OSError as error:
-        raise NotFound(
-            f"cannot read {path}: {error.strerror}", hint="name the broker's broker.conf", path=str(path)
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InvalidValue(f"{path} is not UTF-8: {reason_of(error)}", hint="name the broker's broker.conf") from error
-    found = ""
-    for line in re.sub(r"\\\r?\n[ \t]*", "", text).splitlines():
-        name, _, value = line.strip().partition("=")
-        if name.strip() == _SETTING:
-            found = value
-    return parse_interceptors(found)
+    found = read_properties(path, "name the broker's broker.conf", missing=NotFound)
+    return parse_interceptors(found.get(_SETTING, ""))
 
 
 def open_chain(names: Iterable[str]) -> InterceptorChain:

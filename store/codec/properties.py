@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+
+from store.errors import InvalidValue, NotFound, SourceNotFound, reason_of
+from store.files import read_file
 
 _LINE = re.compile(r"((?:[^\\\s=:]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def read_properties(
+    path: Path, hint: str, *, missing: type[NotFound] = SourceNotFound, errors: str = "strict"
+) -> dict[str, str]:
+    """Return the settings in the file PATH; raises MISSING and InvalidValue with HINT. ERRORS: of bytes that are not UTF-8."""
+    try:
+        return parse_properties(read_file(path).decode("utf-8", errors))
+    except OSError as error:
+        raise missing(f"cannot read {path}: {error.strerror}", hint=hint, path=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise InvalidValue(f"{path} is not UTF-8: {reason_of(error)}", hint=hint) from error
 
 
 def parse_properties(text: str) -> dict[str, str]:

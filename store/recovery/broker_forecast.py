@@ -15,9 +15,8 @@ from typing import Any
 
 from store.codec.managedledger import LedgerInfo
 from store.codec.policies import Retention
-from store.codec.properties import parse_properties
-from store.errors import InvalidValue, SourceNotFound, StoreError
-from store.files import read_file
+from store.codec.properties import read_properties
+from store.errors import InvalidValue, StoreError
 from store.frozen import frozen
 from store.model.cursors import (
     Cursor,
@@ -109,12 +108,7 @@ class BrokerForecast:
 
 def read_broker_conf(file: Path) -> BrokerDefaults:
     """Return what the ``broker.conf`` FILE sets; raises SourceNotFound, InvalidValue."""
-    try:
-        found = parse_properties(read_file(file).decode("utf-8", "replace"))
-    except OSError as error:
-        raise SourceNotFound(
-            f"cannot read {file}: {error.strerror}", hint="name a broker.conf", path=str(file)
-        ) from error
+    found = read_properties(file, "name a broker.conf", errors="replace")
 
     def number(key: str, default: int) -> int:
         text = found.get(key, "").strip() or str(default)

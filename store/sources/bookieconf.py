@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from store.codec.properties import parse_properties
-from store.errors import InvalidValue, SourceNotFound, reason_of
-from store.files import read_file
+from store.codec.properties import read_properties
+from store.errors import InvalidValue
 from store.sources.given import GivenBookie
 
 _PORT = "3181"
@@ -21,17 +20,7 @@ def read_bookie_conf(file: Path, root: Path | None = None) -> GivenBookie:
 
     Raises SourceNotFound, InvalidValue.
     """
-    try:
-        text = read_file(file).decode()
-    except OSError as error:
-        raise SourceNotFound(
-            f"cannot read {file}: {error.strerror}", hint="name the bookie's bookkeeper.conf", path=str(file)
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InvalidValue(
-            f"{file} is not UTF-8: {reason_of(error)}", hint="name the bookie's bookkeeper.conf"
-        ) from error
-    settings = parse_properties(text)
+    settings = read_properties(file, "name the bookie's bookkeeper.conf")
     ledgers = _directories(settings, "ledgerDirectories", root)
     journals = _directories(settings, "journalDirectories", root) or _directories(settings, "journalDirectory", root)
     for name, found in (("ledgerDirectories", ledgers), ("journalDirectories or journalDirectory", journals)):
