@@ -9,6 +9,8 @@ itself states, before it sizes a buffer; a result of another size is corruption.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
+from functools import cache
 
 from store.errors import Corrupt, EntryCorrupt, LimitExceeded, Unsupported
 
@@ -113,22 +115,44 @@ def _decompress_zlib(data: bytes | memoryview, size: int, where: str, error: typ
 def _decompress(kind: int, data: bytes | memoryview, size: int, where: str, error: type[Corrupt]) -> memoryview:
     import mmap
 
-    import cramjam
-
     # Pages of an anonymous map exist once they are written, so a large size that is a lie costs nothing.
     output = memoryview(mmap.mmap(-1, size) if size >= _LAZY_FROM_BYTES else bytearray(size))
+    if not fills(kind, data, output):
+        raise _mismatch(kind, size, where, error)
+    return output
+
+
+def may_fill(kind: int, held_bytes: int, size_bytes: int) -> bool:
+    """Whether HELD_BYTES of KIND can be SIZE_BYTES decompressed, and these are within the limit."""
+    most = _MAX_RATIO.get(kind, 0) * held_bytes + _MAX_OVERHEAD_BYTES
+    return kind in _MAX_RATIO and 0 <= size_bytes <= min(most, LIMIT_BYTES)
+
+
+def fills(kind: int, data: bytes | memoryview, output: memoryview) -> bool:
+    """Decompress DATA to OUTPUT; whether that is all of it, and full. A KIND and sizes that ``may_fill``."""
+    if kind == ZLIB:
+        try:
+            output[:] = _decompress_zlib(data, len(output), "data", Corrupt)
+        except Corrupt:
+            return False
+        return True
+    into, failed = _decoders()
+    try:
+        return bool(into[kind](data, output) == len(output))
+    except failed:
+        return False
+
+
+@cache
+def _decoders() -> tuple[dict[int, Callable[..., int]], type[Exception]]:
+    import cramjam
+
     into = {
         LZ4: cramjam.lz4.decompress_block_into,
         ZSTD: cramjam.zstd.decompress_into,
         SNAPPY: cramjam.snappy.decompress_raw_into,
-    }[kind]
-    try:
-        written = into(data, output)
-    except cramjam.DecompressionError as cause:
-        raise _mismatch(kind, size, where, error) from cause
-    if written != size:
-        raise _mismatch(kind, size, where, error)
-    return output
+    }
+    return into, cramjam.DecompressionError
 
 
 def _stated_size_bytes(kind: int, data: bytes | memoryview) -> int | None:

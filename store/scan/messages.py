@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha1
-from itertools import pairwise
+from itertools import compress, pairwise
+from operator import sub
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from store.aliases import Array
 from store.codec.buffer import signed
-from store.codec.compression import decompress
+from store.codec.compression import fills, may_fill
 from store.kernels.messages import (
     BATCHED,
     HEAD,
@@ -34,7 +35,7 @@ from store.kernels.producers import number_spans
 from store.kernels.records import HAS_BROKER_TIME
 from store.kernels.sha1 import sha1_spans
 from store.model.message_row import marker_name
-from store.model.messages import ENTRY_ERRORS, Message, MessageReader
+from store.model.messages import Message, MessageReader
 from store.names import Position
 from store.scan.arrow import column, constant, nullable, spans_array
 from store.scan.places import EntryBatch
@@ -214,24 +215,27 @@ def _decompressed(entries: EntryBatch, heads: Array, *, bodies: bool) -> Array:
         whole = is_compressed & (heads["kind"] == WHOLE)
         heads["body_end"][whole] = heads["body_start"][whole] + heads["uncompressed_size"][whole]
         is_compressed &= ~whole
-    compressed = np.flatnonzero(is_compressed).tolist()
-    if not compressed:
+    compressed = np.flatnonzero(is_compressed)
+    if not len(compressed):
         return entries.data
-    view = memoryview(entries.data.data)
-    parts: list[bytes | memoryview] = []
-    at = len(entries.data)
-    for index in compressed:
-        head = heads[index]
-        stored = view[int(head["body_start"]) : int(head["body_end"])]
-        try:
-            plain = decompress(int(head["compression"]), stored, int(head["uncompressed_size"]), where="entry")
-        except ENTRY_ERRORS:
-            head["kind"] = SLOW  # read again, and explained, by the ordinary reader
-            continue
-        head["body_start"], head["body_end"] = at, at + len(plain)
-        at += len(plain)
-        parts.append(plain)
-    return np.concatenate([entries.data, *(np.frombuffer(part, np.uint8) for part in parts)])
+    kinds, starts, ends, sizes = (
+        heads[name][compressed].tolist() for name in ("compression", "body_start", "body_end", "uncompressed_size")
+    )
+    possible = list(map(may_fill, kinds, map(sub, ends, starts), sizes))
+    data = np.empty(len(entries.data) + sum(compress(sizes, possible)), np.uint8)
+    data[: len(entries.data)] = entries.data
+    stored, plain, at = memoryview(entries.data.data), memoryview(data.data), len(entries.data)
+    places = []
+    for kind, start, end, size, may in zip(kinds, starts, ends, sizes, possible, strict=True):
+        is_whole = may and fills(kind, stored[start:end], plain[at : at + size])
+        places.append(at if is_whole else -1)
+        at += size if is_whole else 0
+    found = np.array(places)
+    heads["kind"][compressed[found < 0]] = SLOW  # read again, and explained, by the ordinary reader
+    good = compressed[found >= 0]
+    heads["body_start"][good] = found[found >= 0]
+    heads["body_end"][good] = found[found >= 0] + heads["uncompressed_size"][good]
+    return data[:at]
 
 
 def _entry_columns(part: _Part, messages: Array) -> dict[str, Make]:

@@ -8,7 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.codec.compression import LZ4, NONE, SNAPPY, ZLIB, ZSTD, codec_name, compress, decompress
+from store.codec.compression import (
+    LIMIT_BYTES,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZLIB,
+    ZSTD,
+    codec_name,
+    compress,
+    decompress,
+    fills,
+    may_fill,
+)
 from store.errors import EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
 from tests.codec.strategies import quick
 
@@ -130,3 +142,21 @@ def test_round_trip_of_anything(kind: int, data: bytes) -> None:
 def test_arbitrary_bytes(kind: int, data: bytes, size: int, zstd_magic: bool) -> None:
     with contextlib.suppress(StoreError):
         decompress(kind, b"\x28\xb5\x2f\xfd" * zstd_magic + data, size, where="10:0")
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_what_fills_a_buffer_and_what_does_not(kind: int) -> None:
+    plain = b"abc" * 500
+    stored = compress(kind, plain)
+    room = bytearray(b"." * 1502)
+    assert fills(kind, memoryview(stored), memoryview(room)[1:1501])
+    assert room == b"." + plain + b"."
+    for size in (0, 1499, 1501):
+        assert not fills(kind, memoryview(stored), memoryview(bytearray(size)))
+    assert not fills(kind, memoryview(stored)[:-5], memoryview(bytearray(1500)))
+    assert not fills(kind, memoryview(b""), memoryview(bytearray(1500)))
+    assert may_fill(kind, len(stored), 1500)
+    assert not may_fill(kind, len(stored), -1)
+    assert not may_fill(kind, 1 << 40, LIMIT_BYTES + 1)
+    assert not may_fill(kind, 10, LIMIT_BYTES)
+    assert not may_fill(9, len(stored), 1500)
