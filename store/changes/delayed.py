@@ -13,7 +13,7 @@ from typing import Any
 from store.changes.plan import Plan, Step
 from store.changes.policies import change_policies
 from store.changes.report import ChangePart
-from store.codec.policies import DelayedDelivery, Policies
+from store.codec.policies import EVICTION, DelayedDelivery, Policies
 from store.db.delayed_rules import (
     DEFAULT_RULES,
     IndexRules,
@@ -28,8 +28,6 @@ from store.errors import MetadataCorrupt
 from store.names import NamespaceName
 from store.policies.in_force import iter_own_policies
 from store.wording import counted
-
-EVICTION = "consumer_backlog_eviction"
 
 
 @dataclass(frozen=True, slots=True)

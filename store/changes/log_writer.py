@@ -317,14 +317,12 @@ class LogWriter:
 
 def index_own_file(store: Store, txn: Txn, path: Path, ledgers: tuple[WrittenLedger, ...]) -> LogFile:
     """Catalogue and index one written log within TXN; raises IndexCorrupt when it does not read back whole."""
-    import numpy as np
 
     from store.index.writer import Indexer
     from store.scan.files import FileScan, LedgerDigests, Slice
 
     log = _describe(path, store.path, next_file_id(txn))
-    known = sorted((ledger.ledger_id, DIGEST_SIZE[ledger.spec.digest_type]) for ledger in ledgers)
-    digests = LedgerDigests(np.array([i for i, _ in known], np.int64), np.array([size for _, size in known], np.int16))
+    digests = LedgerDigests.of({ledger.ledger_id: DIGEST_SIZE[ledger.spec.digest_type] for ledger in ledgers})
     scan = FileScan(Slice(str(path), FileKind.ENTRY_LOG, 0, log.size_bytes), digests, True)
     indexer = Indexer(txn)
     for batch in scan.batches():

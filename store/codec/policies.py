@@ -17,6 +17,8 @@ from store.frozen import frozen
 
 JsonObject = dict[str, Any]  # whatever the broker wrote: kept, not understood
 ValueT = TypeVar("ValueT")
+EVICTION = "consumer_backlog_eviction"
+"""The policy of a backlog quota that drops messages."""
 
 
 @frozen

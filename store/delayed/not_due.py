@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from store.changes.cursors import CursorMove
 from store.changes.report import DelayLoss, NotDue
+from store.codec.policies import EVICTION
 from store.errors import EntryLogCorrupt, MetadataCorrupt, NotWritable, SourceChanged
 from store.model.cursors import Cursor
 from store.model.extent import Intervals, pending_intervals, subtract
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from store.delayed.expiry import TooEarly
 
 _UNREADABLE = (SourceChanged, EntryLogCorrupt, NotWritable)
-_EVICTION = "consumer_backlog_eviction"
 LOOKED_AT_MAX = 1_000_000
 """Entries that are looked at where no policy speaks of delays: a second's work; beyond, the user is told."""
 _EVICTS = "{}: the backlog quota {} evicts delayed messages as any others"
@@ -126,7 +126,7 @@ def evicting_quotas(txn: Txn, topic: TopicName, *, assumed: bool) -> list[str]:
     try:
         if not assumed and find_delivery(txn, topic) is None:
             return []
-        return [kind for kind, found in find_quotas(txn, topic).items() if found.quota.policy == _EVICTION]
+        return [kind for kind, found in find_quotas(txn, topic).items() if found.quota.policy == EVICTION]
     except MetadataCorrupt:
         return []
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from store.changes.delayed import EVICTION
+from store.codec.policies import EVICTION
 from store.delayed.expiry import expiring_before_due
 from store.delayed.waiting import Waiting
 from store.model.cursors import Cursor

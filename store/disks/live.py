@@ -98,7 +98,7 @@ def _rows_at(records: Any, wanted: Places) -> tuple[Array, Array]:  # Any: struc
 
 def _scan(path: Path, alive: Array, advance: Callable[[int], None]) -> tuple[Any, int, str]:
     """Return the records of live ledgers in the log at PATH, how many other ledgers it has, and what is wrong with it."""
-    nothing_known = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
+    nothing_known = LedgerDigests.of({})
     size = path.stat().st_size
     scan = FileScan(Slice(str(path), FileKind.ENTRY_LOG, 0, size), nothing_known, verify=True)
     parts, dead, before = [], set[int](), 0

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
 
 from store.aliases import Array
 from store.codec.entrylog import log_file_name
@@ -54,12 +52,6 @@ class LogSurvey:
     def holds(self, ledger_id: int) -> bool:
         """Whether there is a good record of a ledger."""
         return ledger_id in self.held.by_ledger
-
-
-def known_digests(sizes: Mapping[int, int]) -> LedgerDigests:
-    """Return SIZES, ledger id → bytes of its digest, as a scan wants them."""
-    ids = np.array(sorted(sizes), np.int64)
-    return LedgerDigests(ids, np.array([sizes[ledger_id] for ledger_id in ids.tolist()], np.int16))
 
 
 def iter_batches(storage: Storage, digests: LedgerDigests, lost: list[int] | None = None) -> Iterator[LogBatch]:

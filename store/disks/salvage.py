@@ -19,10 +19,11 @@ from store.disks.gaps import Gaps, find_gaps
 from store.disks.held import Entries
 from store.disks.journals import JournalPlace, JournalSurvey, Stop, survey_journals
 from store.disks.listed import Listed, read_listed
-from store.disks.logs import LogSurvey, known_digests, survey_logs
+from store.disks.logs import LogSurvey, survey_logs
 from store.disks.old_index import OldLedgers, OldLocations, read_old_ledgers, read_old_locations
 from store.disks.rows import LedgerRows, Witnesses, ledgers_with_rows, make_rows
 from store.errors import InvalidValue, Refused, Unsupported
+from store.scan.files import LedgerDigests
 from store.sources.bookies import find_strangers, read_bookie_directory
 from store.sources.rocksdb import check_unlocked
 from store.sources.storage import Storage, cookie_of, storages_of
@@ -190,7 +191,7 @@ def plan_salvage(store: Store, bookie: Bookie) -> SalvagePlan:
     with store.read() as txn:
         _check_is_of(txn, bookie)
         listed = read_listed(txn, bookie.bookie_id)
-        digests = known_digests(listed.digests)
+        digests = LedgerDigests.of(listed.digests)
         surveys = [survey_logs(one, digests, number, len(storages)) for number, one in enumerate(storages)]
         _check_order(surveys)
         journals = survey_journals(bookie, _all_held(surveys), listed.unproven)

@@ -21,7 +21,7 @@ from store.disks.gaps import read_missing, read_place
 from store.disks.held import Entries
 from store.disks.journals import Stop
 from store.disks.listed import read_listed
-from store.disks.logs import iter_batches, known_digests
+from store.disks.logs import iter_batches
 from store.disks.salvage import SalvagePlan, StorageSalvage, files_of
 from store.errors import MetadataCorrupt, StalePlan
 from store.files import create_file, cut_file, open_file, remove_file
@@ -48,7 +48,7 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> dict[str, Any]:  # Any: JS
             )
         parts = [part for part in plan.storages if part.databases]
         with store.read() as txn, EntryFiles(store, txn) as files:
-            digests = known_digests(read_listed(txn, plan.bookie.bookie_id).digests)
+            digests = LedgerDigests.of(read_listed(txn, plan.bookie.bookie_id).digests)
             for part in parts:
                 deque(put_logs(_iter_bodies(txn, files, plan, part), part.storage.logs), maxlen=0)
                 _make_index(part, digests)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from store.codec.policies import EVICTION
 from store.db.tree import find_node
 from store.doctor.clocks import Clocks, read_clocks
 from store.doctor.diagnosis import Diagnosis, Severity
@@ -42,7 +43,6 @@ READ_ENTRIES = 100_000
 READ_ALL = 2_000_000
 """Entries that are read in all."""
 _COMPACTION_THRESHOLD = next(policy for policy in POLICIES if policy.name == "compaction-threshold")
-_EVICTION = "consumer_backlog_eviction"
 _TOLD_BY_CHECK = ("has no metadata", "is gone", "cannot be read", "of this topic that nothing references", "lacks")
 
 
@@ -200,7 +200,7 @@ class TopicDoctor:
                         f" {format_duration_ms(quota.limit_time_seconds * 1000)} allowed"
                     )
             if over:
-                evicts = quota.policy == _EVICTION
+                evicts = quota.policy == EVICTION
                 yield diagnosis_of(
                     "backlog-over-quota",
                     f"{topic.name} {slowest.name}",

@@ -86,7 +86,7 @@ def read_disk_totals(
     """
     files = {log.file_id: _File(log) for log in iter_logs(txn)}
     indexes = find_index_ledgers(txn)
-    for ledger_id, parts in groupby(_iter_parts(txn), key=lambda part: part[0]):
+    for ledger_id, parts in groupby(iter_parts(txn), key=lambda part: part[0]):
         _add_ledger(files, parts, ledger_id, lives=lives_on(txn, ledger_id, indexes))
         advance(1)
     logs = [_whole(store, txn, file, indexes) for file in files.values() if file.log.kind == FileKind.ENTRY_LOG]
@@ -106,7 +106,7 @@ def read_disk_totals(
     )
 
 
-def _iter_parts(txn: Txn) -> Iterator[tuple[int, int, int, int]]:
+def iter_parts(txn: Txn) -> Iterator[tuple[int, int, int, int]]:
     """Yield (ledger id, file id, records, their bytes with the size fields) of every location block, in the order of ledgers."""
     for key, row in txn.items("entries"):
         block = Block(key, row)

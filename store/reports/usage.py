@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from store.codec.entrylog import HEADER_BYTES
 from store.codec.ledgermetadata import ledger_path
-from store.db.blocks import Block
 from store.db.delayed import find_index_ledgers
 from store.db.environment import Store, Txn
 from store.db.files import LogFile, iter_logs
 from store.db.owners import Owner, find_owners
 from store.db.tree import find_node
 from store.names import FileKind
+from store.reports.disk_totals import iter_parts
 from store.reports.log_files import read_ledger_sizes
 
 NOBODY = "(unreferenced)"
@@ -101,19 +101,11 @@ def read_file_sizes(store: Store, txn: Txn) -> tuple[tuple[LogFile, dict[int, in
 def _read_shares(txn: Txn) -> _Shares:
     """Return file id → ledger id → what the index has of it there."""
     shares: _Shares = {}
-    for file_id, ledger_id, count, size in _iter_parts(txn):
+    for ledger_id, file_id, count, size in iter_parts(txn):
         share = shares.setdefault(file_id, {}).setdefault(ledger_id, _Share())
         share.entries += count
         share.bytes += size
     return shares
-
-
-def _iter_parts(txn: Txn) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (file id, ledger id, records, their bytes with the size field) of every location block."""
-    for key, row in txn.items("entries"):
-        block = Block(key, row)
-        for file_id, count, size in block.iter_parts():
-            yield file_id, block.ledger_id, count, size
 
 
 def _sizes_in(store: Store, log: LogFile, known: dict[int, _Share]) -> dict[int, int]:

@@ -11,7 +11,7 @@ reference readers alone read on, a hundred times as slow, and linear whatever th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -58,6 +58,12 @@ class LedgerDigests(NamedTuple):
     ledger_ids: np.ndarray[Any, np.dtype[np.int64]]
     """Sorted."""
     sizes: np.ndarray[Any, np.dtype[np.int16]]
+
+    @classmethod
+    def of(cls, sizes: Mapping[int, int]) -> LedgerDigests:
+        """Return SIZES, ledger id → bytes of its digest, as a scan wants them."""
+        ids = np.array(sorted(sizes), np.int64)
+        return cls(ids, np.array([sizes[ledger_id] for ledger_id in ids.tolist()], np.int16))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from store.scan.recent import IDS, KEPT_BYTES, KEPT_LOGS, NO_MARK, Mark, Recent,
 from store.scan.sources import file_info, is_url, open_source, read_bytes, shown_path
 
 STEP_BYTES = 64 << 20  # looked at here at once
-_NO_DIGESTS = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
+_NO_DIGESTS = LedgerDigests.of({})
 
 
 @frozen

@@ -34,7 +34,7 @@ class ScanOptions:
     ``needs_logs``: a file that is neither an entry log nor a journal is an error, not damage.
     """
 
-    digests: LedgerDigests = field(default_factory=lambda: LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16)))
+    digests: LedgerDigests = field(default_factory=lambda: LedgerDigests.of({}))
     verify: bool = True
     topics: Mapping[int, str] = field(default_factory=dict)
     only_topics: bool = False

@@ -76,5 +76,4 @@ def _known_digests(reader: EntryReader, ledgers: Sequence[int]) -> LedgerDigests
             continue
         if metadata is not None and metadata.digest_type is not None:
             kinds[ledger_id] = DIGEST_SIZE[metadata.digest_type]
-    ids = np.array(sorted(kinds), np.int64)
-    return LedgerDigests(ids, np.array([kinds[ledger_id] for ledger_id in ids.tolist()], np.int16))
+    return LedgerDigests.of(kinds)

@@ -24,7 +24,7 @@ from store.names import FileKind
 from store.scan.arrow import column, nullable
 from store.scan.operations import entry_column
 from store.tables.folder import Folder
-from store.tables.known import new_rows
+from store.tables.known import entry_keys, new_rows
 from store.tables.manifest import Part
 from store.tables.message_files import Listed, MessageFiles
 from store.tables.schemas import TABLES
@@ -213,9 +213,7 @@ def _edges(folder: Folder, segments: Sequence[Segment], parts: int) -> list[tupl
 
 
 def _keys(table: pa.Table) -> Array:
-    keys = np.empty(len(table), [("ledger", np.int64), ("entry", np.int64)])
-    keys["ledger"], keys["entry"] = table.column("ledger_id").to_numpy(), table.column("entry_id").to_numpy()
-    return keys
+    return entry_keys(table.column("ledger_id").to_numpy(), table.column("entry_id").to_numpy())
 
 
 def _between(table: pa.Table, low: tuple[int, int] | None, high: tuple[int, int] | None) -> pa.Table:

@@ -20,6 +20,13 @@ _KEYS = ["ledger_id", "entry_id"]
 _ROW = "row"
 
 
+def entry_keys(ledgers: Array, entries: Array) -> Array:
+    """Return the pairs of LEDGERS and ENTRIES as one column, which can be compared and searched."""
+    keys = np.empty(len(ledgers), [("ledger", np.int64), ("entry", np.int64)])
+    keys["ledger"], keys["entry"] = ledgers, entries
+    return keys
+
+
 def new_rows(folder: Folder, ledgers: Array, entries: Array, known: Sequence[Part]) -> Array:
     """Return the numbers (i64, ascending) of the pairs of LEDGERS (sorted) and ENTRIES, i64, that are in none of the files KNOWN.
 

@@ -88,7 +88,7 @@ def _stage(txn: Txn, how: Making, made: MadeEntries, ledgers: Sequence[Part]) ->
     memory_bytes = None if how.engine is None else how.engine.memory_bytes
     files = list(plan_files(txn, Cut(min(how.slice_bytes, slice_bytes(memory_bytes)))))
     edges = plan_edges(how.folder, ledgers, how.range_entries)
-    digests = how.digests or LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
+    digests = how.digests or LedgerDigests.of({})
     stage = StageEntries(how.folder, f"{how.staging}/segments", edges, digests)
     pieces = [piece for _, ours in files for piece in ours]
     staged = _Staged()

@@ -26,6 +26,7 @@ from store.scan.places import BATCH_BYTES, BATCH_ENTRIES, Places, PlacesReader
 from store.scan.schemas import MESSAGE_SCHEMA
 from store.scan.spread import PlainFiles
 from store.scan.value_columns import Values
+from store.tables.known import entry_keys
 from store.tables.schemas import TABLES
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class MessageFiles:
                 rows = records.rows[part]
                 entries = PlacesReader(files, False, None).read_places(_places(rows, records.origins[part]))
                 for batch in reader.rows([entries], "", problems):
-                    at = np.searchsorted(_keys(rows["ledger_id"], rows["entry_id"]), _keys_of(batch))
+                    at = np.searchsorted(entry_keys(rows["ledger_id"], rows["entry_id"]), _keys_of(batch))
                     yield _whole(batch, cluster, paths.take(pa.array(records.origins[part][at])))
 
 
@@ -109,13 +110,7 @@ def _places(rows: Array, files: Array) -> Places:
 
 
 def _keys_of(batch: pa.RecordBatch) -> Array:
-    return _keys(*(batch.column(name).to_numpy() for name in ("ledger_id", "entry_id")))
-
-
-def _keys(ledgers: Array, entries: Array) -> Array:
-    keys = np.empty(len(ledgers), [("ledger", np.int64), ("entry", np.int64)])
-    keys["ledger"], keys["entry"] = ledgers, entries
-    return keys
+    return entry_keys(*(batch.column(name).to_numpy() for name in ("ledger_id", "entry_id")))
 
 
 def _whole(batch: pa.RecordBatch, cluster: str, paths: pa.Array) -> pa.RecordBatch:

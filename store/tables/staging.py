@@ -80,7 +80,7 @@ class StageEntries:
     folder: Folder
     directory: str
     edges: Edges
-    digests: LedgerDigests = field(default_factory=lambda: LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16)))
+    digests: LedgerDigests = field(default_factory=lambda: LedgerDigests.of({}))
     staged_rows: int = STAGED_ROWS
 
     @property

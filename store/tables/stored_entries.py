@@ -28,6 +28,7 @@ from store.scan.arrow import column, nullable
 from store.scan.entries import EntryScan
 from store.scan.operations import entry_column
 from store.scan.places import EntryBatch, Part, Places
+from store.tables.known import entry_keys
 from store.tables.pruned_parts import Seen, iter_wanted
 from store.tables.pruning import Pruner, between, equal
 from store.tables.schemas import TABLES
@@ -127,7 +128,9 @@ class _Columns:
     def batch(self, places: Places, batch: EntryBatch | None) -> pa.RecordBatch:
         """Return the entries at PLACES; of a BATCH that was read those that are in it."""
         if batch is not None and len(batch) < len(places):
-            places = places.take(np.isin(_keys(places), _keys(batch)))
+            places = places.take(
+                np.isin(entry_keys(places.ledger_ids, places.entry_ids), entry_keys(batch.ledger_ids, batch.entry_ids))
+            )
         made = [self._make(name, places, batch) for name in self._schema.names]
         return pa.RecordBatch.from_arrays(made, schema=self._schema)
 
@@ -186,12 +189,6 @@ def _by(numbers: Array, text: Callable[[int], str | None]) -> pa.Array:
     """Return the TEXT of each of NUMBERS."""
     known, at = np.unique(numbers, return_inverse=True)
     return pa.array([text(number) for number in known.tolist()], pa.string()).take(pa.array(at))
-
-
-def _keys(found: Places | EntryBatch) -> Array:
-    keys = np.empty(len(found), [("ledger", np.int64), ("entry", np.int64)])
-    keys["ledger"], keys["entry"] = found.ledger_ids, found.entry_ids
-    return keys
 
 
 def _sender(name: str, batch: EntryBatch) -> pa.Array:
