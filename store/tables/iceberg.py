@@ -8,14 +8,14 @@ Iceberg's table format 2 and pyiceberg 0.12.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from store.errors import Corrupt, DiskFull, InvalidValue, NotWritable, Refused, SourceNotFound, StalePlan
+from store.errors import Corrupt, DiskFull, InvalidValue, NotWritable, Refused, SourceNotFound, StalePlan, StoreBusy
 from store.extras import require
 from store.files import create_directory
 from store.frozen import frozen
@@ -35,12 +35,17 @@ _MAPPING = "schema.name-mapping.default"
 _SAID_CHARACTERS = 300
 _NO_SPACE = ("disk is full", *NO_SPACE)  # SQLite's words first
 _READ_ONLY = ("readonly database", "read-only transaction")  # SQLite's, PostgreSQL's
+_THERE = ("already exists", "UNIQUE constraint", "duplicate key")  # SQLite's twice, PostgreSQL's
+_LOCKED = ("database is locked",)  # SQLite's, after five seconds
 _UNREADABLE = (OSError, ValueError, EOFError, KeyError, IndexError)  # what pyiceberg raises of a manifest
 _PROPERTIES = {
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
     "write.metadata.delete-after-commit.enabled": "true",
 }
+
+
+Made = TypeVar("Made")
 
 
 @frozen
@@ -90,7 +95,7 @@ class Committed:
 
 
 def open_warehouse(directory: str, catalog: str | None = None) -> Warehouse:
-    """Return the warehouse at DIRECTORY, a path or a URL; raises MissingComponent, Refused, SourceNotFound.
+    """Return the warehouse at DIRECTORY, a path or a URL; raises MissingComponent, Refused, SourceNotFound, StoreBusy.
 
     CATALOG is a name in pyiceberg's configuration, or a URI (``http…`` is a REST catalogue, ``sqlite:///…`` a file); without it,
     the catalogue is a file of SQLite in DIRECTORY.
@@ -114,8 +119,21 @@ def open_warehouse(directory: str, catalog: str | None = None) -> Warehouse:
     storage = _storage(place, query)
     with _translated(f"the Iceberg catalogue {catalog} cannot be opened"):
         if "://" in catalog:
-            return Warehouse(root, load_catalog(NAMESPACE, uri=catalog, warehouse=root, **storage))
-        return Warehouse(root, load_catalog(catalog, **storage))
+            return Warehouse(root, _made(lambda: load_catalog(NAMESPACE, uri=catalog, warehouse=root, **storage)))
+        return Warehouse(root, _made(lambda: load_catalog(catalog, **storage)))
+
+
+def _made(make: Callable[[], Made]) -> Made:
+    """Return what MAKE makes or finds: pyiceberg looks first, and two runs at once both see nothing and make it."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    for _ in range(_ATTEMPTS):
+        try:
+            return make()
+        except SQLAlchemyError as error:
+            if not any(words in str(error) for words in _THERE):
+                raise
+    return make()
 
 
 def _storage(place: str, query: str) -> dict[str, str]:
@@ -155,6 +173,10 @@ def _translated(what: str) -> Iterator[None]:
             raise NotWritable(
                 f"{what}: the catalogue is read-only: {said}",
                 hint="let this user write it, or name another one: --catalog",
+            ) from error
+        if any(words in said for words in _LOCKED):
+            raise StoreBusy(
+                f"{what}: {said}", hint="another process writes to it: run the same command again"
             ) from error
         hint = "--catalog takes a URI, or a name that ~/.pyiceberg.yaml or PYICEBERG_CATALOG__NAME__URI explains"
         raise SourceNotFound(f"{what}: {said}", hint=hint) from error
@@ -281,7 +303,7 @@ def commit(warehouse: Warehouse, change: Commit) -> Committed:
 
     what = f"the Iceberg table {NAMESPACE}.{change.table} cannot be written"
     with _translated(what):
-        warehouse.catalog.create_namespace_if_not_exists(NAMESPACE)
+        _made(lambda: warehouse.catalog.create_namespace_if_not_exists(NAMESPACE))
     for _ in range(_ATTEMPTS):
         table = _find_table(warehouse, change.table)
         if table is not None:

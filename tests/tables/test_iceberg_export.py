@@ -6,6 +6,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from store.tables import iceberg_export
+from store.tables.iceberg import open_warehouse
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.tables.test_export import held
@@ -188,3 +191,21 @@ def test_two_runs_of_one_cluster_and_one_of_another_at_once(tmp_path: Path) -> N
     assert rows_of(folder, "messages", once.format(", batch_index")) == [(0,)]
     entries = len(held(world(SMALL) / "mutated"))
     assert rows_of(folder, "entries", "select count(*) from rows where cluster = 'us'") == [(entries,)]
+
+
+def _open_all(folder: Path, rounds: int, at_once: Barrier) -> None:
+    for number in range(rounds):
+        at_once.wait()
+        open_warehouse(str(folder / str(number))).catalog.close()
+
+
+def test_runs_that_make_a_catalogue_at_once_find_it(tmp_path: Path) -> None:
+    """Each looks for the catalogue's tables before it makes them; 19 of 48 once found them made in between."""
+    context = get_context("spawn")
+    at_once = context.Barrier(4, timeout=20)  # it breaks when one has failed
+    runs = [context.Process(target=_open_all, args=(tmp_path, 8, at_once)) for _ in range(4)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join(60)
+    assert [run.exitcode for run in runs] == [0] * 4
