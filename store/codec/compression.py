@@ -122,10 +122,12 @@ def _decompress(kind: int, data: bytes | memoryview, size: int, where: str, erro
     return output
 
 
-def may_fill(kind: int, held_bytes: int, size_bytes: int) -> bool:
-    """Whether HELD_BYTES of KIND can be SIZE_BYTES decompressed, and these are within the limit."""
-    most = _MAX_RATIO.get(kind, 0) * held_bytes + _MAX_OVERHEAD_BYTES
-    return kind in _MAX_RATIO and 0 <= size_bytes <= min(most, LIMIT_BYTES)
+def may_fill(kind: int, data: bytes | memoryview, size_bytes: int) -> bool:
+    """Whether DATA of KIND can be SIZE_BYTES decompressed, within the limit; a large lie is seen before there is room for it."""
+    most = _MAX_RATIO.get(kind, 0) * len(data) + _MAX_OVERHEAD_BYTES
+    if kind not in _MAX_RATIO or not 0 <= size_bytes <= min(most, LIMIT_BYTES):
+        return False
+    return size_bytes < _LAZY_FROM_BYTES or _stated_size_bytes(kind, data) in (None, size_bytes)
 
 
 def fills(kind: int, data: bytes | memoryview, output: memoryview) -> bool:

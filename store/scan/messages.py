@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha1
 from itertools import compress, pairwise
-from operator import sub
 from typing import Any, Protocol
 
 import numpy as np
@@ -221,13 +220,15 @@ def _decompressed(entries: EntryBatch, heads: Array, *, bodies: bool) -> Array:
     kinds, starts, ends, sizes = (
         heads[name][compressed].tolist() for name in ("compression", "body_start", "body_end", "uncompressed_size")
     )
-    possible = list(map(may_fill, kinds, map(sub, ends, starts), sizes))
+    view = memoryview(entries.data.data)
+    stored = [view[start:end] for start, end in zip(starts, ends, strict=True)]
+    possible = list(map(may_fill, kinds, stored, sizes))
     data = np.empty(len(entries.data) + sum(compress(sizes, possible)), np.uint8)
     data[: len(entries.data)] = entries.data
-    stored, plain, at = memoryview(entries.data.data), memoryview(data.data), len(entries.data)
+    plain, at = memoryview(data.data), len(entries.data)
     places = []
-    for kind, start, end, size, may in zip(kinds, starts, ends, sizes, possible, strict=True):
-        is_whole = may and fills(kind, stored[start:end], plain[at : at + size])
+    for kind, body, size, may in zip(kinds, stored, sizes, possible, strict=True):
+        is_whole = may and fills(kind, body, plain[at : at + size])
         places.append(at if is_whole else -1)
         at += size if is_whole else 0
     found = np.array(places)

@@ -155,8 +155,15 @@ def test_what_fills_a_buffer_and_what_does_not(kind: int) -> None:
         assert not fills(kind, memoryview(stored), memoryview(bytearray(size)))
     assert not fills(kind, memoryview(stored)[:-5], memoryview(bytearray(1500)))
     assert not fills(kind, memoryview(b""), memoryview(bytearray(1500)))
-    assert may_fill(kind, len(stored), 1500)
-    assert not may_fill(kind, len(stored), -1)
-    assert not may_fill(kind, 1 << 40, LIMIT_BYTES + 1)
-    assert not may_fill(kind, 10, LIMIT_BYTES)
-    assert not may_fill(9, len(stored), 1500)
+    assert may_fill(kind, stored, 1500)
+    assert not may_fill(kind, stored, -1)
+    assert not may_fill(kind, bytes(2 * LIMIT_BYTES // 64), LIMIT_BYTES + 1)
+    assert not may_fill(kind, bytes(10), LIMIT_BYTES)
+    assert not may_fill(9, stored, 1500)
+
+
+@pytest.mark.parametrize("kind", [ZSTD, SNAPPY])
+def test_a_large_lie_gets_no_room_where_the_data_say_their_size(kind: int) -> None:
+    stored = compress(kind, bytes(4 << 20))
+    assert may_fill(kind, stored, 4 << 20)
+    assert not may_fill(kind, stored, (4 << 20) + 1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from store.codec.compression import decompress
+from store.codec.compression import fills
 from store.codec.value import ValueSchema
 from store.engine.local import LocalEngine
 from store.engine.operation import Engine
@@ -242,9 +242,9 @@ def test_payloads_that_no_column_needs_are_not_decompressed(monkeypatch: pytest.
 
     def count(*args: Any, **options: Any) -> Any:
         decompressed.append(args)
-        return decompress(*args, **options)
+        return fills(*args, **options)
 
-    monkeypatch.setattr("store.scan.messages.decompress", count)
+    monkeypatch.setattr("store.scan.messages.fills", count)
     found = _codecs(("entry_id", "batch_index", "size", "key"))
     batches = {row["entry_id"] for row in found if row["batch_index"] >= 0}
     assert found == [{name: row[name] for name in found[0]} for row in whole]
