@@ -98,15 +98,14 @@ class BarProgress(Progress):
         super().__init__(*what)
         console = Console(stderr=True)
         is_narrow = console.width < _NARROW
+        bar_width, label_width = (0, 0) if is_narrow else (_BAR_WIDTH + 1, _LABEL_WIDTH)
         numbers = _number_columns(self.unit, self.failed, has_rate=not is_narrow)
         label = clean_text(self.label).replace("persistent://", "")
 
         class Label(ProgressColumn):
             def render(self, task: Task) -> Text:
                 taken = sum(cell_len(str(number(task))) + 1 for number in numbers)
-                room = max(
-                    console.width - taken - (0 if is_narrow else _BAR_WIDTH + 1), 0 if is_narrow else _LABEL_WIDTH
-                )
+                room = max(console.width - taken - bar_width, label_width)
                 shown = label
                 while cell_len(shown) > room:
                     shown = f"…{shown.removeprefix('…')[1:]}" if room else ""

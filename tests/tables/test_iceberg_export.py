@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -209,3 +210,16 @@ def test_runs_that_make_a_catalogue_at_once_find_it(tmp_path: Path) -> None:
     for run in runs:
         run.join(60)
     assert [run.exitcode for run in runs] == [0] * 4
+
+
+def test_a_catalogue_that_another_process_writes_is_busy(tmp_path: Path, cli: Cli) -> None:
+    """SQLite waits for five seconds."""
+    store = imported(SMALL, "clean")
+    words = ("--store", store, "store", "export", "tables", tmp_path, "--iceberg", "--only", "topics")
+    with closing(sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)) as other:
+        other.execute("begin exclusive")
+        busy = cli(*words)
+        other.execute("rollback")
+    assert busy.exit_code == 4
+    assert "database is locked" in busy.stderr
+    assert cli(*words).exit_code == 0
