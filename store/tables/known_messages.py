@@ -138,18 +138,18 @@ def _tell(fail: Callable[[StoreError], None], name: TopicName, count: int) -> No
 def _joined(pieces: Iterator[TopicPiece]) -> Iterator[TopicPieces]:
     """Yield PIECES together, about PIECE_BYTES of them at a time."""
     waiting: list[TopicPiece] = []
-    number = 0
+    number = size_bytes = 0
     for piece in pieces:
         waiting.append(piece)
-        if sum(one.bytes for one in waiting) >= PIECE_BYTES or len(waiting) == _PIECE_TOPICS:
-            yield _whole(number, waiting)
-            number, waiting = number + 1, []
+        size_bytes += piece.bytes
+        if size_bytes >= PIECE_BYTES or len(waiting) == _PIECE_TOPICS:
+            yield _whole(number, size_bytes, waiting)
+            number, size_bytes, waiting = number + 1, 0, []
     if waiting:
-        yield _whole(number, waiting)
+        yield _whole(number, size_bytes, waiting)
 
 
-def _whole(number: int, pieces: list[TopicPiece]) -> TopicPieces:
-    size_bytes = sum(piece.bytes for piece in pieces)
+def _whole(number: int, size_bytes: int, pieces: list[TopicPiece]) -> TopicPieces:
     return TopicPieces(
         f"part {number} of messages", FileKind.ENTRY_LOG, -1, 0, size_bytes, number=number, pieces=pieces
     )
