@@ -290,7 +290,6 @@ class App(Results):
         from store.changes.intent import WritingPlan, asked_again
 
         plan = steps_of(planned) if isinstance(planned, Plan) else planned
-
         if not isinstance(plan, WritingPlan) and self._keeps_words():
             plan = asked_again(plan, self.now_ms)
         self.confirm(plan, columns)
@@ -442,7 +441,8 @@ class App(Results):
         self.problems(len(self._damage))
 
     def warn(self, text: str) -> None:
-        self._warned.append(text)
+        if self.settings.tables is not None:  # of their damage nothing is said twice; of a store there may be a million
+            self._warned.append(text)
         super().warn(text)
 
     def nothing_matches(self) -> None:
