@@ -317,7 +317,6 @@ class LogWriter:
 
 def index_own_file(store: Store, txn: Txn, path: Path, ledgers: tuple[WrittenLedger, ...]) -> LogFile:
     """Catalogue and index one written log within TXN; raises IndexCorrupt when it does not read back whole."""
-
     from store.index.writer import Indexer
     from store.scan.files import FileScan, LedgerDigests, Slice
 

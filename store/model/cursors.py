@@ -23,14 +23,16 @@ INTERNAL_PROPERTY_PREFIX = "#pulsar.internal."
 
 
 class CursorSource(StrEnum):
-    """Where it stands where a cursor stands."""
+    """What says where a cursor stands."""
 
     METADATA = "metadata"
+    """ManagedCursorInfo: the cursor has no ledger."""
     LEDGER = "cursor-ledger"
-    """In its last entry."""
+    """The last entry of its ledger."""
     FALLBACK = "metadata-fallback"
     """The ledger is gone, empty or unreadable, or its metadata is: a broker starts at the snapshot of its creation."""
     NONE = "none"
+    """Nothing: it stands for a subscription that is not there."""
 
 
 @frozen
