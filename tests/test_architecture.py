@@ -146,6 +146,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/topics/info.py": set(),
     "commands/topics/internals.py": set(),
     "commands/topics/listing.py": {"store.model.partitions", "store.model.topics"},
+    "commands/topics/message_id.py": set(),
     "commands/topics/stats.py": set(),
 }
 """Commands that call ``pulsar_admin.api`` alone → modules of ``store``, beside the floor, whose words, values and names they use."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import click
 
@@ -22,7 +23,7 @@ from store.names import NamespaceName, in_hash_order
 class ListOptions:
     """Which topics to list."""
 
-    topic_domain: str | None
+    topic_domain: str
     bundle: str | None
     include_system_topic: bool
 
@@ -42,6 +43,7 @@ class ListOptions:
     "-td",
     "--topic-domain",
     type=click.Choice(["persistent", "non_persistent", "non-persistent"], case_sensitive=False),
+    default="persistent",
     help="Only this domain; nothing of a non-persistent topic is on disk.",
 )
 @click.option("-b", "--bundle", metavar="0xLOW_0xHIGH", help="Only topics that hash into this bundle.")
@@ -54,13 +56,13 @@ def list_topics(app: App, namespace: NamespaceName | None, options: ListOptions)
     All topics are listed namespace by namespace; --bundle needs a namespace.
     """
     system, bundle = options.include_system_topic, options.bundle
+    domain: Any = options.topic_domain.replace("_", "-")  # Any: click checked that it is one of the two
     if bundle is not None and namespace is None:
         raise click.UsageError("--bundle: name the namespace that the bundle is of")
     with app.session.read() as txn:
         namespaces = iter_all_namespaces(txn) if namespace is None else (namespace,)
-        found = (app.session.namespace(one).topics(system=system, bundle=bundle) for one in namespaces)
-        is_listed = options.topic_domain in (None, "persistent")
-        app.emit_lines((name for names in found if is_listed for name in in_hash_order(names)), "TOPIC")
+        found = (app.session.namespace(one).topics(system=system, bundle=bundle, domain=domain) for one in namespaces)
+        app.emit_lines((name for names in found for name in in_hash_order(names)), "TOPIC")
 
 
 @command(

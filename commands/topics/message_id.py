@@ -9,9 +9,7 @@ from pulsar_admin.jsonify import message_id_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TOPIC, command, pass_app
 from pulsar_admin.upstream import mirrored
-from store.dump.finding import BROKER, TimeQuestion, find_entry
 from store.errors import NothingMatches, TopicNotFound
-from store.model.topics import read_topic
 from store.names import TopicName
 from store.timespec import parse_time_point
 
@@ -26,8 +24,8 @@ from store.timespec import parse_time_point
 def get_message_id(app: App, topic: TopicName, datetime: str) -> None:
     """Show the id that a broker finds for a point in time."""
     time_ms = parse_time_point(datetime, now_ms=app.now_ms, tz=app.settings.tz)
-    with app.session.reader() as reader:
-        found = find_entry(reader, read_topic(reader.txn, topic), TimeQuestion(time_ms, rule=BROKER))
+    with app.session.reader():
+        found = app.session.topic(topic).find(time_ms, rule="broker")
     assert found.position is not None
     app.answer(message_id_json(found.position, topic.partition_index))
 
@@ -43,10 +41,8 @@ def get_message_id(app: App, topic: TopicName, datetime: str) -> None:
 @pass_app
 def get_message_id_by_index(app: App, topic: TopicName, index: int) -> None:
     """Show the id of the entry with an index assigned by the broker."""
-    from store.search.by_index import find_by_index
-
-    with app.session.reader() as reader:
-        found = find_by_index(reader, read_topic(reader.txn, topic), index)
+    with app.session.reader():
+        found = app.session.topic(topic).find_by_index(index)
     if found.position is None:
         raise NothingMatches(f"Message not found for index {index}", topic=str(topic), index=index)
     app.answer(message_id_json(found.position, topic.partition_index))

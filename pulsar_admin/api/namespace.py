@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.policies import PolicyPlans, policy_named
-from pulsar_admin.api.session import Session
+from pulsar_admin.api.session import Session, check_choice
 from store.model.partitions import iter_partitioned
 from store.model.topics import check_namespace, iter_topic_texts
 from store.names import NamespaceName
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from store.model.reader import EntryReader
     from store.model.topics import Topic
 
+Domain = Literal["persistent", "non-persistent"]
 Width = str | int
 """A width of time of the index of delayed messages: ``30s``, ``5m``, ``2w``, or milliseconds as an int."""
 
@@ -41,15 +42,20 @@ class Namespace(PolicyPlans):
     def __repr__(self) -> str:
         return f"Namespace({self.name!r})"
 
-    def topics(self, *, system: bool = False, bundle: str | None = None) -> tuple[str, ...]:
+    def topics(
+        self, *, system: bool = False, bundle: str | None = None, domain: Domain = "persistent"
+    ) -> tuple[str, ...]:
         """Return the names of its topics, partitions one by one; SYSTEM adds system topics. BUNDLE, ``0xLOW_0xHIGH``: those in it.
 
-        Raises InvalidValue.
+        Of the DOMAIN ``non-persistent`` none: nothing of such a topic is on disk. Raises InvalidValue.
         """
+        check_choice("domain", domain, Domain)
         with self._session.read() as txn:
             check_namespace(txn, self._name)
-            names = iter_topic_texts(txn, self._name, system=system)
-            return tuple(names if bundle is None else filter(self._within(bundle), names))
+            within = self._within(bundle)
+            return tuple(
+                filter(within, iter_topic_texts(txn, self._name, system=system) if domain == "persistent" else ())
+            )
 
     def partitioned_topics(self, *, system: bool = False) -> tuple[str, ...]:
         """Return the names of its partitioned topics, without partition numbers; SYSTEM adds system topics."""

@@ -22,10 +22,6 @@ NOTED = "noted"
 """Where in a transaction's memo a dictionary is that is told which entries are read, and where they lie."""
 
 
-NOTED = "noted"
-"""Where in a transaction's memo a dictionary is that is told which entries are read, and where they lie."""
-
-
 class EntryReader:
     """Reads verified entries of one snapshot; keeps each ledger's digest type and the open files.
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn
-from store.db.tree import find_node, has_children, iter_children
+from store.db.tree import Node, find_node, has_children, iter_children
 from store.errors import LedgerNotFound, NamespaceNotFound, StoreError, TopicNotFound
 from store.model.ledgers import read_ledger
 from store.names import NamespaceName, Position, TopicName, TopicSelection, decode_name, is_encoded, shell_word
@@ -139,7 +139,10 @@ class Topic:
 
 
 def read_topic(txn: Txn, name: TopicName) -> Topic:
-    """Return the topic; raises TopicNotFound (naming the partitions of a partitioned one), MetadataCorrupt."""
+    """Return the topic; raises TopicNotFound (naming the partitions of a partitioned one), MetadataCorrupt.
+
+    The last one is kept: commands ask for a topic in several places, and it may have hundreds of thousands of ledgers.
+    """
     node = find_node(txn, name.path)
     if node is None:
         partitions = partition_count(txn, name)
@@ -154,6 +157,21 @@ def read_topic(txn: Txn, name: TopicName) -> Topic:
             hint=f"list what is there with: pulsar-admin topics list {shell_word(name.namespace)}",
             topic=str(name),
         )
+    slot = read_topic, name.is_system  # what is read beside a topic leaves it there
+    kept: tuple[Node, Topic] | None = txn.memo.pop(slot, None)
+    if kept is None or kept[0] != node or not _is_current(txn, kept[1]):
+        kept = node, _decode_topic(txn, name, node)
+    txn.memo[slot] = kept
+    return kept[1]
+
+
+def _is_current(txn: Txn, topic: Topic) -> bool:
+    """Whether the open ledger of TOPIC, whose node is the same, is so too: a transaction that writes may have changed it."""
+    last = topic.ledgers[-1:]
+    return not last or not last[0].is_open or _open_ledger(txn, last[0].info) == last[0]
+
+
+def _decode_topic(txn: Txn, name: TopicName, node: Node) -> Topic:
     managed = decode_managed_ledger(node.value, name.path)
     ledgers = [TopicLedger(info, info.entries, info.size_bytes, False) for info in managed.ledgers]
     if ledgers and not ledgers[-1].info.timestamp_ms:

@@ -127,6 +127,7 @@ def test_bundles_part_a_namespace(store: pa.Store) -> None:
     parts = namespace.clear_backlog(bundle="0x00000000_0x80000000").preview().parts
     assert parts
     assert {part.topic for part in parts} <= {*lower}
+    assert namespace.topics(domain="non-persistent") == ()
     for wrong in ("half", "0x80000000_0x00000000"):
         with pytest.raises(pa.InvalidValue):
             namespace.topics(bundle=wrong)

@@ -27,6 +27,8 @@ SAYS = [
     "topics examine-messages public/default/plain -i earliest -m 1",
     "topics last-message-id public/default/plain",
     "topics find-by-time public/default/plain --time 2026-11-20T00:00:00Z",
+    "topics get-message-id public/default/plain -d 2026-11-20T00:00:00Z",
+    "topics get-message-id-by-index public/default/plain -i 3",
     "topics reset-cursor public/default/plain -s half -m earliest --force --dry-run",
     "topics analyze-backlog public/default/plain -s half",
     "topics get-backlog-size public/default/plain",

@@ -1,0 +1,64 @@
+"""The read model of topics: the last topic of a snapshot is decoded once, and anew where a transaction changed it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from store.codec.managedledger import ManagedLedger, decode_managed_ledger
+from store.db.environment import Txn, open_store
+from store.db.tree import Node, put_nodes, read_node
+from store.model import topics
+from store.model.topics import read_topic
+from store.names import TopicName, parse_topic
+from tests.conftest import Cli
+from tests.stores import copied, imported
+
+PLAIN = parse_topic("public/default/plain")
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of the lists of ledgers that were decoded."""
+    paths: list[str] = []
+
+    def noted(value: bytes, path: str) -> ManagedLedger:
+        paths.append(path)
+        return decode_managed_ledger(value, path)
+
+    monkeypatch.setattr(topics, "decode_managed_ledger", noted)
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("words", "topic"),
+    [
+        ("topics why public/default/plain -s holes", PLAIN),
+        ("topics describe public/default/plain", PLAIN),
+        ("delayed status acme/delayed/reminders -s workers", parse_topic("acme/delayed/reminders")),
+    ],
+)
+def test_a_command_decodes_a_list_of_ledgers_once(words: str, topic: TopicName, decoded: list[str], cli: Cli) -> None:
+    assert cli("--store", imported("small", "clean"), *words.split()).exit_code == 0
+    assert decoded.count(topic.path) == 1
+
+
+def test_a_transaction_sees_what_it_writes(tmp_path: Path, damages_stores: None) -> None:
+    """A node with another value; the same list of ledgers, whose open one loses its entries."""
+
+    def work(txn: Txn) -> None:
+        before = read_topic(txn, PLAIN)
+        assert read_topic(txn, PLAIN) is before
+        txn.clear("entries")
+        txn.clear("times")
+        emptied = read_topic(txn, PLAIN)
+        assert before.ledgers[-1].entries > emptied.ledgers[-1].entries == 0
+        node, other = read_node(txn, PLAIN.path), read_node(txn, parse_topic("public/default/batched").path)
+        put_nodes(txn, [Node(node.path, node.stat, other.value)])
+        assert read_topic(txn, PLAIN).ids == [
+            ledger.ledger_id for ledger in decode_managed_ledger(other.value, "").ledgers
+        ]
+
+    with open_store(copied("small", "crashed", tmp_path), writable=True) as store:
+        store.write(work)
