@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     )
     from store.model.extent import Extent
     from store.names import Position
+    from store.sources.bookieconf import read_bookie_conf
+    from store.transfer.fetching import fetch_bookie
 
 OWNER = "pulsar-admin"
 _ERRORS = "store.errors"
@@ -60,6 +62,8 @@ _HOMES = {
     "import_standalone": "pulsar_admin.api.imports",
     "preview_import": "pulsar_admin.api.imports",
     "create_store": "pulsar_admin.api.imports",
+    "read_bookie_conf": "store.sources.bookieconf",
+    "fetch_bookie": "store.transfer.fetching",
     "history": "pulsar_admin.api.history",
     "MetadataChange": "pulsar_admin.api.history",
     "log_files": "pulsar_admin.api.logs",
@@ -162,6 +166,7 @@ __all__ = [
     "TopicNotFound",
     "UndoConflict",
     "create_store",
+    "fetch_bookie",
     "history",
     "import_cluster",
     "import_standalone",
@@ -169,6 +174,7 @@ __all__ = [
     "log_records",
     "open_store",
     "preview_import",
+    "read_bookie_conf",
     "register",
     "verify_logs",
 ]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.namespace import Namespace
     from pulsar_admin.api.store import Store as ApiStore
     from pulsar_admin.api.topic import Topic
+    from pulsar_admin.confirm import Plan as Previewed
     from pulsar_admin.context import App
     from store.db.environment import Store, Txn
     from store.engine.operation import Engine
@@ -35,6 +36,7 @@ class CommandSession(Session):
         self._warned: set[TopicName] = set()
         self.keys = None
         self.memory_bytes = app.settings.memory_bytes
+        self.wait_ms = app.settings.wait_ms
 
     @property
     def path(self) -> Path:
@@ -112,8 +114,15 @@ class CommandSession(Session):
             yield reader
 
     @contextmanager
-    def progress(self, total: int | None, unit: str, label: str) -> Iterator[Callable[[int], None]]:
-        with self._app.progress(total, unit, label) as progress:
+    def writing(self) -> Iterator[Store]:
+        with self._app.open_for_writing() as store:
+            yield store
+
+    @contextmanager
+    def progress(
+        self, total: int | None, unit: str, label: str, *, resumes: bool = False
+    ) -> Iterator[Callable[[int], None]]:
+        with self._app.progress(total, unit, label, resumes=resumes) as progress:
             yield progress.advance
 
     def time_ms(self, value: Time) -> int:
@@ -146,6 +155,17 @@ class CommandSession(Session):
     def warn(self, texts: Iterable[str]) -> None:
         for text in texts:
             self._app.warn(text)
+
+    @contextmanager
+    def warnings(self, frames: int = 1) -> Iterator[Callable[[str], None]]:
+        yield self._app.warn
+
+    def tell(self, text: str) -> None:
+        self._app.tell(text)
+
+    def confirm(self, plan: Previewed) -> None:
+        """Return when PLAN may be applied; ``--dry-run`` shows it and ends the command."""
+        self._app.confirm(plan)
 
     def warn_of_broken(self, txn: Txn, names: Iterable[TopicName]) -> None:
         """Report the broken ledgers of the topics NAMES, once; the exit code becomes 1."""

@@ -34,6 +34,7 @@ LARGER: dict[str, str] = {
     "pulsar_admin/api/cursors.py:expire": _FILTERS,
     "pulsar_admin/api/cursors.py:reset": _FILTERS,
     "pulsar_admin/api/imports.py:import_cluster": _FILTERS,
+    "pulsar_admin/api/imports.py:import_standalone": _FILTERS,
     "pulsar_admin/api/store.py:dump": _FILTERS,
     "pulsar_admin/api/topic.py:messages": _FILTERS,
     "store/generate/kernel.py:_put_metadata": _KERNEL,
@@ -136,6 +137,16 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/namespaces_delayed.py": {"store.db.delayed_rules"},
     "commands/overview.py": {"store.reports.overview"},
     "commands/store/annotate.py": {"store.model.publish_times"},
+    "commands/store/clusters.py": {"store.sources.cluster"},
+    "commands/store/export.py": {"store.model.publish_times"},
+    "commands/store/importing.py": {
+        "store.db.environment",
+        "store.db.storeinfo",
+        "store.sources.layout",
+        "store.transfer.imports",
+    },
+    "commands/store/offloads.py": set(),
+    "commands/store/refreshing.py": set(),
     "commands/store/usage.py": set(),
     "commands/topics/ack_history.py": {"store.model.cursors", "store.recovery.acks"},
     "commands/topics/backlog.py": set(),
@@ -157,7 +168,6 @@ OPENS_STORES = {
     "commands/store/past.py": "two stores are compared",
     "commands/store/preflight.py": "a forecast may be of metadata alone",
     "commands/store/recover.py": "two stores are compared",
-    "commands/store/refreshing.py": "it writes in several transactions",
     "commands/store/tables.py": "a store without index has tables, too",
 }
 """Commands that read another snapshot than that of their session → why."""

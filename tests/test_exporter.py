@@ -174,14 +174,14 @@ def test_a_target_that_moved_since_the_plan(
 ) -> None:
     """As long as the question stands, anything may happen."""
     node = b"/managed-ledgers/public/default/persistent/plain/half"
-    from commands.store import export as command
+    from store.transfer import exports
 
     def moved(*arguments: object) -> object:
         apply_values(source / "metadata", {node: None})
         return apply(*arguments)
 
-    apply: Callable[..., object] = command.run_export
-    monkeypatch.setattr(command, "run_export", moved)
+    apply: Callable[..., object] = exports.run_export
+    monkeypatch.setattr(exports, "run_export", moved)
     answer = cli(*export(store, source, "--in-place"))
     assert (answer.exit_code, answer.error["code"]) == (4, "stale-plan")
     assert node not in rows_of(source / "metadata")

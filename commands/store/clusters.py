@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.store.importing import at_option, import_options, import_parts, metadata_then, no_index, render_preview
+from commands.store.importing import at_option, import_layout, no_index, render_preview
 from commands.store.refreshing import render_refresh
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
@@ -32,11 +31,9 @@ from store.errors import (
 )
 
 if TYPE_CHECKING:
+    from pulsar_admin.api.imports import Mode
     from store.history.as_of import Moment
     from store.sources.given import GivenBookie
-    from store.sources.layout import Layout
-    from store.transfer.imports import ImportOptions
-    from store.transfer.refresh import RefreshResult
 
 _ERRORS = [
     InvalidValue,
@@ -131,7 +128,7 @@ def cluster(
     client: Path | None,
     metadata: Path | None,
     bookies: tuple[str, ...],
-    mode: str | None,
+    mode: Mode | None,
     no_checksums: bool,
     **more: Any,  # Any: of ``_files_options``, ``at_option`` and ``no_index``
 ) -> None:
@@ -143,16 +140,15 @@ def cluster(
     entry logs stay where they are: keep them. An import that was stopped, even by kill -9, continues when the same
     command runs again.
     """
-    from store.sources.cluster import make_layout
+    from pulsar_admin.api.imports import layout_of
 
     at: Moment | None = more.pop("at")
-    options = import_options(app, mode, verify=not no_checksums, index=not more.pop("no_index"))
+    index = not more.pop("no_index")
     given = bookies_of(_fetched(app, bookies, more.pop("fetch_to")), **more)
-    place = zookeeper if metadata is None else str(metadata)
+    place = zookeeper if metadata is None else metadata
     if (zookeeper and metadata) or not (place or given):
         raise click.UsageError("name --zookeeper or --metadata, and the bookies with --bookie or --bookie-conf")
-    found = metadata_then(app, metadata_at(place, client), at)
-    import_parts(app, make_layout(found, given), options)
+    import_layout(app, layout_of(place, given, client), at, mode=mode, verify=not no_checksums, index=index)
 
 
 @command(
@@ -172,7 +168,7 @@ def cluster(
 def add_bookie(
     app: App,
     bookies: tuple[str, ...],
-    mode: str | None,
+    mode: Mode | None,
     no_checksums: bool,
     **confs: Any,  # Any: of ``_files_options``
 ) -> None:
@@ -181,12 +177,10 @@ def add_bookie(
     Directories are given as for `store import cluster`. Entries that the store already has are compared with the new
     copies. An addition that was stopped, even by kill -9, continues with the same command or with `store refresh`.
     """
-    from store.sources.cluster import make_layout
-
     given = bookies_of(_fetched(app, bookies, confs.pop("fetch_to")), **confs)
     if not given:
         raise click.UsageError("name the bookie's directories: [ID=]DIR,DIR, or --bookie-conf FILE")
-    _add(app, make_layout(None, given), import_options(app, mode, verify=not no_checksums))
+    _add(app, bookies=given, mode=mode or "referenced", verify=not no_checksums)
 
 
 @command(
@@ -206,9 +200,7 @@ def add_zookeeper(app: App, place: str, client: Path | None) -> None:
     PLACE is ZooKeeper's dataDir[,dataLogDir], or HOST:PORT[,HOST:PORT][/CHROOT] of a running ensemble, which is only
     read.
     """
-    from store.sources.cluster import make_layout
-
-    _add(app, make_layout(metadata_at(place, client), ()), import_options(app, None, verify=True))
+    _add(app, metadata=place, client=client)
 
 
 @command(
@@ -234,17 +226,10 @@ def export_bookie(app: App, bookies: tuple[str, ...], confs: tuple[Path, ...], r
     directories if it has any. The store's metadata then names these bookies: export it (`store export zookeeper`)
     before the bookies start, or they delete the ledgers as garbage.
     """
-    from store.sources.given import check_apart, find_bookie
-    from store.transfer.bookie_export import apply_bookie_export, plan_bookie_export
-
-    found = [find_bookie(one) for one in bookies_of(bookies, confs, roots)]
-    if not found:
+    given = bookies_of(bookies, confs, roots)
+    if not given:
         raise click.UsageError("name the bookies' directories: ID=DIR[,DIR…], or --bookie-conf FILE")
-    check_apart(found)
-    plan = plan_bookie_export(app.store, found, app.now_ms)
-    app.confirm(plan)
-    with app.open_for_writing() as store:
-        app.emit(apply_bookie_export(store, plan, app.now_ms))
+    app.emit(app.session.api.export_bookies(given))
 
 
 def metadata_at(place: str | None, client: Path | None) -> Any:  # Any: a Source
@@ -254,41 +239,29 @@ def metadata_at(place: str | None, client: Path | None) -> Any:  # Any: a Source
     return None if place is None else open_metadata(place, client)
 
 
-def bookies_of(bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> list[GivenBookie]:
+def bookies_of(bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> list[str | GivenBookie]:
     """Return the bookies that a command line names; raises InvalidValue, SourceNotFound."""
-    from store.sources.bookieconf import read_bookie_conf
-    from store.sources.given import parse_bookie
+    from pulsar_admin import read_bookie_conf
 
     if len(roots) not in (0, 1, len(confs)) or (roots and not confs):
         raise click.UsageError(f"{len(roots)} --root for {len(confs)} --bookie-conf: give one for all, or one for each")
     places: Iterator[Path | None] = iter(roots if len(roots) > 1 else (roots or (None,)) * len(confs))
-    return [*map(parse_bookie, bookies), *(read_bookie_conf(file, next(places)) for file in confs)]
+    return [*bookies, *(read_bookie_conf(file, next(places)) for file in confs)]
 
 
 def _fetched(app: App, bookies: tuple[str, ...], fetch_to: Path | None) -> tuple[str, ...]:
-    from store.transfer.fetching import fetch_bookie
+    from pulsar_admin import fetch_bookie
 
     if fetch_to is not None and app.settings.dry_run:
         raise click.UsageError("a dry run downloads nothing: name local directories")
     return tuple(fetch_bookie(text, fetch_to) for text in bookies)
 
 
-def _add(app: App, layout: Layout, options: ImportOptions) -> None:
-    from store.transfer.adding import preview_add
-
+def _add(app: App, *, mode: Mode = "referenced", verify: bool = True, **parts: Any) -> None:  # Any: of Store.add_parts
+    api = app.session.api
     if app.settings.dry_run:
-        app.emit(preview_add(app.store, layout), plain=render_preview)
+        app.emit(api.preview_parts(**parts), plain=render_preview)
         return
-    result = _run_add(app, layout, options)
+    result = api.add_parts(**parts, mode=mode, verify=verify)
     app.problems(result.problems)
     app.emit(result, plain=render_refresh)
-
-
-def _run_add(app: App, layout: Layout, options: ImportOptions) -> RefreshResult:
-    from store.transfer.adding import add_sources
-    from store.transfer.imports import layout_bytes
-
-    with app.open_for_writing() as store:
-        total = layout_bytes(layout)
-        with app.bulk(total) as engine, app.progress(total, "bytes", "add", resumes=True) as progress:
-            return add_sources(store, layout, replace(options, engine=engine), progress.advance, app.warn)

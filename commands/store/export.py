@@ -20,7 +20,6 @@ from store.errors import (
     Unsupported,
 )
 from store.model.publish_times import FORMS, Form
-from store.transfer.exports import plan_export, run_export
 
 client_option = click.option(
     "--zookeeper-client",
@@ -59,10 +58,7 @@ def standalone(app: App, directory: Path, in_place: bool, annotate: Form | None)
     a bookie's cookie contains its path. --annotate adds beginPublishTimestamp and endPublishTimestamp (PIP-345) to
     closed ledgers of the copy; with --in-place it first changes the store, as `store annotate` does.
     """
-    plan = plan_export(app.store, directory, in_place=in_place, annotate=annotate, now_ms=app.now_ms)
-    app.confirm(plan)
-    with app.open_for_writing() as store:
-        app.emit(run_export(store, plan, app.now_ms))
+    app.emit(app.session.api.export(directory, in_place=in_place, annotate=annotate))
 
 
 @command(
@@ -93,16 +89,8 @@ def zookeeper(app: App, ensemble: str, zookeeper_client: Path | None, jute_maxbu
     They are one transaction that checks the version of every node: if one is no longer what was imported, nothing is
     written. No broker may serve the topics: stop the brokers, or unload the namespaces with their clients stopped.
     """
-    from store.sources.ensemble import parse_address, read_client
-    from store.transfer.ensemble_export import plan_ensemble_export, run_ensemble_export
-
-    address, login = parse_address(ensemble), read_client(zookeeper_client)
-    plan = plan_ensemble_export(app.store, address, login, jute_maxbuffer)
-    if not plan.nodes:
-        app.tell(f"{address} has every change of the store: nothing to write")
-    app.confirm(plan)
-    with app.open_for_writing() as store:
-        app.emit(run_ensemble_export(store, plan, login, app.now_ms))
+    api = app.session.api
+    app.emit(api.export_zookeeper(ensemble, client=zookeeper_client, jute_maxbuffer=jute_maxbuffer))
 
 
 @command(
@@ -124,8 +112,4 @@ def zookeeper_snapshot(app: App, directory: Path, force: bool) -> None:
     tree, including the changes made here, even if it was imported from RocksDB. A store has no ACLs: every node is open
     to all. New ledger ids continue above all known ones.
     """
-    from store.transfer.snapshot_export import apply_snapshot_export, plan_snapshot_export
-
-    plan = plan_snapshot_export(app.store, directory, app.now_ms, force=force)
-    app.confirm(plan)
-    app.emit(apply_snapshot_export(app.store, plan))
+    app.emit(app.session.api.export_snapshot(directory, force=force))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +23,10 @@ from store.errors import (
 )
 
 if TYPE_CHECKING:
+    from pulsar_admin.api.imports import Mode
     from store.history.as_of import Moment
     from store.sources.layout import Layout
-    from store.sources.nodes import Source
-    from store.transfer.imports import ImportOptions, ImportPreview, ImportResult
+    from store.transfer.imports import ImportPreview, ImportResult
 
 
 no_index = click.option(
@@ -82,7 +81,7 @@ def _render_init(made: dict[str, Any]) -> str:  # Any: JSON
 @at_option
 @pass_app
 def standalone(
-    app: App, directory: Path, mode: str | None, no_checksums: bool, no_index: bool, at: Moment | None
+    app: App, directory: Path, mode: Mode | None, no_checksums: bool, no_index: bool, at: Moment | None
 ) -> None:
     """Read a standalone Pulsar's data directory into a new store.
 
@@ -92,65 +91,33 @@ def standalone(
     """
     from store.sources.layout import read_standalone_layout
 
-    options = import_options(app, mode, verify=not no_checksums, index=not no_index)
     layout = read_standalone_layout(directory)
-    import_parts(app, replace(layout, metadata=metadata_then(app, layout.metadata, at)), options)
+    import_layout(app, layout, at, mode=mode, verify=not no_checksums, index=not no_index)
 
 
-def metadata_then(app: App, metadata: Source | None, moment: Moment | None) -> Source | None:
-    """Return METADATA as of MOMENT, None: as it is; raises Refused for what keeps no history, NothingMatches."""
-    if moment is None:
-        return metadata
-    from store.history.as_of import past_metadata
+def import_layout(app: App, layout: Layout, at: Moment | None, *, mode: Mode | None, verify: bool, index: bool) -> None:
+    """Import LAYOUT with the metadata as of AT, or with --dry-run show what that would read."""
+    from pulsar_admin.api.imports import import_parts, preview_parts
+    from store.transfer.imports import way_back
 
-    problems: list[str] = []
-    found = past_metadata(metadata, moment, problems)
-    for text in problems:
-        app.warn(text)
-    app.problems(len(problems))
-    app.tell(f"the metadata is as of transaction {found.as_of:#x}; entries are the current ones")
-    return found
-
-
-def import_options(app: App, mode: str | None, *, verify: bool, index: bool = True) -> ImportOptions:
-    """Return how to import what the options of the command line say."""
-    from store.db.files import FileMode
-    from store.transfer.imports import ImportOptions
-
-    how = FileMode(mode or FileMode.REFERENCED)
-    return ImportOptions(how, verify, app.now_ms, wait_ms=app.settings.wait_ms, index=index)
-
-
-def import_parts(app: App, layout: Layout, options: ImportOptions) -> None:
-    """Import LAYOUT, or with --dry-run show what that would read."""
-    from store.transfer.imports import preview_import, way_back
-
+    path = app.settings.store
     if app.settings.dry_run:
-        app.emit(preview_import(layout, app.settings.store), plain=render_preview)
+        app.emit(preview_parts(app.session, layout, path, at), plain=render_preview)
         return
-    result = _import(app, layout, options)
+    try:
+        result = import_parts(app.session, layout, path, mode=mode or "referenced", verify=verify, index=index, at=at)
+    except KeyboardInterrupt:
+        app.warn(f"stopped: the same command continues the import into {path}")
+        raise
     bookies = len(result.strangers) + len(result.without_journal)
     app.problems(result.problems + result.undecodable_values + result.differing_copies + bookies)
     app.emit(result, plain=render_import)
-    if not options.index:
+    if not index:
         app.tell(
             "no entry was read: make tables with `store export tables`; the same import without --no-index indexes them"
         )
     if text := way_back(layout):
         app.tell(text)
-
-
-def _import(app: App, layout: Layout, options: ImportOptions) -> ImportResult:
-    from store.transfer.imports import import_layout, layout_bytes
-
-    try:
-        total = layout_bytes(layout) if options.index else 0
-        with app.bulk(total) as engine, app.progress(total, "bytes", "import", resumes=True) as progress:
-            chosen = replace(options, engine=engine)
-            return import_layout(layout, app.settings.store, chosen, progress.advance, app.warn)
-    except KeyboardInterrupt:
-        app.warn(f"stopped: the same command continues the import into {app.settings.store}")
-        raise
 
 
 def render_preview(preview: ImportPreview) -> str:

@@ -45,15 +45,7 @@ def add_offload(app: App, place: str) -> None:
     URL of a bucket and prefix), and MapFiles of the file system offloader. All of their entries are copied into the
     store, or none.
     """
-    from store.sources.objects import open_objects
-    from store.transfer import offloads
-
-    plan = offloads.plan_offload(app.store, place, open_objects(place))
-    if app.settings.dry_run:
-        result = offloads.preview_offload(app.store, plan)
-    else:
-        with app.open_for_writing() as store, app.progress(plan.bytes, "bytes", "add") as progress:
-            result = offloads.add_offload(store, plan, app.now_ms, progress.advance)
+    result = app.session.api.add_offload(place, dry_run=app.settings.dry_run)
     app.problems(len(result.absent))
     app.emit(result, plain=render)
 

@@ -159,6 +159,7 @@ def _parts(
     bookies: tuple[str, ...],
     **confs: Any,  # Any: of ``conf_options``
 ) -> Parts:
+    from pulsar_admin.api.imports import given_bookie
     from store.recovery.parts import read_parts, read_store_parts
 
     given = bookies_of(bookies, confs["confs"], confs["roots"])
@@ -170,7 +171,7 @@ def _parts(
     if not places and not given:
         with app.session.read() as txn:
             return read_store_parts(app.store, txn, empty=no_metadata)
-    return read_parts(metadata_at(places[0], client) if places else None, given)
+    return read_parts(metadata_at(places[0], client) if places else None, map(given_bookie, given))
 
 
 def render_preflight(found: Preflight) -> str:

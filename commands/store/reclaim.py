@@ -120,6 +120,7 @@ def _plan(
     metadata: Path | None,
     **how: Any,  # Any: of ``conf_options``, and of ``plan_reclaim``
 ) -> ReclaimPlan:
+    from pulsar_admin.api.imports import given_bookie
     from store.disks.reclaim import plan_reclaim
     from store.disks.trust import nodes_of, read_stored, stored_nodes
     from store.recovery.parts import read_source
@@ -134,7 +135,7 @@ def _plan(
     def nodes() -> Iterable[tuple[str, bytes]]:
         return nodes_of(source) if source else stored_nodes(app.store)
 
-    return plan_reclaim(find_bookie(given[0]), known, nodes, how["below_percent"], force=how["force"])
+    return plan_reclaim(find_bookie(given_bookie(given[0])), known, nodes, how["below_percent"], force=how["force"])
 
 
 def render_forecast(plan: ReclaimPlan) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -11,13 +10,11 @@ from commands.store.importing import text_rows
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.visible import clean_text
-from store.db.files import catalogued_bytes
 from store.errors import DiskFull, Refused, SourceChanged, SourceNotFound, StoreBusy, StoreNotFound
 from store.wording import counted
 
 if TYPE_CHECKING:
     from store.index.rebuild import RebuildResult
-    from store.transfer.refresh import RefreshOptions, RefreshResult
 
 
 @command(
@@ -38,26 +35,13 @@ def refresh(app: App, forget: bool, no_checksums: bool) -> None:
     their entries stay in the index unless --forget is given. Exit code 1 if anything needs attention. A refresh that
     was stopped continues when the same command runs again.
     """
-    from store.transfer.refresh import RefreshOptions, preview_refresh
-
-    options = RefreshOptions(not no_checksums, forget, app.now_ms)
+    api = app.session.api
     if app.settings.dry_run:
-        app.emit(preview_refresh(app.store), plain=render_refresh)
+        app.emit(api.preview_refresh(), plain=render_refresh)
         return
-    result = _refresh(app, options)
+    result = api.refresh(forget=forget, verify=not no_checksums)
     app.problems(result.problems)
     app.emit(result, plain=render_refresh)
-
-
-def _refresh(app: App, options: RefreshOptions) -> RefreshResult:
-    from store.sources.cluster import read_stored_layout
-    from store.transfer.refresh import refresh_store
-    from store.transfer.survey import survey_files
-
-    with app.open_for_writing() as store:
-        total = survey_files(store, read_stored_layout(store.info)).bytes()
-        with app.bulk(total) as engine, app.progress(total, "bytes", "refresh", resumes=True) as progress:
-            return refresh_store(store, replace(options, engine=engine), progress.advance, app.warn)
 
 
 _WHAT = (
@@ -112,7 +96,8 @@ def index(app: App, rebuild: bool, no_checksums: bool) -> None:
     -9, continues when the same command runs again; until then the store uses the old index.
     """
     writes = rebuild and not app.settings.dry_run
-    result = _index(app, writes=writes, verify=not no_checksums)
+    api = app.session.api
+    result = (api.rebuild_index if writes else api.compare_index)(verify=not no_checksums)
     app.problems(0 if rebuild else result.changed_rows)
     app.emit(result, plain=_render_index)
 
@@ -128,19 +113,3 @@ def _render_index(result: RebuildResult) -> str:
         ("index", f"{index}: {result.changed_rows:,} of {counted(result.rows, 'row')} differ"),
     ]
     return text_rows(rows + [("dry run", "nothing was written")] * result.dry_run)
-
-
-def _index(app: App, *, writes: bool, verify: bool) -> RebuildResult:
-    from store.db.environment import open_store
-    from store.index.rebuild import compare_index, rebuild_index
-
-    with app.session.read() as txn:
-        total = catalogued_bytes(txn)
-    app.close()
-    with (
-        app.open_for_writing() if writes else open_store(app.settings.store) as store,
-        app.bulk(total) as engine,
-        app.progress(total, "bytes", "index", resumes=writes) as progress,
-    ):
-        work = rebuild_index if writes else compare_index
-        return work(store, verify=verify, advance=progress.advance, engine=engine)

@@ -53,9 +53,11 @@ def history(
     warn_partial(problems)
 
 
-def moment_of(value: Time) -> Moment:
+def moment_of(value: Time | Moment) -> Moment:
     """Return VALUE as a moment; a text may be a zxid."""
     from store.history.as_of import Moment, parse_moment
 
+    if isinstance(value, Moment):
+        return value
     now_ms = int(time.time() * 1000)
     return parse_moment(value, now_ms=now_ms) if isinstance(value, str) else Moment(time_ms=time_ms_of(value, now_ms))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pulsar_admin.api.session import Time, check_choice, open_engine, time_ms_of, warn_partial
+from pulsar_admin.api.session import Caller, Time, check_choice
 from store.db.storeinfo import check_new_store
 from store.errors import InvalidValue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from store.history.as_of import Moment
+    from store.sources.given import GivenBookie
     from store.sources.layout import Layout
     from store.transfer.imports import ImportPreview, ImportResult
 
@@ -31,32 +32,28 @@ def import_standalone(
     now: Time | None = None,
     jobs: int = 1,
     spark: SparkSession | None = None,
+    at: Time | None = None,
+    index: bool = True,
 ) -> ImportResult:
     """Read a standalone Pulsar's data directory SOURCE into a new store at PATH; SOURCE is only read, also while Pulsar runs.
 
-    VERIFY: the digest of every entry. JOBS and SPARK as of ``open_store``. An import that was stopped goes on when it is called
-    again. The result counts nodes, files, bytes, records, entries and ``problems``; ``warnings`` are PartialData warnings, too.
-    Raises SourceNotFound, AlreadyExists, StoreBusy, MetadataCorrupt, DiskFull, NotWritable.
+    VERIFY: the digest of every entry. JOBS and SPARK as of ``open_store``, AT and INDEX as of ``import_cluster``. An import that was
+    stopped goes on when it is called again. The result counts nodes, files, bytes, records, entries and ``problems``; ``warnings`` are
+    PartialData warnings, too. Raises SourceNotFound, AlreadyExists, StoreBusy, MetadataCorrupt, DiskFull, NotWritable.
     """
-    from store.db.files import FileMode
-    from store.transfer.imports import ImportOptions
-    from store.transfer.imports import import_standalone as run_import
+    from store.sources.layout import read_standalone_layout
 
-    check_choice("mode", mode, Mode)
-    now_ms = int(time.time() * 1000)
-    now_ms = now_ms if now is None else time_ms_of(now, now_ms)
-    with open_engine(jobs, spark, []) as engine:
-        options = ImportOptions(FileMode(mode), verify, now_ms, engine)
-        result = run_import(Path(source), Path(path), options, lambda size_bytes: None)
-    warn_partial(result.warnings)
-    return result
+    caller = Caller(now, jobs=jobs, spark=spark)
+    return import_parts(
+        caller, read_standalone_layout(Path(source)), Path(path), mode=mode, verify=verify, index=index, at=at
+    )
 
 
 def import_cluster(
     path: Path | str,
     *,
     metadata: Path | str | None = None,
-    bookies: Iterable[str] = (),
+    bookies: Iterable[str | GivenBookie] = (),
     mode: Mode = "referenced",
     verify: bool = True,
     now: Time | None = None,
@@ -64,50 +61,93 @@ def import_cluster(
     spark: SparkSession | None = None,
     at: Time | None = None,
     index: bool = True,
+    client: Path | str | None = None,
 ) -> ImportResult:
     """Read the parts of a cluster that are at hand into a new store at PATH; ``Store.add_parts`` brings others later.
 
-    METADATA: a directory of ZooKeeper or RocksDB, or ``HOST:PORT,…/CHROOT`` of a running ensemble. BOOKIES: ``ID=DIR,DIR`` or
-    ``DIR,DIR`` each, with all its directories. AT: the metadata as of a time, or a zxid such as
-    "0x4a1", of ZooKeeper's files. INDEX False: no entry is read, and the store answers ``export_tables`` alone.
-    ``absent_bookies`` of the result are those that the metadata names. The rest is as of ``import_standalone``.
-    Raises InvalidValue, Refused, Unsupported for what cannot be one cluster's disks, too.
+    METADATA: a directory of ZooKeeper or RocksDB, or ``HOST:PORT,…/CHROOT`` of a running ensemble; CLIENT: the TOML file that says how
+    to log in there. BOOKIES: ``ID=DIR,DIR`` or ``DIR,DIR`` each, with all its directories, or what ``read_bookie_conf`` returns. AT: the
+    metadata as of a time, or a zxid such as "0x4a1", of ZooKeeper's files. INDEX False: no entry is read, and the store answers
+    ``export_tables`` alone. ``absent_bookies`` of the result are those that the metadata names. The rest is as of
+    ``import_standalone``. Raises InvalidValue, Refused, Unsupported for what cannot be one cluster's disks, too.
     """
-    from pulsar_admin.api.history import moment_of
+    caller = Caller(now, jobs=jobs, spark=spark)
+    layout = layout_of(metadata, bookies, client)
+    return import_parts(caller, layout, Path(path), mode=mode, verify=verify, index=index, at=at)
+
+
+def import_parts(
+    caller: Caller,
+    layout: Layout,
+    path: Path,
+    *,
+    mode: Mode = "referenced",
+    verify: bool = True,
+    index: bool = True,
+    at: Time | Moment | None = None,
+) -> ImportResult:
+    """Import LAYOUT for CALLER; the rest is as of ``import_cluster``."""
     from store.db.files import FileMode
-    from store.history.as_of import past_metadata
-    from store.transfer.imports import ImportOptions, import_layout
+    from store.transfer.imports import ImportOptions, import_layout, layout_bytes
 
     check_choice("mode", mode, Mode)
-    now_ms = int(time.time() * 1000)
-    now_ms = now_ms if now is None else time_ms_of(now, now_ms)
-    layout = layout_of(metadata, bookies)
+    layout = layout_then(caller, layout, at)
+    size_bytes = layout_bytes(layout) if index else 0
+    with (
+        caller.warnings(frames=2) as warn,
+        caller.engine([], size_bytes) as engine,
+        caller.progress(size_bytes, "bytes", "import", resumes=True) as advance,
+    ):
+        options = ImportOptions(FileMode(mode), verify, caller.now_ms, engine, caller.wait_ms, index)
+        return import_layout(layout, path, options, advance, warn)
+
+
+def layout_then(caller: Caller, layout: Layout, at: Time | Moment | None) -> Layout:
+    """Return LAYOUT with its metadata as of AT, None: as it is; raises Refused for what keeps no history, NothingMatches."""
+    if at is None:
+        return layout
+    from pulsar_admin.api.history import moment_of
+    from store.history.as_of import past_metadata
+
     problems: list[str] = []
-    if at is not None:
-        layout = replace(layout, metadata=past_metadata(layout.metadata, moment_of(at), problems))
-    with open_engine(jobs, spark, []) as engine:
-        options = ImportOptions(FileMode(mode), verify, now_ms, engine, index=index)
-        result = import_layout(layout, Path(path), options, lambda size_bytes: None)
-    warn_partial([*problems, *result.warnings])
-    return result
+    found = past_metadata(layout.metadata, moment_of(at), problems)
+    caller.partial(problems)
+    caller.tell(f"the metadata is as of transaction {found.as_of:#x}; entries are the current ones")
+    return replace(layout, metadata=found)
 
 
-def layout_of(metadata: Path | str | None, bookies: Iterable[str]) -> Layout:
+def layout_of(
+    metadata: Path | str | None, bookies: Iterable[str | GivenBookie], client: Path | str | None = None
+) -> Layout:
     """Return the parts of a cluster that are named; raises InvalidValue where none is."""
     from store.sources.cluster import make_layout, open_metadata
-    from store.sources.given import parse_bookie
 
-    given = [*map(parse_bookie, bookies)]
+    given = [*map(given_bookie, bookies)]
     if metadata is None and not given:
         raise InvalidValue("no part of a cluster is named", hint="name metadata, bookies or both")
-    return make_layout(None if metadata is None else open_metadata(str(metadata)), given)
+    login = None if client is None else Path(client)
+    return make_layout(None if metadata is None else open_metadata(str(metadata), login), given)
+
+
+def given_bookie(bookie: str | GivenBookie) -> GivenBookie:
+    """Return the bookie that a text names; raises InvalidValue."""
+    from store.sources.given import parse_bookie
+
+    return parse_bookie(bookie) if isinstance(bookie, str) else bookie
 
 
 def preview_import(source: Path | str, path: Path | str) -> ImportPreview:
     """Return what ``import_standalone`` would read: metadata nodes, files, bytes. Raises what it raises before it writes."""
-    from store.transfer.imports import preview_standalone
+    from store.sources.layout import read_standalone_layout
 
-    return preview_standalone(Path(source), Path(path))
+    return preview_parts(Caller(), read_standalone_layout(Path(source)), Path(path))
+
+
+def preview_parts(caller: Caller, layout: Layout, path: Path, at: Time | Moment | None = None) -> ImportPreview:
+    """Return what ``import_parts`` would read."""
+    from store.transfer.imports import preview_import
+
+    return preview_import(layout_then(caller, layout, at), path)
 
 
 def create_store(path: Path | str) -> None:
@@ -115,4 +155,4 @@ def create_store(path: Path | str) -> None:
     from store.db.environment import create_store as create
 
     check_new_store(Path(path))
-    create(Path(path), now_ms=int(time.time() * 1000))
+    create(Path(path), now_ms=Caller().now_ms)

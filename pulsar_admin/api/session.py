@@ -22,6 +22,7 @@ from store.names import Position, TopicName, parse_position
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pulsar_admin.confirm import Plan as Previewed
     from store.engine.operation import Engine
     from store.model.private_keys import PrivateKeys
     from store.model.topics import Topic
@@ -79,8 +80,76 @@ def open_engine(jobs: int, spark: SparkSession | None, problems: list[StoreError
     warn_partial(problems)
 
 
-class Session:
-    """One open store. NOW: a fixed "now" for relative times and ages, None: the clock at each call. JOBS, SPARK: see ``open_engine``.
+class Caller:
+    """Who asks: "now" (NOW fixed, None: the clock at each call), what scans run on (JOBS, SPARK: see ``open_engine``), and how it hears of
+    progress and of what answers lack. A command is one of its own."""
+
+    wait_ms = 0
+    """How long to wait while another process writes."""
+
+    def __init__(self, now: Time | None = None, *, jobs: int = 1, spark: SparkSession | None = None) -> None:
+        check_engine(jobs, spark)
+        self._jobs = jobs
+        self._spark = spark
+        self._now_ms = None if now is None else time_ms_of(now, int(time.time() * 1000))
+
+    @property
+    def now_ms(self) -> int:
+        """Now, in epoch milliseconds."""
+        return int(time.time() * 1000) if self._now_ms is None else self._now_ms
+
+    def partial(self, problems: Iterable[StoreError | str]) -> None:
+        """Report what the answer of a method lacks."""
+        warn_partial(problems, stacklevel=4)
+
+    def fail(self, problem: StoreError) -> None:
+        """Report what an iteration leaves out."""
+        warn_partial([problem], stacklevel=5)
+
+    def each(
+        self, items: Iterable[Item], work: Callable[[Item], Result], *, alone: bool | None = None
+    ) -> Iterator[Result]:
+        """Yield WORK of every one of ITEMS; an error ends it (of several, or unless ALONE, a command reports it and goes on)."""
+        return map(work, items)
+
+    def warn(self, texts: Iterable[str]) -> None:
+        """Report what callers should know of an answer that lacks nothing else."""
+        warn_partial(texts, stacklevel=4)
+
+    @contextmanager
+    def warnings(self, frames: int = 1) -> Iterator[Callable[[str], None]]:
+        """Take what callers should know of work that writes, and say it when that is done; FRAMES: of the API up to here."""
+        texts: list[str] = []
+        yield texts.append
+        warn_partial(texts, stacklevel=4 + frames)
+
+    def tell(self, text: str) -> None:
+        """Say what a person at a terminal likes to know; nobody is there."""
+
+    def confirm(self, plan: Previewed) -> None:
+        """Go on to apply PLAN; a command shows it instead, or asks first."""
+
+    def progress(
+        self, total: int | None, unit: str, label: str, *, resumes: bool = False
+    ) -> AbstractContextManager[Callable[[int], None]]:
+        """Show how far the work LABEL is, TOTAL (None: unknown) of UNIT: the function it opens is told each part of them.
+
+        RESUMES: what is stopped goes on when it is called again.
+        """
+        return nullcontext(lambda count: None)
+
+    def engine(self, problems: list[StoreError], size_bytes: int = 0) -> AbstractContextManager[Engine | None]:
+        """Open what scans, of about SIZE_BYTES, run on, see ``open_engine``."""
+        return open_engine(self._jobs, self._spark, problems)
+
+    def time_ms(self, value: Time) -> int:
+        """Return VALUE in epoch milliseconds; raises InvalidValue."""
+        found = time_ms_of(value, self.now_ms)
+        return found if self._now_ms is None else int(found)
+
+
+class Session(Caller):
+    """One open store, and who asks it.
 
     A snapshot that is read, by an iteration in progress, keeps the map open: reading it after the file has shrunk kills the process.
     So ``close`` refuses new work, and the last reader closes.
@@ -89,10 +158,8 @@ class Session:
     def __init__(
         self, store: StoreFile, now: Time | None = None, *, jobs: int = 1, spark: SparkSession | None = None
     ) -> None:
-        check_engine(jobs, spark)
+        super().__init__(now, jobs=jobs, spark=spark)
         self._file = store
-        self._jobs = jobs
-        self._spark = spark
         self._lock = Lock()
         self._users = 0
         self._closed = False
@@ -100,17 +167,11 @@ class Session:
         """What opens encrypted payloads."""
         self.memory_bytes: int | None = None
         """What a process may take; None: the usual."""
-        self._now_ms = None if now is None else time_ms_of(now, int(time.time() * 1000))
 
     @property
     def path(self) -> Path:
         """The directory of the store."""
         return self._file.path
-
-    @property
-    def now_ms(self) -> int:
-        """Now, in epoch milliseconds."""
-        return int(time.time() * 1000) if self._now_ms is None else self._now_ms
 
     @contextmanager
     def opened(self, *, unindexed: bool = False) -> Iterator[StoreFile]:
@@ -150,24 +211,6 @@ class Session:
             reader.keys = self.keys
             yield reader
 
-    def partial(self, problems: Iterable[StoreError | str]) -> None:
-        """Report what the answer of a method lacks."""
-        warn_partial(problems, stacklevel=4)
-
-    def fail(self, problem: StoreError) -> None:
-        """Report what an iteration leaves out."""
-        warn_partial([problem], stacklevel=5)
-
-    def each(
-        self, items: Iterable[Item], work: Callable[[Item], Result], *, alone: bool | None = None
-    ) -> Iterator[Result]:
-        """Yield WORK of every one of ITEMS; an error ends it (of several, or unless ALONE, a command reports it and goes on)."""
-        return map(work, items)
-
-    def warn(self, texts: Iterable[str]) -> None:
-        """Report what callers should know of an answer that lacks nothing else."""
-        warn_partial(texts, stacklevel=4)
-
     def warn_of_broken(self, txn: Txn, names: Iterable[TopicName]) -> None:
         """Report the broken ledgers of the topics NAMES, which can be read."""
         warn_partial(broken_texts(txn, names), stacklevel=4)
@@ -175,14 +218,6 @@ class Session:
     def warn_of_broken_ledgers(self, txn: Txn, topic: Topic) -> None:
         """Report the broken ledgers of TOPIC."""
         warn_partial(texts_of_broken(txn, topic), stacklevel=5)
-
-    def progress(self, total: int | None, unit: str, label: str) -> AbstractContextManager[Callable[[int], None]]:
-        """Show how far the work LABEL is, TOTAL (None: unknown) of UNIT: the function it opens is told each part of them."""
-        return nullcontext(lambda count: None)
-
-    def engine(self, problems: list[StoreError], size_bytes: int = 0) -> AbstractContextManager[Engine | None]:
-        """Open what scans, of about SIZE_BYTES, run on, see ``open_engine``."""
-        return open_engine(self._jobs, self._spark, problems)
 
     @contextmanager
     def scan(self, problems: list[StoreError] | None = None, *, unindexed: bool = False) -> Iterator[EntryReader]:
@@ -222,11 +257,6 @@ class Session:
             if self._users > 1:
                 raise Refused(f"an iteration still reads {self.path}", hint="end it first, or close its generator")
             yield store
-
-    def time_ms(self, value: Time) -> int:
-        """Return VALUE in epoch milliseconds; raises InvalidValue."""
-        found = time_ms_of(value, self.now_ms)
-        return found if self._now_ms is None else int(found)
 
 
 def time_ms_of(value: Time, now_ms: int) -> int:

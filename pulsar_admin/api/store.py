@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Unpack
@@ -329,15 +329,28 @@ class Store(Changes, Transfers, Recoveries, Columns):
         """
         from store.index.rebuild import compare_index
 
-        with self._session.opened() as store, self._session.engine([]) as engine:
-            return compare_index(store, verify=verify, advance=lambda size_bytes: None, engine=engine)
+        return self._make_index(compare_index, verify=verify, writes=False)
 
     def rebuild_index(self, *, verify: bool = True) -> RebuildResult:
-        """Put the index made again from the files in place of the old one; raises NotWritable, SourceChanged, DiskFull."""
+        """Put the index made again from the files in place of the old one; raises NotWritable, SourceChanged, DiskFull.
+
+        One that was stopped goes on when it is called again.
+        """
         from store.index.rebuild import rebuild_index
 
-        with self._session.writing() as store, self._session.engine([]) as engine:
-            return rebuild_index(store, verify=verify, advance=lambda size_bytes: None, engine=engine)
+        return self._make_index(rebuild_index, verify=verify, writes=True)
+
+    def _make_index(self, work: Callable[..., RebuildResult], *, verify: bool, writes: bool) -> RebuildResult:
+        from store.db.files import catalogued_bytes
+
+        with self._session.read() as txn:
+            size_bytes = catalogued_bytes(txn)
+        with (
+            self._session.writing() if writes else self._session.opened() as store,
+            self._session.engine([], size_bytes) as engine,
+            self._session.progress(size_bytes, "bytes", "index", resumes=writes) as advance,
+        ):
+            return work(store, verify=verify, advance=advance, engine=engine)
 
     def search(self, *topics: str, **wanted: Unpack[Wanted]) -> Messages:
         """Return the messages of TOPICS (default: all) that are all of what is WANTED, as ``Topic.search``.

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pulsar_admin.api.imports import Mode, layout_of
+from pulsar_admin.api.imports import Mode, given_bookie, layout_of
 from pulsar_admin.api.session import Session, check_choice
 from store.errors import InvalidValue, StoreError
 
 if TYPE_CHECKING:
+    from store.engine.operation import Engine
     from store.model.publish_times import Form
     from store.scan.profiles import Profile
+    from store.sources.given import GivenBookie
     from store.tables.export import TablesReport
     from store.transfer.exports import ExportPlan
+    from store.transfer.imports import ImportPreview
     from store.transfer.offloads import OffloadResult
     from store.transfer.refresh import RefreshPreview, RefreshResult
 
@@ -38,22 +42,38 @@ class Transfers:
         What was changed in the store stays. FORGET: entries of files that are gone leave the index; VERIFY: digests. ``problems``
         counts what a person has to look at. Raises NotWritable, Refused, SourceNotFound, SourceChanged, DiskFull.
         """
+        from store.sources.cluster import read_stored_layout
         from store.transfer.refresh import RefreshOptions, refresh_store
+        from store.transfer.survey import survey_files
 
-        texts: list[str] = []
-        with self._session.writing() as store, self._session.engine([]) as engine:
-            options = RefreshOptions(verify, forget, self._session.now_ms, engine)
-            found = refresh_store(store, options, warn=texts.append)
-        self._session.partial(texts)
-        return found
+        with self._session.writing() as store:
+            size_bytes = survey_files(store, read_stored_layout(store.info)).bytes()
+            with self._bringing(size_bytes, "refresh") as (engine, advance, warn):
+                options = RefreshOptions(verify, forget, self._session.now_ms, engine)
+                return refresh_store(store, options, advance, warn)
+
+    def preview_parts(
+        self,
+        *,
+        metadata: Path | str | None = None,
+        bookies: Iterable[str | GivenBookie] = (),
+        client: Path | str | None = None,
+    ) -> ImportPreview:
+        """Return what ``add_parts`` would read: metadata nodes, files, bytes; raises what it raises before it writes."""
+        from store.transfer.adding import preview_add
+
+        layout = layout_of(metadata, bookies, client)
+        with self._session.opened() as store:
+            return preview_add(store, layout)
 
     def add_parts(
         self,
         *,
         metadata: Path | str | None = None,
-        bookies: Iterable[str] = (),
+        bookies: Iterable[str | GivenBookie] = (),
         mode: Mode = "referenced",
         verify: bool = True,
+        client: Path | str | None = None,
     ) -> RefreshResult:
         """Bring metadata, or the disks of bookies, that the store lacks; parameters as of ``import_cluster``.
 
@@ -61,16 +81,28 @@ class Transfers:
         """
         from store.db.files import FileMode
         from store.transfer.adding import add_sources
-        from store.transfer.imports import ImportOptions
+        from store.transfer.imports import ImportOptions, layout_bytes
 
         check_choice("mode", mode, Mode)
-        texts: list[str] = []
-        layout = layout_of(metadata, bookies)
-        with self._session.writing() as store, self._session.engine([]) as engine:
+        layout = layout_of(metadata, bookies, client)
+        with (
+            self._session.writing() as store,
+            self._bringing(layout_bytes(layout), "add") as (engine, advance, warn),
+        ):
             options = ImportOptions(FileMode(mode), verify, self._session.now_ms, engine)
-            found = add_sources(store, layout, options, lambda size_bytes: None, texts.append)
-        self._session.partial(texts)
-        return found
+            return add_sources(store, layout, options, advance, warn)
+
+    @contextmanager
+    def _bringing(
+        self, size_bytes: int, label: str
+    ) -> Iterator[tuple[Engine | None, Callable[[int], None], Callable[[str], None]]]:
+        """Open what scans new files run on, what is told of each part of them, and what takes warnings."""
+        with (
+            self._session.warnings(frames=3) as warn,
+            self._session.engine([], size_bytes) as engine,
+            self._session.progress(size_bytes, "bytes", label, resumes=True) as advance,
+        ):
+            yield engine, advance, warn
 
     def add_offload(self, place: str, *, dry_run: bool = False) -> OffloadResult:
         """Bring ledgers of tiered storage into the store: PLACE is a directory of objects or MapFiles, or the URL of a bucket and prefix.
@@ -85,8 +117,8 @@ class Transfers:
             plan = plan_offload(store, place, open_objects(place))
             if dry_run:
                 return preview_offload(store, plan)
-        with self._session.writing() as store:
-            return add_offload(store, plan, self._session.now_ms)
+        with self._session.writing() as store, self._session.progress(plan.bytes, "bytes", "add") as advance:
+            return add_offload(store, plan, self._session.now_ms, advance)
 
     def preview_export(
         self, directory: Path | str, *, in_place: bool = False, annotate: Form | None = None
@@ -105,6 +137,7 @@ class Transfers:
         from store.transfer.exports import run_export
 
         plan = self._plan_export(directory, in_place, annotate)
+        self._session.confirm(plan)
         with self._session.writing() as store:
             return run_export(store, plan, self._session.now_ms)
 
@@ -134,6 +167,9 @@ class Transfers:
             plan = plan_ensemble_export(store, place, login, jute_maxbuffer)
         if dry_run:
             return plan.report(dry_run=True)
+        if not plan.nodes:
+            self._session.tell(f"{place} has every change of the store: nothing to write")
+        self._session.confirm(plan)
         with self._session.writing() as store:
             return run_ensemble_export(store, plan, login, self._session.now_ms)
 
@@ -146,18 +182,21 @@ class Transfers:
 
         with self._session.opened() as store:
             plan = plan_snapshot_export(store, Path(directory), self._session.now_ms, force=force)
+            self._session.confirm(plan)
             return apply_snapshot_export(store, plan)
 
-    def export_bookies(self, bookies: Iterable[str], *, dry_run: bool = False) -> Mapping[str, Any]:  # Any: JSON
-        """Put the ledgers written here on BOOKIES that do not run, ``ID=DIR,DIR`` each, as many copies as ledgers of their topic have.
+    def export_bookies(
+        self, bookies: Iterable[str | GivenBookie], *, dry_run: bool = False
+    ) -> Mapping[str, Any]:  # Any: JSON
+        """Put the ledgers written here on BOOKIES that do not run, as of ``import_cluster``, as many copies as their topics' ledgers have.
 
         DRY_RUN: only plan it. Returns the ledgers, their bookies and what was written where; ``export_zookeeper`` carries the metadata.
         Raises InvalidValue, Refused, NotFound, SourceNotFound, SourceBusy, StalePlan.
         """
-        from store.sources.given import check_apart, find_bookie, parse_bookie
+        from store.sources.given import check_apart, find_bookie
         from store.transfer.bookie_export import apply_bookie_export, plan_bookie_export
 
-        found = [find_bookie(parse_bookie(text)) for text in bookies]
+        found = [find_bookie(given_bookie(one)) for one in bookies]
         if not found:
             raise InvalidValue("no bookie is named", hint="name each as ID=DIR,DIR")
         check_apart(found)
@@ -165,6 +204,7 @@ class Transfers:
             plan = plan_bookie_export(store, found, self._session.now_ms)
         if dry_run:
             return plan.report(dry_run=True)
+        self._session.confirm(plan)
         with self._session.writing() as store:
             return apply_bookie_export(store, plan, self._session.now_ms)
 

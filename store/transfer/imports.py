@@ -112,11 +112,6 @@ class ImportPreview:
     dry_run: bool = True
 
 
-def preview_standalone(root: Path, path: Path) -> ImportPreview:
-    """Return what importing ROOT into PATH would read; raises what ``import_standalone`` raises before it writes."""
-    return preview_import(read_standalone_layout(root), path)
-
-
 def preview_import(layout: Layout, path: Path) -> ImportPreview:
     """Return what importing LAYOUT into PATH would read; raises what ``import_layout`` raises before it writes."""
     _check_target(path, layout, source_rows(layout, ImportOptions()))

@@ -112,7 +112,13 @@ def test_a_cluster_in_parts(tmp_path: Path) -> None:
         result = pa.import_cluster(tmp_path / "made", metadata=disks / "zookeeper", bookies=bookies[:2], now=NOW_MS)
     assert (result.problems, result.absent_bookies) == (0, ["bk2test"])
     with pa.open_store(tmp_path / "made", writable=True, now=NOW_MS) as store:
-        assert len(store.add_parts(bookies=bookies[2:]).new_files) == 3
+        (tmp_path / "bk2.conf").write_text(
+            "ledgerDirectories=/bookkeeper2\njournalDirectory=/bookkeeper2\nbookieId=bk2test\n"
+        )
+        configured = [pa.read_bookie_conf(tmp_path / "bk2.conf", disks)]
+        preview = store.preview_parts(bookies=configured)
+        assert (preview.files, preview.dry_run, store.changes()) == (3, True, ())
+        assert len(store.add_parts(bookies=configured).new_files) == 3
         assert [change.command for change in store.changes()] == ["store add"]
         rows = store.topic(PLAIN).messages(columns=["sha1"]).rows()
         assert [row["sha1"].hex() for row in rows] == [row[8] for row in oracle("cluster")["topics"][PLAIN]["messages"]]
