@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_admin.api.session import Item, Result, Session, Time
 from pulsar_admin.broken import warn_of_broken, warn_of_broken_ledgers
-from store.errors import StoreError
+from store.errors import InvalidValue, StoreError
 from store.model.reader import open_reader
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class CommandSession(Session):
 
         return Namespace(self, name)
 
-    def cursors(self, selection: TopicSelection, subscription: str) -> Cursors:
-        """Return the cursors of SUBSCRIPTION in the topics meant as the Python interface has them."""
+    def cursors(self, selection: TopicSelection, subscription: str | None) -> Cursors:
+        """Return the cursors of SUBSCRIPTION (None: of all) in the topics meant as the Python interface has them."""
         from pulsar_admin.api.cursors import Cursors
 
         return Cursors(self, selection, subscription)
@@ -126,9 +126,18 @@ class CommandSession(Session):
             yield progress.advance
 
     def time_ms(self, value: Time) -> int:
-        """Return VALUE, which options parsed already: an int, or a ``FromNow``."""
-        assert isinstance(value, int)
-        return value
+        """Return VALUE, which options parsed already: an int, or a ``FromNow``; a text as they would parse it."""
+        from store.timespec import parse_time_or_ago
+
+        if isinstance(value, str):
+            try:
+                found = self._app.parse_time(parse_time_or_ago, value)
+            except InvalidValue as error:
+                raise InvalidValue(f"time: {error.message}", hint=error.hint, **error.context) from error
+        else:
+            found = value
+        assert isinstance(found, int)
+        return found
 
     def partial(self, problems: Iterable[StoreError | str]) -> None:
         """Warn of texts at once, of errors at the end of the command, when those alike are counted; the exit code becomes 1."""

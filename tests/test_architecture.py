@@ -31,6 +31,7 @@ PARAMETERS = 7
 _KERNEL = "compiled by numba: takes arrays, not objects, and calls cost what blocks do not"
 _FILTERS = "of the public interface: one keyword for each thing that callers choose by"
 LARGER: dict[str, str] = {
+    "pulsar_admin/api/changing.py:reset_cursors": _FILTERS,
     "pulsar_admin/api/cursors.py:expire": _FILTERS,
     "pulsar_admin/api/cursors.py:reset": _FILTERS,
     "pulsar_admin/api/imports.py:import_cluster": _FILTERS,
@@ -150,14 +151,18 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/store/usage.py": set(),
     "commands/topics/ack_history.py": {"store.model.cursors", "store.recovery.acks"},
     "commands/topics/backlog.py": set(),
+    "commands/topics/broker.py": {"store.search.broker_setup"},
     "commands/topics/clocks.py": {"store.db.clocks", "store.reports.timeline"},
     "commands/topics/cursors.py": set(),
+    "commands/topics/expire.py": {"store.search.expiry"},
     "commands/topics/find.py": {"store.dump.finding"},
     "commands/topics/index.py": set(),
     "commands/topics/info.py": set(),
     "commands/topics/internals.py": set(),
     "commands/topics/listing.py": {"store.model.partitions", "store.model.topics"},
     "commands/topics/message_id.py": set(),
+    "commands/topics/moving.py": set(),
+    "commands/topics/reset.py": {"store.changes.resetting"},
     "commands/topics/stats.py": set(),
 }
 """Commands that call ``pulsar_admin.api`` alone → modules of ``store``, beside the floor, whose words, values and names they use."""

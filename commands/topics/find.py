@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands.topics.answers import answer_each, bulk_on, size_of
-from commands.topics.broker import BROKER_VERSION, warn_of_broker_clock
+from commands.topics.broker import BROKER_VERSION
 from pulsar_admin.columns import Column, time_text
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.jsonify import partition_json
@@ -101,8 +101,6 @@ _PROOF = ("broker", "ledgers", "block", "neighbours")
 
 def _find(app: App, topic: Topic, time_ms: int, question: Json) -> Json:
     name = parse_topic(topic.name)
-    if question["rule"] != BROKER:
-        warn_of_broker_clock(app, name)
     found = topic.find(time_ms, clock=app.settings.clock, **question)
     _tell(app, found)
     keys = ["topic", "time", "clock", "rule", *_ANSWER]

@@ -1,31 +1,19 @@
-"""What the commands that move cursors share: which cursors are meant, and one plan for all of them."""
+"""Which topics a command that moves cursors means, and files and stdin as commands read them."""
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from pulsar_admin.options import TOPIC, TopicSelection
-from store.errors import InvalidValue, NothingMatches, reason_of
-from store.model.topics import Topic
+from store.errors import InvalidValue, reason_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
-
-
-def check_entries(selection: TopicSelection, topics: Iterable[Topic]) -> None:
-    """Raise NothingMatches when the one topic asked about has no entries, so that no time means anything there."""
-    listed = list(topics)
-    if len(listed) == 1 and selection.single is not None and not listed[0].number_of_entries:
-        raise NothingMatches(
-            f"{listed[0].name} has no entries, so it has no times",
-            hint="list topics and their entries with: pulsar-admin topics stats",
-            topic=str(listed[0].name),
-        )
 
 
 def topics_or_file(function: Function) -> Function:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from pulsar_admin.api.plan import Plan, plan_of, steps_of
-from pulsar_admin.api.session import Session, check_choice, whole_number
+from pulsar_admin.api.session import Clock, Duration, Session, check_choice, whole_number
 from store.errors import InvalidValue
 from store.model.topics import select_topics
 from store.names import parse_topic, parse_topics
@@ -14,8 +15,10 @@ from store.names import parse_topic, parse_topics
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import Change, ChangeReport
     from store.changes.report import ChangeReport as Report
+    from store.changes.resetting import ResetRule
     from store.db.environment import Store as StoreFile
     from store.model.publish_times import Form
+    from store.search.broker_setup import BrokerVersion
 
 
 class Changes:
@@ -92,6 +95,32 @@ class Changes:
         request = CopyRequest(Path(source), names, None if to is None else parse_topic(to), self._session.now_ms)
         with self._session.opened() as store:
             return plan_of(plan_copy(store, request))
+
+    def reset_cursors(
+        self,
+        lines: Iterable[str],
+        subscription: str | None = None,
+        *,
+        source: str = "the lines",
+        rule: ResetRule = "exact",
+        clock: Clock = "auto",
+        broker_version: BrokerVersion = "4.0",
+        max_clock_skew: Duration = "1m",
+        force: bool = False,
+    ) -> Plan:
+        """Plan the resets that LINES ask for, all or none, one JSON object a line: ``topic``, ``subscription`` (default: SUBSCRIPTION) and
+        one of ``messageId``, ``time``, ``shiftBy``, ``toSubscription``; ``exclude``.
+
+        SOURCE: what errors call LINES. The rest is as in ``Cursors.reset``, which says what this raises.
+        """
+        from pulsar_admin.api.cursors import reset_request, resets_plan
+        from store.changes.reset_rows import iter_reset_rows
+        from store.changes.resetting import resets_of_rows
+
+        request = reset_request(self._session, rule, clock, broker_version, max_clock_skew, force=force)
+        with self._session.reader() as reader:
+            rows = iter_reset_rows(lines, source, subscription, self._session.time_ms)
+            return resets_plan(self._session, reader, resets_of_rows(reader, rows), request)
 
     def annotate(self, *topics: str, pattern: str | None = None, form: Form = "properties") -> Plan:
         """Plan writing first and last publish time (PIP-345) of closed ledgers of TOPICS (default: all) into their metadata.

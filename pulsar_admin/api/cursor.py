@@ -7,16 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pulsar_admin.api.cursors import Cursors
-from pulsar_admin.api.session import (
-    Clock,
-    Duration,
-    Place,
-    Session,
-    check_choice,
-    duration_ms,
-    position_of,
-)
-from store.db.clocks import check_clock
+from pulsar_admin.api.session import Clock, Duration, Place, Session, position_of
 from store.model.cursors import backlog_entries, backlog_size_bytes, read_cursor
 from store.model.topics import read_topic
 from store.names import Position, TopicName, TopicSelection
@@ -123,23 +114,11 @@ class Cursor(Cursors):
         Times in ms: the first row is overdue already (``from_ms`` None), the last is left after it (``to_ms`` None). Raises InvalidValue,
         NothingMatches (no TTL), TopicNotFound (also for a partitioned topic), SubscriptionNotFound.
         """
-        from store.changes.expiry import ExpiryRequest
-        from store.delayed.expiries import forecast_expiries
-        from store.search.broker_setup import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
-        from store.search.expiry import ExpiryRule
-
-        check_choice("rule", rule, ExpiryRule)
-        check_choice("broker version", broker_version, BrokerVersion)
-        ahead_ms, now_ms = duration_ms(ahead), self._session.now_ms
-        interval_ms = None if interval is None else duration_ms(interval)
-        limit_ms = None if ttl is None else now_ms - duration_ms(ttl)
-        broker = BrokerSetup(broker_version, MAX_CLOCK_SKEW_MS, now_ms)
-        request = ExpiryRequest(now_ms, limit_ms, rule=rule, clock=check_clock(clock), broker=broker)
-        with self._session.scan() as reader:
-            topic = read_topic(reader.txn, self._topic)
-            cursor = read_cursor(reader.txn, reader, topic, self._name)
-            (found,) = forecast_expiries(reader, [(topic, cursor)], request, ahead_ms, interval_ms)
-        self._session.partial(found.warnings)
+        with self._session.read() as txn:
+            read_topic(txn, self._topic)
+        (found,) = self.forecasts(
+            ahead, ttl=ttl, interval=interval, rule=rule, clock=clock, broker_version=broker_version
+        )
         return found.rows
 
     def history(self) -> tuple[AckState, ...]:

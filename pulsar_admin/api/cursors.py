@@ -6,11 +6,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.session import Clock, Place, Session, Time, check_choice, position_of, whole_number
+from pulsar_admin.api.session import (
+    Clock,
+    Duration,
+    Place,
+    Session,
+    Time,
+    check_choice,
+    duration_ms,
+    position_of,
+    whole_number,
+)
 from store.db.clocks import check_clock
-from store.errors import InvalidValue, SubscriptionNotFound
+from store.errors import InvalidValue, NothingMatches, SubscriptionNotFound
 from store.model.cursors import Cursor as CursorModel
-from store.model.cursors import iter_cursor_names, read_cursor
+from store.model.cursors import is_consumed, iter_cursor_names, read_cursor
 from store.model.extent import Extent, extent_of, pending_intervals
 from store.model.reader import EntryReader
 from store.model.topics import Topic as TopicModel
@@ -18,31 +28,34 @@ from store.model.topics import read_topic, select_topics
 from store.names import EARLIEST, LATEST, TopicSelection
 
 if TYPE_CHECKING:
-    from store.changes.resetting import ResetRule
+    from store.changes.resetting import Reset, ResetRequest, ResetRule
     from store.codec.cursor import CursorState
+    from store.delayed.expiries import Forecast
     from store.recovery.acks import AckState
     from store.recovery.as_of import IfUnsure
     from store.recovery.cursor_versions import CursorHistory
-    from store.search.broker_setup import BrokerVersion
+    from store.search.broker_setup import BrokerSetup, BrokerVersion
     from store.search.expiry import ExpiryRule
 
 Moved = Callable[[TopicModel, "CursorState"], "CursorState"]
 
 
 class Cursors:
-    """The cursors of one subscription in several topics. Changes are plans of all of them: ``Store.apply`` makes them.
+    """The cursors of one subscription in several topics, or of all subscriptions. Changes are plans of all of them: ``Store.apply``
+    makes them.
 
     Every plan raises TopicNotFound, SubscriptionNotFound, and Refused for a cursor of the broker's own, unless FORCE.
     """
 
-    def __init__(self, session: Session, selection: TopicSelection, name: str) -> None:
+    def __init__(self, session: Session, selection: TopicSelection, name: str | None) -> None:
         self._session = session
         self._selection = selection
-        self._name = name
+        self._name = name or ""
+        self._means_all = name is None
 
     @property
     def name(self) -> str:
-        """The name of the subscription."""
+        """The name of the subscription, empty for all."""
         return self._name
 
     def backlog(self) -> Extent:
@@ -83,6 +96,7 @@ class Cursors:
         rule: ResetRule = "exact",
         clock: Clock = "auto",
         broker_version: BrokerVersion = "4.0",
+        max_clock_skew: Duration = "1m",
         force: bool = False,
     ) -> Plan:
         """Plan moving it so that the first entry given again is at a position (TO), at or after a TIME, SHIFT_BY entries further
@@ -90,12 +104,12 @@ class Cursors:
 
         That brings acknowledgements back; of several states that a time may mean, IF_UNSURE refuses or takes the oldest or newest, and
         ZOOKEEPER names more servers' files, ``dataDir[,dataLogDir]``. Else individual acknowledgements are cleared. EXCLUDE: start behind
-        the position. RULE ``broker``: what a live broker does; ``exact`` takes the first entry at or after the time on CLOCK, and only
-        positions that exist. Raises InvalidValue unless exactly one of the five is given, LedgerNotFound, EntryNotFound, NothingMatches
-        (nothing is at or after TIME, so that it would skip everything: FORCE does; or nothing is known of AS_OF), Refused (unsure).
+        the position. RULE ``broker``: what a live broker does, MAX_CLOCK_SKEW (of its settings; below 0: it skips no ledger) included;
+        ``exact`` takes the first entry at or after the time on CLOCK, and only positions that exist. Raises InvalidValue unless exactly
+        one of the five is given, LedgerNotFound, EntryNotFound, NothingMatches (a topic has no entries; nothing is at or after TIME, so
+        that it would skip everything: FORCE does; or nothing is known of AS_OF), Refused (unsure).
         """
-        from store.changes.resetting import ResetRequest, ResetRule, ResetTarget, plan_resets, resets_to
-        from store.search.broker_setup import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
+        from store.changes.resetting import ResetTarget, resets_to
 
         if sum(given is not None for given in (to, time, shift_by, like, as_of)) != 1:
             raise InvalidValue("give exactly one of to, time, shift_by, like and as_of")
@@ -103,8 +117,7 @@ class Cursors:
             if exclude:
                 raise InvalidValue("as_of says where to: leave out exclude")
             return self._back_to(as_of, if_unsure, zookeeper, force=force)
-        check_choice("rule", rule, ResetRule)
-        check_choice("broker version", broker_version, BrokerVersion)
+        request = reset_request(self._session, rule, clock, broker_version, max_clock_skew, force=force)
         target = ResetTarget(
             None if time is None else self._session.time_ms(time),
             None if to is None else position_of(to),
@@ -112,12 +125,9 @@ class Cursors:
             like,
             exclude,
         )
-        now_ms = self._session.now_ms
-        broker = BrokerSetup(broker_version, MAX_CLOCK_SKEW_MS, now_ms)
-        request = ResetRequest(now_ms, rule, check_clock(clock), broker, force)
         with self._session.reader() as reader:
-            resets = resets_to(target, self._cursors(reader))
-            return plan_of(plan_resets(reader, "topics reset-cursor", resets, request))
+            resets = resets_to(target, self._cursors(reader, by_time=time is not None))
+            return resets_plan(self._session, reader, resets, request)
 
     def skip(self, count: int, *, force: bool = False) -> Plan:
         """Plan skipping the next COUNT entries of each topic or partition; acknowledged ones do not count, a batch is one."""
@@ -143,38 +153,72 @@ class Cursors:
         rule: ExpiryRule = "all-before",
         clock: Clock = "auto",
         broker_version: BrokerVersion = "4.0",
+        max_clock_skew: Duration = "1m",
         force: bool = False,
     ) -> Plan:
         """Plan dropping what is older than BEFORE, everything up to a position (TO; EXCLUDE: it stays), or what the TTL in force drops.
 
-        RULE ``all-before`` drops nothing that is younger than the limit; ``broker`` does as a live broker. The preview warns of delayed
-        messages that go before they are due. Raises InvalidValue, LedgerNotFound, EntryNotFound, and NothingMatches: there is no TTL, or
-        nothing is older than BEFORE, or BEFORE is counted from now and the whole copy is older; the latter two not with FORCE.
+        RULE ``all-before`` drops nothing that is younger than the limit; ``broker`` does as a live broker, see ``reset``. The preview warns
+        of delayed messages that go before they are due. Raises InvalidValue, LedgerNotFound, EntryNotFound, and NothingMatches: there is
+        no TTL, a topic has no entries, or nothing is older than BEFORE, or BEFORE is counted from now and the whole copy is older; the
+        latter two not with FORCE.
         """
         from store.changes.expiry import ExpiryRequest
         from store.delayed.expiries import plan_expiries
-        from store.search.broker_setup import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
         from store.search.expiry import ExpiryRule
 
         if (before is not None) + (to is not None) + by_ttl != 1:
             raise InvalidValue("give exactly one of before, to and by_ttl")
         check_choice("rule", rule, ExpiryRule)
-        check_choice("broker version", broker_version, BrokerVersion)
-        now_ms = self._session.now_ms
         request = ExpiryRequest(
-            now_ms,
+            self._session.now_ms,
             None if before is None else self._session.time_ms(before),
             None if to is None else position_of(to),
             exclude,
             rule,
             check_clock(clock),
-            broker=BrokerSetup(broker_version, MAX_CLOCK_SKEW_MS, now_ms),
+            broker=_broker(self._session, broker_version, max_clock_skew),
             force=force,
         )
+        command = "topics expire-all-subscriptions" if self._means_all else "topics expire"
+        with self._session.scan() as reader:
+            cursors = self._cursors(reader, by_time=to is None, verb="expire")
+            if to is None:
+                self._warn_of_clock(reader, clock, cursors)
+            return plan_of(plan_expiries(reader, command, cursors, request))
 
-        with self._session.reader() as reader:
-            cursors = list(self._cursors(reader))
-            return plan_of(plan_expiries(reader, "topics expire", cursors, request))
+    def forecasts(
+        self,
+        ahead: Duration,
+        *,
+        ttl: Duration | None = None,
+        interval: Duration | None = None,
+        rule: ExpiryRule = "all-before",
+        clock: Clock = "auto",
+        broker_version: BrokerVersion = "4.0",
+        max_clock_skew: Duration = "1m",
+    ) -> tuple[Forecast, ...]:
+        """Return what TTL (default: the one in force) drops from each cursor from now on, AHEAD so far, with its ``rows``: see
+        ``Cursor.forecast``. Cursors without a TTL are left out.
+
+        Raises InvalidValue, NothingMatches (no TTL at all), TopicNotFound, SubscriptionNotFound.
+        """
+        from store.changes.expiry import ExpiryRequest
+        from store.delayed.expiries import forecast_expiries
+        from store.search.expiry import ExpiryRule
+
+        check_choice("rule", rule, ExpiryRule)
+        ahead_ms, now_ms = duration_ms(ahead), self._session.now_ms
+        interval_ms = None if interval is None else duration_ms(interval)
+        limit_ms = None if ttl is None else now_ms - duration_ms(ttl)
+        broker = _broker(self._session, broker_version, max_clock_skew)
+        request = ExpiryRequest(now_ms, limit_ms, rule=rule, clock=check_clock(clock), broker=broker)
+        with self._session.scan() as reader:
+            cursors = self._cursors(reader, verb="expire")
+            self._warn_of_clock(reader, clock, cursors)
+            found = tuple(forecast_expiries(reader, cursors, request, ahead_ms, interval_ms))
+        self._session.warn(text for one in found for text in one.warnings)
+        return found
 
     def create(
         self, *, start: Place = LATEST, replicated: bool = False, properties: Mapping[str, str] | None = None
@@ -184,6 +228,7 @@ class Cursors:
         from store.changes.subscriptions import NewSubscription, plan_create
 
         first = position_of(start)
+        self._check_named()
         with self._session.reader() as reader:
             topics = list(read_topics(self._session, reader, self._selection))
             if first not in (EARLIEST, LATEST) and len(topics) > 1:
@@ -198,7 +243,7 @@ class Cursors:
         from store.changes.subscriptions import plan_unsubscribe
 
         with self._session.reader() as reader:
-            cursors = list(self._cursors(reader))
+            cursors = self._cursors(reader)
             return plan_of(plan_unsubscribe(reader, "topics unsubscribe", cursors, self._session.now_ms, force=force))
 
     def _back_to(self, as_of: Time, if_unsure: IfUnsure, zookeeper: Sequence[str], *, force: bool) -> Plan:
@@ -208,7 +253,7 @@ class Cursors:
         name = as_of if isinstance(as_of, str) and is_state_name(as_of) else ""
         time_ms = None if name else self._session.time_ms(as_of)
         with self._session.reader() as reader:
-            cursors = list(self._cursors(reader))
+            cursors = self._cursors(reader)
             wanted = AsOf(time_ms, name, if_unsure, self._past((topic for topic, _ in cursors), zookeeper), force)
             return plan_of(plan_as_of(reader, "topics reset-cursor", cursors, wanted, self._session.now_ms))
 
@@ -216,6 +261,7 @@ class Cursors:
         """Return what the ZooKeeper files of the store have of the cursor; what cannot be read there is warned of."""
         from store.recovery.cursor_versions import find_cursor_history
 
+        self._check_named()
         with self._session.opened() as store:
             paths = [one.name.cursor_path(self._name) for one in topics]
             found = find_cursor_history(store.info.sources, zookeeper, paths)
@@ -232,8 +278,87 @@ class Cursors:
                 moves.append(CursorMove(topic, cursor, moved(topic, cursor.state)))
             return plan_of(plan_moves(reader, command, moves, self._session.now_ms))
 
-    def _cursors(self, reader: EntryReader) -> Iterator[tuple[TopicModel, CursorModel]]:
-        return iter_cursors(self._session, reader, self._selection, self._name)
+    def _cursors(
+        self, reader: EntryReader, *, by_time: bool = False, verb: str = "move"
+    ) -> list[tuple[TopicModel, CursorModel]]:
+        """Return the cursors meant; raises NothingMatches where they are to move BY_TIME and the one topic asked about has no entries."""
+        if not self._means_all:
+            found = list(iter_cursors(self._session, reader, self._selection, self._name))
+            if by_time:
+                _check_entries(self._selection, [topic for topic, _ in found])
+            return found
+        topics = list(read_topics(self._session, reader, self._selection))
+        if by_time:
+            _check_entries(self._selection, topics)
+        found = []
+        for topic in topics:
+            names = filter(is_consumed, sorted(iter_cursor_names(reader.txn, topic.name)))
+            cursors = read_cursors(self._session, reader, topic, names, named=bool(self._selection.topics))
+            found += [(topic, cursor) for cursor in cursors]
+        if not found:
+            raise SubscriptionNotFound(
+                f"there is no subscription to {verb}", topics=[str(topic.name) for topic in topics]
+            )
+        return found
+
+    def _check_named(self) -> None:
+        if self._means_all:
+            raise InvalidValue("name the subscription: all are meant")
+
+    def _warn_of_clock(
+        self, reader: EntryReader, clock: Clock, cursors: Iterable[tuple[TopicModel, CursorModel]]
+    ) -> None:
+        from store.search.by_time import texts_of_clock
+
+        for topic in dict.fromkeys(topic for topic, _ in cursors):
+            self._session.warn(texts_of_clock(reader, topic, clock))
+
+
+def _check_entries(selection: TopicSelection, topics: Sequence[TopicModel]) -> None:
+    if len(topics) == 1 and selection.single is not None and not topics[0].number_of_entries:
+        raise NothingMatches(
+            f"{topics[0].name} has no entries, so it has no times",
+            hint="list topics and their entries with: pulsar-admin topics stats",
+            topic=str(topics[0].name),
+        )
+
+
+def _broker(session: Session, version: BrokerVersion, max_clock_skew: Duration) -> BrokerSetup:
+    from store.search.broker_setup import BrokerSetup, BrokerVersion
+
+    check_choice("broker version", version, BrokerVersion)
+    return BrokerSetup(version, duration_ms(max_clock_skew), session.now_ms)
+
+
+def reset_request(
+    session: Session,
+    rule: ResetRule,
+    clock: Clock,
+    broker_version: BrokerVersion,
+    max_clock_skew: Duration,
+    *,
+    force: bool,
+) -> ResetRequest:
+    """Return how to reset, with the arguments of ``Cursors.reset``; raises InvalidValue."""
+    from store.changes.resetting import ResetRequest, ResetRule
+
+    check_choice("rule", rule, ResetRule)
+    check_choice("clock", clock, Clock)
+    return ResetRequest(session.now_ms, rule, clock, _broker(session, broker_version, max_clock_skew), force)
+
+
+def resets_plan(session: Session, reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) -> Plan:
+    """Return the plan of RESETS; warns where entries are not on the clock that decides. Raises as ``plan_resets``."""
+    from store.changes.resetting import plan_resets
+    from store.search.by_time import texts_of_clock
+
+    def warned() -> Iterator[Reset]:
+        for reset in resets:
+            if request.goes_by_clock(reset.target):
+                session.warn(texts_of_clock(reader, reset.topic, request.clock))
+            yield reset
+
+    return plan_of(plan_resets(reader, "topics reset-cursor", warned(), request))
 
 
 def iter_cursors(

@@ -136,10 +136,10 @@ class Store(Changes, Transfers, Recoveries, Columns):
             expand_topic(txn, parsed)
         return Topic(self._session, parsed)
 
-    def cursors(self, name: str, *topics: str, pattern: str | None = None) -> Cursors:
+    def cursors(self, name: str | None, *topics: str, pattern: str | None = None) -> Cursors:
         """Return the cursors of the subscription NAME in TOPICS, moved as one; default: all that have it, or those of PATTERN, a glob.
 
-        Raises InvalidValue.
+        None: of every subscription, but the broker's own. Raises InvalidValue.
         """
         from pulsar_admin.api.cursors import Cursors
 

@@ -104,6 +104,7 @@ class Topic(PolicyPlans):
         """
         from store.dump.finding import FindRule, TimeQuestion, find_entry, gaps_before
         from store.search.broker_setup import BrokerSetup, BrokerVersion
+        from store.search.by_time import texts_of_clock
 
         check_choice("clock", clock, Clock)
         check_choice("rule", rule, FindRule)
@@ -116,6 +117,8 @@ class Topic(PolicyPlans):
 
         with self._session.scan() as reader:
             topic = read_topic(reader.txn, self._name)
+            if rule != "broker":
+                self._session.warn(texts_of_clock(reader, topic, clock))
             found = find_entry(reader, topic, question, explain=explain, progress=progress)
             self._session.partial(gaps_before(found))
             self._session.warn_of_broken(reader.txn, [self._name])

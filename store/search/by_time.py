@@ -19,6 +19,7 @@ from store.model.ledgers import find_block, find_times, iter_blocks
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
+from store.wording import counted, plural
 
 _ENTRY_HEADER_BYTES = 32
 _HEAD_BYTES = 512  # holds broker metadata and message metadata of nearly every entry
@@ -200,8 +201,16 @@ def read_entry_time(reader: EntryReader, position: Position, clock: Clock) -> in
     return _time_of_head(reader, block, index, head, clock)
 
 
-def count_without_broker_time(reader: EntryReader, topic: Topic) -> tuple[int, int]:
-    """Return (indexed entries of TOPIC that carry no broker time, all of them): clock ``broker`` passes over the former."""
+def texts_of_clock(reader: EntryReader, topic: Topic, clock: str) -> list[str]:
+    """Return what to know before TOPIC is asked by CLOCK: entries without a broker time, which clock ``broker`` passes over."""
+    if clock != "broker":
+        return []
     times = [found for ledger_id in topic.ids if (found := find_times(reader.txn, ledger_id)) is not None]
     entries = sum(row.sums.entries for row in times)
-    return entries - sum(row.sums.broker_count for row in times), entries
+    without = entries - sum(row.sums.broker_count for row in times)
+    if not without:
+        return []
+    return [
+        f"{topic.name}: {without:,} of {counted(entries, 'entry')} {plural(without, 'carries', 'carry')} no broker time: "
+        "--clock broker passes over them, --clock auto takes their publish time"
+    ]

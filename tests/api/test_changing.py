@@ -10,7 +10,7 @@ import pytest
 import pulsar_admin as pa
 from pulsar_admin.jsonify import to_json
 from tests.conftest import Cli
-from tests.stores import NOW_MS, copied
+from tests.stores import NOW_MS, copied, imported
 from tests.worlds import assert_unchanged, oracle
 
 PLAIN = "public/default/plain"
@@ -105,6 +105,68 @@ def test_a_partitioned_topic_is_one_change(path: Path, cli: Cli) -> None:
     assert [
         row["subscription"] for row in cli("--store", path, "store", "log", 2, "-o", "json").json[0]["reports"]
     ] == ["audit"] * 3
+
+
+def test_every_subscription_expires_as_each_alone(path: Path) -> None:
+    """The broker's own cursors stay; nothing else does."""
+    limit = "2026-11-21T09:23:14Z"
+    with pa.open_store(path, now=NOW_MS) as store:
+        every = store.cursors(None, PLAIN).expire(before=limit)
+        topic = store.topic(PLAIN)
+        alone = {name: topic.cursor(name).expire(before=limit, force=True).preview() for name in topic.subscriptions()}
+        assert {part.subscription: part.skipped for part in every.preview().parts} == {
+            name: report.skipped for name, report in alone.items()
+        }
+        rows = {one.subscription: one.rows for one in store.cursors(None, PLAIN).forecasts("1h", ttl="1h")}
+        assert rows == {name: topic.cursor(name).forecast("1h", ttl="1h") for name in topic.subscriptions()}
+        assert sum(row.extent.entries for row in rows["half"]) == topic.cursor("half").backlog().entries
+        for named in (
+            lambda: store.cursors(None, PLAIN).create(),
+            lambda: list(store.cursors(None, PLAIN).histories()),
+            lambda: store.cursors(None, PLAIN).reset(as_of="1h"),
+        ):
+            with pytest.raises(pa.InvalidValue, match="name the subscription"):
+                named()
+        with pytest.raises(pa.SubscriptionNotFound, match="no subscription to expire"):
+            store.cursors(None, "acme/orders/parts").expire(before=limit)
+
+
+def test_lines_move_cursors_as_each_alone(path: Path) -> None:
+    lines = [
+        f'{{"topic": "{PLAIN}", "subscription": "half", "messageId": "9:3"}}',
+        "",
+        '{"topic": "acme/iot/skewed", "time": "2026-11-20T00:00:00Z"}',
+    ]
+    with pa.open_store(path, now=NOW_MS) as store:
+        found = store.reset_cursors(lines, "reset-me").preview()
+        assert [(part.topic, part.after) for part in found.parts] == [
+            (part.topic, part.after)
+            for plan in (
+                store.topic(PLAIN).cursor("half").reset(to="9:3"),
+                store.topic("acme/iot/skewed").cursor("reset-me").reset(time="2026-11-20T00:00:00Z"),
+            )
+            for part in plan.preview().parts
+        ]
+        assert found.parts[0].after == {"markDeletePosition": "9:2"} | (found.parts[0].after or {})
+        for wrong, says in (
+            ([], "the lines holds no change"),
+            (["[]"], "the lines line 1"),
+            ([lines[0]] * 2, "moved by"),
+        ):
+            with pytest.raises(pa.InvalidValue, match=says):
+                store.reset_cursors(wrong)
+
+
+def test_entries_without_a_broker_time_are_warned_of() -> None:
+    with pa.open_store(imported("nometa", "clean"), now=NOW_MS) as store:
+        topic = store.topic("acme/iot/skewed")
+        cursor = topic.cursor(topic.subscriptions()[0])
+        for ask in (
+            lambda: topic.find("2026-11-20T00:00:00Z", clock="broker"),
+            lambda: cursor.reset(time="2026-11-20T00:00:00Z", clock="broker", force=True),
+        ):
+            with pytest.warns(pa.PartialData, match="363 of 363 entries carry no broker time"):
+                ask()
 
 
 def test_the_cursors_of_several_topics_are_one_change(path: Path, cli: Cli) -> None:

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from commands.topics.moving import read_lines
-from commands.topics.resets_file import iter_reset_rows
 from pulsar_admin.config import build_settings
 from store import names, timespec
 from store.changes import plan as plans
 from store.changes.files import load_plan
+from store.changes.reset_rows import iter_reset_rows
 from store.codec import (
     batch,
     bookie,

@@ -22,16 +22,20 @@ def iter_reset_rows(
     lines: Iterable[str], name: str, subscription: str | None, parse_time: Callable[[str], int]
 ) -> Iterator[ResetRow]:
     """Yield the changes in LINES of the file NAME; SUBSCRIPTION is that of rows that name none. Raises InvalidValue."""
+    row = None
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         where = f"{name} line {number}"
         try:
-            yield _row(json_value(line), where, subscription, parse_time)
+            row = _row(json_value(line), where, subscription, parse_time)
         except ValueError as error:
             raise InvalidValue(f"{where}: {reason_of(error)}", hint=_hint()) from error
         except StoreError as error:
             raise InvalidValue(f"{where}: {error.message}", hint=error.hint or _hint(), **error.context) from error
+        yield row
+    if row is None:
+        raise InvalidValue(f"{name} holds no change", hint="one JSON object a line")
 
 
 def _row(found: Any, where: str, subscription: str | None, parse_time: Callable[[str], int]) -> ResetRow:  # Any: JSON
