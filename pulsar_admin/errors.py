@@ -14,7 +14,6 @@ import click
 
 from pulsar_admin.visible import clean_lines, clean_text, write_error
 from store import errors
-from store.engine.secrets import hide_secrets
 
 DONE = 0
 PROBLEMS = 1
@@ -101,6 +100,8 @@ class Failure:
     __slots__ = ("code", "context", "exit_code", "hint", "message", "plain")
 
     def __init__(self, exit_code: int, code: str, message: str, **more: Any) -> None:  # Any: hint, context, plain below
+        from store.engine.secrets import hide_secrets  # a command that works does without
+
         self.exit_code = exit_code
         self.code = code
         self.message = hide_secrets(message)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from store.frozen import NamedTuple
 
 if TYPE_CHECKING:
     from pulsar_admin.options import Command

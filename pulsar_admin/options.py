@@ -26,12 +26,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from pulsar_admin.global_options import CHANGING, GIVEN, IGNORED, OF_ROWS, SPARK, global_options
 from store.errors import InvalidValue, Refused, StoreError
+from store.frozen import NamedTuple
 from store.names import TopicSelection as TopicSelection
 
 if TYPE_CHECKING:

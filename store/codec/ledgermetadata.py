@@ -25,16 +25,15 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import IntEnum
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from google.protobuf.message import Message
 
 from store.codec.buffer import Reader, encode_varint
 from store.codec.digest import DigestType
 from store.codec.protobuf import parse_protobuf, text_of
-from store.codec.prototext import parse_text
 from store.errors import MetadataCorrupt, Unsupported
-from store.frozen import frozen
+from store.frozen import NamedTuple, frozen
 from store.names import LONG_MAX
 from store.proto.bookkeeper_pb2 import LedgerMetadataFormat
 
@@ -45,18 +44,18 @@ INSTANCE_ID, COOKIES = f"{LEDGERS_ROOT}/INSTANCEID", f"{LEDGERS_ROOT}/cookies"
 _VERSION_KEY = b"BookieMetadataFormatVersion\t"
 _VERSION_LINE = re.compile(rb"BookieMetadataFormatVersion\t(\d{1,10})\n")
 _SEGMENT_TAG = b"2"  # field 6, with a length
-_ONE_SEGMENT = re.compile(
-    rb"BookieMetadataFormatVersion\t3\n[\x80-\xff]*[\x00-\x7f]"
-    rb"(?:[\x08\x10\x18\x20\x28][\x80-\xff]*[\x00-\x7f])+2([\x01-\x7f])",
-    re.DOTALL,
+_ONE_SEGMENT = (
+    rb"(?s)BookieMetadataFormatVersion\t3\n[\x80-\xff]*[\x00-\x7f]"
+    rb"(?:[\x08\x10\x18\x20\x28][\x80-\xff]*[\x00-\x7f])+2([\x01-\x7f])"
 )
 """A usual value up to the first byte of its first segment: fields 1 to 5 are integers; the group is the segment's length."""
 _IN_RECOVERY_V1: Final = -102
 _LONG_PATH_FROM = 2**31 - 1
 
-_SHORT = re.compile(r"/(\d{2})/(\d{4})/L(\d{4})")
-_LONG = re.compile(r"/(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})")
-_FLAT = re.compile(r"/L(\d{10,19})")
+# Compiled where they are first used, as _ONE_SEGMENT: a cold question parses no paths.
+_SHORT = r"/(\d{2})/(\d{4})/L(\d{4})"
+_LONG = r"/(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})"
+_FLAT = r"/L(\d{10,19})"
 _DIGEST_TYPES = {int(kind): kind for kind in DigestType}  # five times as fast as calling the class
 
 
@@ -153,7 +152,7 @@ def decode_digest_type(value: bytes, where: str) -> DigestType | None:
 
 def decode_members(value: bytes, where: str) -> frozenset[str]:
     """Return the ids of all bookies in the ensembles of VALUE; raises as ``decode_digest_type`` does."""
-    usual = _ONE_SEGMENT.match(value)
+    usual = re.match(_ONE_SEGMENT, value)
     if usual is not None:
         end = usual.end() + usual[1][0]
         if value[end : end + 1] not in (b"", _SEGMENT_TAG):
@@ -219,7 +218,7 @@ def ledger_id_of_path(path: str) -> int | None:
     if not path.startswith(LEDGERS_ROOT):
         return None
     rest = path[len(LEDGERS_ROOT) :]
-    match = _SHORT.fullmatch(rest) or _LONG.fullmatch(rest) or _FLAT.fullmatch(rest)
+    match = re.fullmatch(_SHORT, rest) or re.fullmatch(_LONG, rest) or re.fullmatch(_FLAT, rest)
     if match is None:
         return None
     ledger_id = int("".join(match.groups()))
@@ -228,6 +227,8 @@ def ledger_id_of_path(path: str) -> int | None:
 
 def _parse_message(version: int, rest: bytes, where: str) -> LedgerMetadataFormat:
     if version == 2:
+        from store.codec.prototext import parse_text  # of few stores
+
         return parse_text(LedgerMetadataFormat, rest, where)
     packed: bytes | memoryview = rest[2:]
     if not (len(packed) > 127 and len(packed) == (rest[0] & 127 | rest[1] << 7) and rest[0] > 127 > rest[1]):

@@ -37,12 +37,11 @@ import re
 import struct
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import NamedTuple
 
 from store.codec.buffer import Bytes, run_end, written_end
 from store.codec.proof import Proofs
 from store.errors import EntryLogCorrupt
-from store.frozen import frozen
+from store.frozen import NamedTuple, frozen
 
 HEADER_BYTES = 1024
 MAX_RECORD_BYTES = 256 << 20

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from operator import attrgetter
-from typing import NamedTuple
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
@@ -21,7 +20,7 @@ from store.codec.buffer import encode_varint, signed
 from store.codec.protobuf import parse_protobuf_or_text, properties_of, replace_pairs
 from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
 from store.errors import MetadataCorrupt
-from store.frozen import frozen
+from store.frozen import NamedTuple, frozen
 from store.names import Position
 from store.proto import managed_ledger_pb2
 

@@ -18,11 +18,12 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from store.codec.buffer import Reader
 from store.codec.jute import HEADER, INT, LONG, VERSION, check_header
 from store.errors import MetadataCorrupt
+from store.frozen import NamedTuple
 
 SNAPSHOT_MAGIC = b"ZKSN"
 _SEAL = struct.Struct(

@@ -14,11 +14,12 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from store.codec.buffer import Reader, written_end
 from store.codec.jute import HEADER, INT, LONG, check_header, read_buffer, read_count, read_text, skip_acls
 from store.errors import MetadataCorrupt
+from store.frozen import NamedTuple
 
 LOG_MAGIC = b"ZKLG"
 _RECORD_HEAD = struct.Struct(

@@ -29,10 +29,9 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from store.errors import IndexCorrupt
-from store.frozen import frozen
+from store.frozen import NamedTuple, frozen
 from store.names import LONG_MAX, LONG_MIN
 
 BLOCK_BITS = 10

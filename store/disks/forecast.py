@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from store.disks.compacting import COMPACTING, bytes_of_logs
 from store.disks.live import LiveRecords, read_live
 from store.disks.placed import Find, Index, Places, join_places, open_index
 from store.errors import StoreError
-from store.frozen import frozen
+from store.frozen import NamedTuple, frozen
 from store.recovery.disks import read_ledger_ids
 from store.recovery.known import Array, Known, is_among
 from store.reports.log_files import read_ledger_sizes

@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from pyroaring import BitMap64
@@ -18,6 +17,7 @@ from store.disks.held import Entries
 from store.disks.journals import JournalPlace
 from store.errors import Corrupt, SourceChanged
 from store.files import open_file
+from store.frozen import NamedTuple
 from store.model.ledgers import find_metadata, iter_blocks, read_ledger
 from store.model.placement import stripes_of
 

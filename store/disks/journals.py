@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Container, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from store.codec import journal
 from store.codec.bookie import LAST_MARK_FILE
@@ -22,7 +21,7 @@ from store.db.bookies import Bookie
 from store.disks.held import Entries
 from store.errors import JournalCorrupt
 from store.files import open_file
-from store.frozen import frozen
+from store.frozen import NamedTuple, frozen
 from store.scan.wholefile import WholeFile
 from store.sources.bookies import read_bookie_directory, read_mark
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from store.aliases import Array
 from store.codec.entrylog import log_file_name
 from store.disks.held import Entries
-from store.frozen import frozen
+from store.frozen import NamedTuple, frozen
 from store.kernels.records import BAD_DIGEST
 from store.names import FileKind
 from store.scan.files import FileScan, LedgerDigests, Records, Slice

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 from store.codec.cursor import NO_CURSOR_LEDGER, decode_cursor_head
 from store.codec.ledgermetadata import ledger_id_of_path
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from store.db.tree import tree_key
 from store.errors import StoreError
-from store.frozen import frozen
+from store.frozen import NamedTuple, frozen
 from store.history.events import is_passing, iter_claims
 from store.history.words import describe, entries_between, subject_of
 from store.model.structures import cursor_of_path

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from store.codec.claims import COMPACTED_TOPIC, SCHEMA_KEY, TOPIC_KEY
 from store.codec.ledgermetadata import ledger_id_of_path, ledger_path
 from store.errors import StoreError
-from store.frozen import frozen
+from store.frozen import NamedTuple, frozen
 from store.history.as_of import Moment
 from store.history.versions import Advance, Flaw, Version, iter_versions
 from store.history.words import describe

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from store.codec.zookeeper_log import BadRecord, Put, Transaction
 from store.errors import LimitExceeded, MetadataCorrupt
-from store.frozen import frozen
+from store.frozen import NamedTuple, frozen
 from store.sources.zookeeper import (
     Gap,
     LogOrder,

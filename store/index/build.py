@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from store.db.tree import Node, iter_values
 from store.engine.memory import slice_bytes
 from store.engine.slices import SLICE_BYTES, Cut
 from store.errors import EntryLogCorrupt, MetadataCorrupt, SourceChanged, StoreError
+from store.frozen import NamedTuple
 from store.index.copies import Copies
 from store.index.writer import Indexer
 from store.names import FileKind

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from store.codec.schema import (
     IndexEntry,
@@ -33,6 +32,7 @@ from store.codec.value import (
 from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import EntryNotFound, LedgerNotFound, StoreError
+from store.frozen import NamedTuple
 from store.model.messages import Message
 from store.model.reader import EntryReader
 from store.names import TopicName

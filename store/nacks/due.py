@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from pyroaring import BitMap64
 
+from store.frozen import NamedTuple
 from store.nacks.bitmaps import Int64s, decode_bitmap, decode_groups
 from store.nacks.segments import Block, join_blocks
 from store.names import Position

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from store.frozen import NamedTuple
 from store.nacks.buckets import MIN_NACK_DELAY_MS
 from store.nacks.sizes import pair_map_bytes
 from store.nacks.tracker import NegativeAcksTracker

@@ -11,7 +11,6 @@ from dataclasses import replace
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from store.codec.ledgerindex import HEADER_BYTES, ledger_id_of_index
 from store.db.bookies import Bookie
 from store.errors import StoreError
 from store.files import read_file
-from store.frozen import frozen
+from store.frozen import NamedTuple, frozen
 from store.index.idx_files import iter_index_files
 from store.names import LONG_MAX
 from store.recovery.journals import iter_replayed_ledgers

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from store.codec.claims import (
     BUCKET_CURSOR,
@@ -26,6 +25,7 @@ from store.db.environment import Txn
 from store.db.own_ledgers import find_own_ledgers
 from store.db.tree import find_node, iter_children
 from store.errors import InvalidValue, Unsupported
+from store.frozen import NamedTuple
 from store.model.ledgers import find_metadata, iter_indexed_ids, sorted_ledger_ids
 from store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
 from store.proto.pulsar_api_pb2 import MessageIdData

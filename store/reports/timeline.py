@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from store.aliases import Array
 from store.db.blocks import Block
 from store.db.clocks import Clock
 from store.errors import LimitExceeded
+from store.frozen import NamedTuple
 from store.model.extent import iter_ledger_parts
 from store.model.ledgers import iter_blocks
 from store.model.reader import EntryReader

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from store.codec.claims import COMPACTED_COMPONENT, COMPONENT
 from store.codec.compactedentry import decode_compacted_entry
@@ -16,6 +16,7 @@ from store.codec.message import decode_entry_times
 from store.db.blocks import Block
 from store.db.files import find_log
 from store.errors import EntryCorrupt, StoreError
+from store.frozen import NamedTuple
 from store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
 from store.model.reader import EntryReader
 

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from store.codec.logscan import (
 )
 from store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
 from store.files import open_file
+from store.frozen import NamedTuple
 from store.kernels import records as kernel
 from store.kernels.compiled import METER
 from store.names import FileKind

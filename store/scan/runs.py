@@ -8,12 +8,13 @@ without a broker time or a message header are mixed.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from store.aliases import Array
 from store.db.blocks import BLOCK_BITS, BLOCK_ENTRIES
+from store.frozen import NamedTuple
 from store.kernels.blocks import RUN, sum_blocks
 from store.kernels.records import BAD_DIGEST, HAS_BROKER_TIME, UNFRAMED
 

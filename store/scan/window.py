@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from store.aliases import Array
 from store.db.blocks import Block
 from store.db.clocks import Clock, block_max, block_min, check_clock
 from store.errors import InvalidValue
+from store.frozen import NamedTuple
 from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
 from store.model.extent import iter_ledger_parts
 from store.model.ledgers import iter_blocks

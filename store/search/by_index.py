@@ -11,10 +11,10 @@ A batch published in a transaction is counted as one message by the broker: it c
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from store.codec.message import EntryHeader, decode_message_entry, is_batch, message_count, transaction_id
 from store.errors import EntryCorrupt, EntryLogCorrupt, EntryNotFound
+from store.frozen import NamedTuple
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position

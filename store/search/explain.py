@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from store.codec.message import decode_message_entry
 from store.db.clocks import Clock
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound
+from store.frozen import NamedTuple
 from store.model.ledgers import find_block, find_times
 from store.model.publish_times import is_stated_earlier, stated_times
 from store.model.reader import EntryReader

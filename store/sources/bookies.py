@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
 
 from store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE, Cookie, LogMark, decode_cookie, decode_last_mark
 from store.codec.entrylog import log_id_of
@@ -20,6 +19,7 @@ from store.db.environment import Txn
 from store.db.tree import find_node, iter_nodes
 from store.errors import MetadataCorrupt, StoreError, Unsupported
 from store.files import read_file
+from store.frozen import NamedTuple
 from store.names import FileKind
 
 

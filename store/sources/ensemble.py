@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import IO, Any, ClassVar, NamedTuple, TypeVar
+from typing import IO, Any, ClassVar, TypeVar
 
 from store.codec.rocksvalue import NodeStat
 from store.codec.zookeeper import is_of_session
@@ -44,7 +44,7 @@ from store.errors import (
     Unsupported,
 )
 from store.files import read_file
-from store.frozen import frozen
+from store.frozen import NamedTuple, frozen
 from store.wording import counted
 
 _HOST = r"(?:\[[0-9a-fA-F:.]+\]|[^\s/,:;\[\]]+):[0-9]{1,5}"

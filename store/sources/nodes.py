@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from store.codec.rocksvalue import NodeStat, decode_value, persistent_parts
 from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage
 from store.db.tree import PATH_MAX_BYTES, Node, Row, row_of, row_of_packed
 from store.errors import MetadataCorrupt, SourceNotFound, StoreError
+from store.frozen import NamedTuple
 from store.sources.rocksdb import is_rocksdb, locked_by, open_for_reading
 from store.sources.zookeeper import ServerFiles, is_zookeeper, read_tree
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from store.aliases import Array
 from store.engine.slices import FileRange
 from store.errors import DiskFull, StoreError
+from store.frozen import NamedTuple
 from store.kernels import records as kernel
 from store.names import FileKind
 from store.scan.arrow import column, nullable

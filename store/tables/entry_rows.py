@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow as pa
 from store.aliases import Array
 from store.db.blocks import BLOCK_BITS, BLOCK_ENTRIES, Block, block_key, block_of_key
 from store.errors import Corrupt
+from store.frozen import NamedTuple
 from store.index.packing import pack_block
 from store.kernels import columns as kernel
 from store.names import LONG_MAX

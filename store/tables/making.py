@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from store.engine.memory import slice_bytes
 from store.engine.operation import Engine, FailedSlice, Operation
 from store.engine.slices import SLICE_BYTES, Cut, FileRange
 from store.errors import DiskFull, LimitExceeded, SliceFailed, SourceNotFound, StoreError
+from store.frozen import NamedTuple
 from store.scan.files import LedgerDigests
 from store.tables.entries import FinishEntries, KeyRange, Origin, Segment, key_range
 from store.tables.folder import Folder

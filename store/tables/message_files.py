@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from store.aliases import Array
 from store.errors import StoreError
+from store.frozen import NamedTuple
 from store.kernels.records import BAD_DIGEST, UNFRAMED
 from store.model.reader import EntryReader
 from store.model.schemas import TopicSchemas, read_schemas

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from store.codec.rocksvalue import NodeStat
 from store.db.blocks import block_of_key
 from store.db.environment import Txn
 from store.db.tree import Node, row_of
+from store.frozen import NamedTuple
 from store.tables.entry_rows import EntryTable
 from store.tables.groups import Group, Kept
 
