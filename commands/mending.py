@@ -10,11 +10,8 @@ from commands.topics.moving import read_lines, shown_path
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
-from store.changes.mending import plan_forget
-from store.changes.orphans import parse_ledger_ids, plan_delete_orphans
-from store.changes.plan import Plan
+from store.changes.orphans import parse_ledger_ids
 from store.errors import InvalidValue, LedgerNotFound, Refused, SourceNotFound, StalePlan
-from store.model.reader import EntryReader
 
 _LEDGER_ID = whole()
 zookeeper_option = click.option(
@@ -46,9 +43,7 @@ def forget(app: App, ledgers: tuple[int, ...], force: bool) -> None:
     Topics no longer list them, and cursors inside them move to the next ledger. A compacted view, a cursor ledger or a
     bucket of delayed messages has to be made again; a schema keeps its remaining versions.
     """
-    with app.session.reader() as reader:
-        plan = plan_forget(reader, ledgers, app.now_ms, force=force)
-    app.change(plan)
+    app.change(app.session.api.forget_ledgers(*ledgers, force=force))
 
 
 @command(
@@ -84,29 +79,11 @@ def restore(
     """
     if (deleted and extend) or not (deleted or extend or ledgers):
         raise click.UsageError("Name LEDGERS, or --deleted for all that a broker deleted, or --extend.")
-    with app.session.reader() as reader:
-        if deleted:
-            plan = _plan_deleted(reader, ledgers, directories, app.now_ms, with_gaps=with_gaps)
-        elif extend:
-            from store.recovery.extend import plan_extend
-
-            plan = plan_extend(reader, ledgers, app.now_ms)
-        else:
-            from store.changes.restoring import plan_restore
-
-            plan = plan_restore(reader, ledgers, app.now_ms)
-    app.change(plan)
-
-
-def _plan_deleted(
-    reader: EntryReader, ledgers: tuple[int, ...], directories: tuple[str, ...], now_ms: int, *, with_gaps: bool
-) -> Plan:
-    from store.history.servers import find_servers
-    from store.recovery.ledgers import plan_restore_deleted
-    from store.recovery.past import is_ledger, read_past
-
-    past = read_past(find_servers(reader.txn.store.info.sources, directories), lambda path, _: is_ledger(path))
-    return plan_restore_deleted(reader, ledgers, past, now_ms, with_gaps=with_gaps)
+    api = app.session.api
+    if deleted:
+        app.change(api.undelete_ledgers(*ledgers, zookeeper=directories, with_gaps=with_gaps))
+    else:
+        app.change((api.extend_ledgers if extend else api.restore_ledgers)(*ledgers))
 
 
 @command(
@@ -135,6 +112,4 @@ def delete(app: App, ledgers: tuple[int, ...], file: Path | None, force: bool) -
     of the metadata cannot be read. In a file of JSON lines, `ledgerId` is read.
     """
     given = () if file is None else parse_ledger_ids(read_lines(file), shown_path(file))
-    with app.session.read() as txn:
-        plan = plan_delete_orphans(txn, (*ledgers, *given), force=force)
-    app.change(plan)
+    app.change(app.session.api.delete_ledgers(*ledgers, *given, force=force))

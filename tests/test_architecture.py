@@ -36,6 +36,7 @@ LARGER: dict[str, str] = {
     "pulsar_admin/api/cursors.py:reset": _FILTERS,
     "pulsar_admin/api/imports.py:import_cluster": _FILTERS,
     "pulsar_admin/api/imports.py:import_standalone": _FILTERS,
+    "pulsar_admin/api/recovering.py:undelete": _FILTERS,
     "pulsar_admin/api/store.py:dump": _FILTERS,
     "pulsar_admin/api/topic.py:messages": _FILTERS,
     "store/generate/kernel.py:_put_metadata": _KERNEL,
@@ -132,6 +133,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/compaction/last_id.py": set(),
     "commands/delayed/inspecting.py": {"store.delayed.verify"},
     "commands/ledgers.py": {"store.model.ledger_owners"},
+    "commands/mending.py": {"store.changes.orphans"},
     "commands/metrics.py": {"store.reports.metrics"},
     "commands/namespaces.py": {"store.changes.policies"},
     "commands/namespaces_cursors.py": set(),
@@ -147,6 +149,7 @@ ASKS_THE_API: dict[str, set[str]] = {
         "store.transfer.imports",
     },
     "commands/store/offloads.py": set(),
+    "commands/store/recover.py": set(),
     "commands/store/refreshing.py": set(),
     "commands/store/usage.py": set(),
     "commands/topics/ack_history.py": {"store.model.cursors", "store.recovery.acks"},
@@ -164,6 +167,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/topics/moving.py": set(),
     "commands/topics/reset.py": {"store.changes.resetting"},
     "commands/topics/stats.py": set(),
+    "commands/topics/undelete.py": set(),
 }
 """Commands that call ``pulsar_admin.api`` alone → modules of ``store``, beside the floor, whose words, values and names they use."""
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from store.errors import MetadataCorrupt, Refused, StalePlan, StoreNotFound, Unsupported
+
+if TYPE_CHECKING:
+    from pulsar_admin.api.recovering import RecoveryLevel
 
 _LEVELS = ("A", "B", "C")
 
@@ -43,22 +47,17 @@ _LEVELS = ("A", "B", "C")
     help="Names for what level C finds: FILE is written if it does not exist, otherwise read.",
 )
 @pass_app
-def recover(app: App, level: str | None, cluster: str | None, earlier: Path | None, names: Path | None) -> None:
+def recover(
+    app: App, level: RecoveryLevel | None, cluster: str | None, earlier: Path | None, names: Path | None
+) -> None:
     """Rebuild lost metadata from what bookies and ledgers still record.
 
     A: ledgers are listed (/ledgers), but their topics, schemas or policies are gone. B: the metadata is older than the
     bookies, for example a restored backup. C: only bookies are left. Only facts on which two sources agree are
     combined; A changes nothing that exists. Needs a store of all bookies.
     """
-    from store.db.environment import open_store
-    from store.model.reader import open_reader
-    from store.recovery.evidence import unlisted_bytes
-    from store.recovery.from_ledgers import Sources
-    from store.recovery.recover import plan_recovery
+    from pulsar_admin import open_store
 
-    with ExitStack() as stack:
-        reader = stack.enter_context(open_reader(app.store))
-        before = None if earlier is None else stack.enter_context(open_reader(stack.enter_context(open_store(earlier))))
-        stack.enter_context(app.scan(reader, unlisted_bytes(reader.txn), "recover"))
-        plan = plan_recovery(Sources(reader, app.now_ms, before, cluster), level, names)
+    with nullcontext() if earlier is None else open_store(earlier) as before:
+        plan = app.session.api.recover(level=level, cluster=cluster, earlier=before, names=names)
     app.change(plan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -19,12 +19,7 @@ from store.errors import (
     StalePlan,
     TopicNotFound,
 )
-from store.model.reader import EntryReader
 from store.names import NamespaceName, TopicName
-
-if TYPE_CHECKING:
-    from store.recovery.past import Keep, Past
-    from store.recovery.undelete import Undelete
 
 _TO = click.option("--to", metavar="TOPIC", type=TOPIC, help="The name for one restored topic [TOPIC-restored].")
 _COPY = click.option(
@@ -87,7 +82,7 @@ def undelete(
     to: TopicName | None,
     directories: tuple[str, ...],
     by_evidence: bool,
-    **options: Any,  # Any: the fields of Undelete
+    **options: Any,  # Any: of Store.undelete
 ) -> None:
     """Restore deleted topics, or trimmed parts of topics, if bookies still have the entries.
 
@@ -98,47 +93,19 @@ def undelete(
     For an existing topic, trimmed ledgers are restored. A ledger ends before its first lost entry. Ledgers that are
     still referenced are refused, because one topic would delete them for the other.
     """
-    from store.recovery.restore import plan_undelete
-    from store.recovery.undelete import Undelete, find_deleted, keep_of
-
-    asked = Undelete(**options)
-    if to is not None and (asked.in_place or namespaces or len(topics) != 1):
+    if to is not None and (options["in_place"] or namespaces or len(topics) != 1):
         raise click.UsageError("--to names one topic that comes back, without --in-place.")
-    if not topics and not namespaces:
-        _list(app, directories, by_evidence, asked)
+    where: dict[str, Any] = {"zookeeper": directories, "by_evidence": by_evidence}  # Any: of Store.undelete
+    if topics or namespaces:
+        back = options | where | {"namespaces": [*map(str, namespaces)], "to": to and str(to)}
+        app.change(app.session.api.undelete(*map(str, topics), **back))
         return
-    with app.session.reader() as reader:
-        past = _read_past(
-            reader, directories, keep_of((*(topic.namespace for topic in topics), *namespaces)), by_evidence
-        )
-        plan = plan_undelete(reader, find_deleted(past, topics, namespaces), past, asked, app.now_ms, to)
-    app.change(plan)
-
-
-def _list(app: App, directories: tuple[str, ...], by_evidence: bool, asked: Undelete) -> None:
-    from store.recovery.gone import iter_gone, keeps_topics
-
-    if asked.in_place or app.settings.plan is not None:
+    if options["in_place"] or app.settings.plan is not None:
         raise click.UsageError(
             "Name topics, or --namespace; without both and without --in-place and --plan they are listed."
         )
-    with app.session.reader() as reader:
-        past = _read_past(reader, directories, keeps_topics, by_evidence)
-        app.emit_rows(iter_gone(reader.txn, past), _GONE)
-    for gap in past.gaps:
-        app.warn(f"the history is incomplete: {gap}")
+    app.emit_rows(app.session.api.deleted_topics(**where), _GONE)
     app.tell("show what would be restored: pulsar-admin topics undelete TOPIC --dry-run")
-
-
-def _read_past(reader: EntryReader, directories: tuple[str, ...], keep: Keep, by_evidence: bool) -> Past:
-    from store.history.servers import find_servers
-    from store.recovery.past import read_past
-
-    if by_evidence:
-        from store.recovery.by_evidence import read_past_by_evidence
-
-        return read_past_by_evidence(reader)
-    return read_past(find_servers(reader.txn.store.info.sources, directories), keep)
 
 
 @command(
@@ -173,14 +140,5 @@ def restore(
     result is TOPIC-restored, which ends with the last entry of that time; ledgers that a topic still references are
     copied. --in-place restores trimmed ledgers and sets the subscriptions; newer data is kept.
     """
-    from store.history.servers import find_servers
-    from store.recovery.past import read_past
-    from store.recovery.restore import RestoreAt, plan_restore_at
-    from store.recovery.undelete import Undelete, keep_of
-
-    servers = find_servers(app.store.info.sources, directories)
-    past = read_past(servers, keep_of([topic.namespace]), at_ms)
-    wanted = RestoreAt(topic, at_ms, Undelete(**options), to)
-    with app.session.reader() as reader:
-        plan = plan_restore_at(reader, wanted, past, servers, app.now_ms)
-    app.change(plan)
+    back = options | {"to": to and str(to), "zookeeper": directories}
+    app.change(app.session.api.restore(str(topic), at=at_ms, **back))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pulsar_admin.api.plan import Plan, plan_of
+from pulsar_admin.api.plan import Plan
+from pulsar_admin.api.recovering import Recoveries
 from pulsar_admin.api.session import Session
 
 if TYPE_CHECKING:
@@ -71,26 +72,17 @@ class Ledger:
 
         Raises Refused where nothing references it or, without FORCE, nothing of it is lost.
         """
-        from store.changes.mending import plan_forget
-
-        with self._session.reader() as reader:
-            return plan_of(plan_forget(reader, [self._ledger_id], self._session.now_ms, force=force))
+        return Recoveries(self._session).forget_ledgers(self._ledger_id, force=force)
 
     def restore(self) -> Plan:
         """Plan its lost metadata made again from its entries, the bookies that hold them, and what references it; raises Refused."""
-        from store.changes.restoring import plan_restore
-
-        with self._session.reader() as reader:
-            return plan_of(plan_restore(reader, [self._ledger_id], self._session.now_ms))
+        return Recoveries(self._session).restore_ledgers(self._ledger_id)
 
     def delete(self, *, force: bool = False) -> Plan:
         """Plan deleting its metadata, where nothing references it: bookies free its entries. Raises Refused where something does, or,
         without FORCE, might.
         """
-        from store.changes.orphans import plan_delete_orphans
-
-        with self._session.read() as txn:
-            return plan_of(plan_delete_orphans(txn, [self._ledger_id], force=force))
+        return Recoveries(self._session).delete_ledgers(self._ledger_id, force=force)
 
 
 def verdicts_of(session: Session, ledgers: Sequence[int]) -> Iterator[LedgerVerdict]:

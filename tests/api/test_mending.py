@@ -42,7 +42,9 @@ def test_lost_ledgers_are_mended(tmp_path: Path, damages_stores: None) -> None:
         assert change.number is not None
         store.undo(change.number)
         with pytest.raises(pa.Refused, match="is whole"):
-            store.ledger(9).forget()
+            store.forget_ledgers(18, 9)
+        with pytest.raises(pa.LedgerNotFound, match="behind the end of ledger 9"):
+            store.extend_ledgers(9)
         store.apply(store.ledger(18).forget())
         assert store.missing() == ()
         assert 17 in [row.ledger_id for row in store.orphans()]
