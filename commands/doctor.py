@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,9 @@ import click
 from pulsar_admin.columns import Column, size_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import command, gather, pass_app
+from pulsar_admin.options import command, pass_app
 from pulsar_admin.visible import clean_text
-from store.db.files import catalogued_bytes
 from store.errors import AlreadyExists, InvalidValue, StoreNotFound
-from store.model.topics import count_topics
 
 _COLUMNS = (
     Column("SEVERITY", "severity"),
@@ -26,16 +24,6 @@ _COLUMNS = (
     Column("NEXT", "mend", "prose", drop=1),
 )
 _SEVERITIES = click.Choice(["critical", "warning", "note"])
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What to look for, and how many findings of a code are kept."""
-
-    severities: tuple[str, ...]
-    codes: tuple[str, ...]
-    each: int
-    deep: bool
 
 
 @command(
@@ -75,25 +63,24 @@ class Asked:
 @click.option(
     "--html", type=click.Path(path_type=Path), metavar="FILE", help="Also write an HTML report to the new FILE."
 )
-@gather(Asked)
 @pass_app
-def doctor(app: App, options: Asked, explain: str | None, html: Path | None) -> None:
+def doctor(app: App, explain: str | None, html: Path | None, **asked: Any) -> None:  # Any: of Store.doctor
     """Find problems in a store and in the data that Pulsar left, the worst first.
 
     Read-only. `critical`: data is lost or cannot be served. `warning`: data will be lost, or there is a problem that
     nobody has noticed yet. `note`: worth knowing.
     """
-    from store.doctor import DoctorOptions
     from store.doctor.explaining import check_codes, explanation
 
     if explain is not None:
         app.emit(explanation(explain), plain=_render)
         return
+    check_codes(asked["codes"])  # a typo needs no store
     if html is not None:
         from pulsar_admin.page.writing import check_new
 
         check_new(html)
-    found = _diagnoses(app, DoctorOptions(options.deep, options.each, check_codes(options.codes), options.severities))
+    found = _diagnoses(app, asked)
     _show(app, found if html is None else _put_on_page(app, list(found), html))
 
 
@@ -129,19 +116,16 @@ def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  
     return found
 
 
-def _diagnoses(app: App, options: Any) -> Iterator[Any]:  # Any: DoctorOptions, Diagnosis
+def _diagnoses(app: App, asked: dict[str, Any]) -> Iterator[Any]:  # Any: of Store.doctor, Diagnosis
+    from pulsar_admin.api.checking import iter_doctor
     from store.db.storeinfo import check_pages
-    from store.doctor import Severity, diagnose
+    from store.doctor.diagnosis import Severity
 
     if app.settings.tables is None:
         check_pages(app.settings.store)  # before LMDB reads them: it dies of damage
-    with app.session.read() as txn:
-        total = catalogued_bytes(txn) if options.deep else 0
-        what = (total, "bytes") if options.deep else (count_topics(txn), "topics")
-    with app.bulk(total) as engine, app.progress(*what, "doctor") as progress:
-        for found in diagnose(app.store, now_ms=app.now_ms, options=options, advance=progress.advance, engine=engine):
-            app.problems(found.severity is not Severity.NOTE)
-            yield found
+    for found in iter_doctor(app.session, **asked):
+        app.problems(found.severity is not Severity.NOTE)
+        yield found
 
 
 def _render(cause: Any) -> str:  # Any: Cause

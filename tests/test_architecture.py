@@ -39,6 +39,7 @@ LARGER: dict[str, str] = {
     "pulsar_admin/api/recovering.py:undelete": _FILTERS,
     "pulsar_admin/api/store.py:dump": _FILTERS,
     "pulsar_admin/api/topic.py:messages": _FILTERS,
+    "pulsar_admin/api/transfers.py:export_tables": _FILTERS,
     "store/generate/kernel.py:_put_metadata": _KERNEL,
     "store/generate/kernel.py:_put_body": _KERNEL,
     "store/generate/kernel.py:_put_entry": _KERNEL,
@@ -132,6 +133,12 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/compaction/explaining.py": {"store.compaction.forms"},
     "commands/compaction/last_id.py": set(),
     "commands/delayed/inspecting.py": {"store.delayed.verify"},
+    "commands/doctor.py": {
+        "store.db.storeinfo",
+        "store.doctor.causes",
+        "store.doctor.diagnosis",
+        "store.doctor.explaining",
+    },
     "commands/ledgers.py": {"store.model.ledger_owners"},
     "commands/mending.py": {"store.changes.orphans"},
     "commands/metrics.py": {"store.reports.metrics"},
@@ -151,6 +158,8 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/store/offloads.py": set(),
     "commands/store/recover.py": set(),
     "commands/store/refreshing.py": set(),
+    "commands/store/check.py": {"store.check.finding", "store.db.storeinfo"},
+    "commands/store/tables.py": {"store.scan.profiles"},
     "commands/store/usage.py": set(),
     "commands/topics/ack_history.py": {"store.model.cursors", "store.recovery.acks"},
     "commands/topics/backlog.py": set(),
@@ -177,7 +186,6 @@ OPENS_STORES = {
     "commands/store/past.py": "two stores are compared",
     "commands/store/preflight.py": "a forecast may be of metadata alone",
     "commands/store/recover.py": "two stores are compared",
-    "commands/store/tables.py": "a store without index has tables, too",
 }
 """Commands that read another snapshot than that of their session → why."""
 

@@ -10,9 +10,7 @@ import click
 from pulsar_admin.columns import Column, severity_tone
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
-from store.db.files import catalogued_bytes
 from store.errors import StoreNotFound
-from store.model.topics import count_topics
 from store.wording import counted
 
 _COLUMNS = (
@@ -42,21 +40,18 @@ def check(app: App, deep: bool) -> None:
 
 
 def _findings(app: App, deep: bool) -> Iterator[Any]:  # Any: Finding, or the row that sums up
-    from store.check import Finding, check_store
-    from store.check.finding import Severity
+    from pulsar_admin.api.checking import iter_check
+    from store.check.finding import Finding, Severity
     from store.db.storeinfo import check_pages
 
     check_pages(app.store_path)  # before LMDB reads them: it dies of damage
     counts = {Severity.PROBLEM: 0, Severity.NOTE: 0}
     with app.session.read() as txn:
-        total = catalogued_bytes(txn) if deep else 0
-        what = (total, "bytes") if deep else (count_topics(txn), "topics")
         rows = {name: txn.count(name) for name in ("tree", "logs", "entries", "times", "changes")}
-    with app.bulk(total) as engine, app.progress(*what, "check") as progress:
-        for finding in check_store(app.store, deep=deep, advance=progress.advance, engine=engine):
-            counts[finding.severity] += 1
-            app.problems(finding.severity is Severity.PROBLEM)
-            yield finding
+    for finding in iter_check(app.session, deep=deep):
+        counts[finding.severity] += 1
+        app.problems(finding.severity is Severity.PROBLEM)
+        yield finding
     kinds = (("tree", "metadata node"), ("logs", "file"), ("times", "ledger"), ("changes", "change"))
     looked = ", ".join(counted(rows[name], noun) for name, noun in kinds)
     found = " and ".join(counted(counts[severity], severity) for severity in counts)

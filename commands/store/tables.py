@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -20,9 +20,7 @@ from store.errors import (
     SourceNotFound,
     StalePlan,
     StoreBusy,
-    StoreError,
 )
-from store.model.reader import open_reader
 from store.scan.profiles import PROFILES
 
 
@@ -62,7 +60,6 @@ from store.scan.profiles import PROFILES
 @click.option("--payload", is_flag=True, help="Also payloads of messages.")
 @click.option(
     "--columns",
-    "profile",
     type=click.Choice(PROFILES),
     help="Of messages, as a consumer sees them, under the names and types that another tool gives them; values are bytes.",
 )
@@ -88,32 +85,20 @@ def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, *
     their messages, are not added again; the rows of the other tables replace those of the cluster. See
     docs/howto/fleet.md.
     """
-    from store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
-    from store.tables.iceberg_export import export_iceberg
-
     names = [name.strip() for name in only.split(",") if name.strip()]
-    tables = choose_tables(names, messages=messages, state=app.unindexed_store.info.state)
-    _check(tables, given, iceberg=iceberg)
-    problems: list[StoreError] = []
-    with open_reader(app.unindexed_store) as reader:
-        size_bytes = scanned_bytes(reader, tables, given["profile"])
-        with app.bulk(size_bytes) as engine, app.progress(size_bytes, "bytes", "export") as progress:
-            request = ExportRequest(directory, only=tables, **given)
-            write = export_iceberg if iceberg else export_tables
-            done = write(reader, request, app.now_ms, problems.append, engine, progress.advance)
-    app.emit(done)
-    app.report(problems)
+    _check(given, messages=messages or "messages" in names, iceberg=iceberg)
+    app.emit(app.session.api.export_tables(directory, only=names, messages=messages, iceberg=iceberg, **given))
 
 
-def _check(tables: Sequence[str], given: Mapping[str, Any], *, iceberg: bool) -> None:  # Any: options
+def _check(given: Mapping[str, Any], *, messages: bool, iceberg: bool) -> None:  # Any: options
     """Refuse options that say nothing together."""
     if given["catalog"] is not None and not iceberg:
         raise click.UsageError("--catalog needs --iceberg")
-    if given["payload"] and "messages" not in tables:
+    if given["payload"] and not messages:
         raise click.UsageError("--payload needs --messages")
-    if given["profile"] is not None and "messages" not in tables:
+    if given["columns"] is not None and not messages:
         raise click.UsageError("--columns needs --messages")
-    if given["profile"] is not None and iceberg:
+    if given["columns"] is not None and iceberg:
         raise click.UsageError(
             "--columns is for Parquet files: to append, --iceberg needs each message's ledger and entry"
         )

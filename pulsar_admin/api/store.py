@@ -301,10 +301,9 @@ class Store(Changes, Transfers, Recoveries, Columns):
 
         DEEP reads every byte. Nothing is repaired.
         """
-        from store.check import check_store
+        from pulsar_admin.api.checking import iter_check
 
-        with self._session.opened() as store, self._session.engine([]) as engine:
-            return tuple(check_store(store, deep=deep, engine=engine))
+        return tuple(iter_check(self._session, deep=deep))
 
     def doctor(
         self, *, deep: bool = False, each: int = 10, codes: Sequence[str] = (), severities: Sequence[str] = ()
@@ -313,14 +312,9 @@ class Store(Changes, Transfers, Recoveries, Columns):
 
         DEEP reads every byte; EACH: how many of a code, the rest is summed up; CODES and SEVERITIES: these only. Raises InvalidValue.
         """
-        from store.doctor import DoctorOptions, diagnose
-        from store.doctor.explaining import check_codes
+        from pulsar_admin.api.checking import iter_doctor
 
-        for severity in severities:
-            check_choice("severity", severity, Literal["critical", "warning", "note"])
-        options = DoctorOptions(deep, max(whole_number("each", each), 1), check_codes(codes), tuple(severities))
-        with self._session.opened() as store, self._session.engine([]) as engine:
-            return tuple(diagnose(store, now_ms=self._session.now_ms, options=options, engine=engine))
+        return tuple(iter_doctor(self._session, deep=deep, each=each, codes=codes, severities=severities))
 
     def compare_index(self, *, verify: bool = True) -> RebuildResult:
         """Make the location and time index again from the files and count the rows that differ (``changed_rows``).

@@ -217,25 +217,39 @@ class Transfers:
         messages: bool = False,
         payload: bool = False,
         columns: Profile | None = None,
+        iceberg: bool = False,
+        catalog: str | None = None,
     ) -> TablesReport:
         """Write what the store knows as tables of Parquet into DIRECTORY or a URL, by JOBS or SPARK of ``open_store``.
 
         CLUSTER: what to call it there; ONLY: these tables; MESSAGES: that one, too, with PAYLOAD, or with
         COLUMNS under the names of ``pulsar-spark``, ``trino`` or ``lakehouse``, values as bytes.
-        What cannot be read of metadata is left out with a PartialData warning. Raises
-        InvalidValue, Refused, StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable; the tables are as before then.
+        ICEBERG: commit them to Iceberg tables of CATALOG, a name or URI (default: catalog.db in DIRECTORY); a second run appends.
+        What cannot be read of metadata is left out with a PartialData warning. Raises InvalidValue, Refused, StalePlan, StoreBusy,
+        SourceNotFound, SliceFailed, DiskFull, NotWritable; the tables are as before then.
         """
         from store.scan.profiles import Profile
-        from store.tables.export import ExportRequest, choose_tables, export_tables
+        from store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
 
         if isinstance(only, str):
             raise InvalidValue(f"only {only!r} is a text", hint=f"write a list: only=[{only!r}]")
+        if columns is not None:
+            check_choice("columns", columns, Profile)
         problems: list[StoreError] = []
-        with self._session.scan(problems, unindexed=True) as reader:
+        with self._session.reader(unindexed=True) as reader:
             tables = choose_tables(tuple(only), messages=messages, state=reader.txn.store.info.state)
-            if columns is not None:
-                check_choice("columns", columns, Profile)
-                if "messages" not in tables:
-                    raise InvalidValue("columns are of the table messages", hint="pass messages=True")
-            request = ExportRequest(str(directory), cluster, tables, payload=payload, profile=columns)
-            return export_tables(reader, request, self._session.now_ms, problems.append, reader.engine)
+            if columns is not None and "messages" not in tables:
+                raise InvalidValue("columns are of the table messages", hint="pass messages=True")
+            if iceberg:
+                from store.tables.iceberg_export import export_iceberg as export
+            else:
+                export = export_tables
+            request = ExportRequest(str(directory), cluster, tables, catalog, payload=payload, profile=columns)
+            size_bytes = scanned_bytes(reader, tables, columns)
+            with (
+                self._session.engine([], size_bytes) as engine,
+                self._session.progress(size_bytes, "bytes", "export") as advance,
+            ):
+                done = export(reader, request, self._session.now_ms, problems.append, engine, advance)
+        self._session.partial(problems)
+        return done

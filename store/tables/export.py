@@ -75,13 +75,24 @@ class TableWritten:
 
 
 @frozen
+class TableCommitted:
+    """One Iceberg table of the cluster: its rows now and before, the files added, and the snapshot; None: there was nothing to commit."""
+
+    table: str
+    rows: int
+    rows_before: int
+    files: int
+    snapshot: str | None  # a number of 64 bits, which not every reader of JSON keeps
+
+
+@frozen
 class TablesReport:
-    """What was written. ``damaged``: entries whose digest is wrong; ``problems``: bytes of files that are no records; ``removed``:
-    what a killed export had left."""
+    """What was written, or committed to a catalogue. ``damaged``: entries whose digest is wrong; ``problems``: bytes of files that are no
+    records; ``removed``: what a killed export had left."""
 
     directory: str
     cluster: str
-    tables: tuple[TableWritten, ...]
+    tables: tuple[TableWritten | TableCommitted, ...]
     damaged: int
     problems: int
     removed: tuple[str, ...]

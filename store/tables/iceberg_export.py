@@ -11,13 +11,14 @@ from contextlib import suppress
 
 from store.engine.operation import Engine
 from store.errors import NotWritable, Refused, StalePlan, StoreError
-from store.frozen import frozen
 from store.model.reader import EntryReader
 from store.tables.cluster import cluster_identity, cluster_name
 from store.tables.export import (
     Exporting,
     ExportRequest,
     MadeTables,
+    TableCommitted,
+    TablesReport,
     choose_tables,
     home_of,
     left_by,
@@ -32,30 +33,6 @@ APPENDED = ("entries", "messages")
 """Tables that a run adds to; a message is of its entry: of one that has some all are there."""
 
 
-@frozen
-class TableCommitted:
-    """One table of the cluster: its rows now and before, the files added, and the snapshot; None: there was nothing to commit."""
-
-    table: str
-    rows: int
-    rows_before: int
-    files: int
-    snapshot: str | None  # a number of 64 bits, which not every reader of JSON keeps
-
-
-@frozen
-class IcebergReport:
-    """What was committed. ``damaged``: entries whose digest is wrong; ``problems``: bytes of files that are no records; ``removed``:
-    what a killed export had left."""
-
-    directory: str
-    cluster: str
-    tables: tuple[TableCommitted, ...]
-    damaged: int
-    problems: int
-    removed: tuple[str, ...]
-
-
 def export_iceberg(
     reader: EntryReader,
     request: ExportRequest,
@@ -63,7 +40,7 @@ def export_iceberg(
     fail: Callable[[StoreError], None],
     engine: Engine | None = None,
     advance: Callable[[int], None] = lambda count: None,
-) -> IcebergReport:
+) -> TablesReport:
     """Commit the tables that REQUEST names to its catalogue; what cannot be read of metadata is told to FAIL.
 
     Raises Refused (tables that are not ours, of another cluster of this name, or with columns that do not fit), StalePlan (another run
@@ -91,7 +68,7 @@ def export_iceberg(
         finally:
             with suppress(StoreError):
                 folder.remove(run.staging)
-    return IcebergReport(folder.place, cluster, tuple(done), made.damaged, made.problems, tuple(removed))
+    return TablesReport(folder.place, cluster, tuple(done), made.damaged, made.problems, tuple(removed))
 
 
 def _part_of(warehouse: Warehouse, table: str, file: DataFile) -> Part:
