@@ -132,6 +132,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/compaction/checking.py": {"store.model.topics"},
     "commands/compaction/explaining.py": {"store.compaction.forms"},
     "commands/compaction/last_id.py": set(),
+    "commands/compaction/reading.py": {"store.compaction.reading"},
     "commands/delayed/inspecting.py": {"store.delayed.verify"},
     "commands/doctor.py": {
         "store.db.storeinfo",
@@ -173,10 +174,20 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/topics/internals.py": set(),
     "commands/topics/listing.py": {"store.model.partitions", "store.model.topics"},
     "commands/topics/message_id.py": set(),
+    "commands/topics/messages.py": {"store.model.entries", "store.model.message_row"},
+    "commands/topics/printout.py": {"store.model.message_row", "store.model.messages", "store.model.redaction"},
+    "commands/topics/read.py": {"store.model.window"},
+    "commands/topics/search.py": {
+        "store.model.jsonpath",
+        "store.model.message_row",
+        "store.model.window",
+        "store.scan.matching",
+    },
     "commands/topics/moving.py": set(),
     "commands/topics/reset.py": {"store.changes.resetting"},
     "commands/topics/stats.py": set(),
     "commands/topics/undelete.py": set(),
+    "commands/topics/values.py": {"store.model.private_keys", "store.model.redaction"},
 }
 """Commands that call ``pulsar_admin.api`` alone → modules of ``store``, beside the floor, whose words, values and names they use."""
 

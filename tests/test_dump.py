@@ -31,7 +31,8 @@ from store.db.environment import create_store, open_store
 from store.dump import files as dump_files
 from store.dump import source as dump_source
 from store.dump import tables
-from store.dump.job import Dumped, DumpOptions, dump_text
+from store.dump.job import Dumped, dump_text
+from store.dump.options import DumpOptions
 from store.dump.parquet import write_apart
 from store.engine import processes
 from store.engine.local import LocalEngine

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from commands.topics.answers import answer_each, selected
-from commands.topics.printout import columns_for
-from commands.topics.values import Decoders, redact_option, value_option
+from commands.topics.printout import emit_messages, message_columns
+from commands.topics.values import redact_option, value_option
+from pulsar_admin.api.messages import MessageQuery, messages_of
 from pulsar_admin.columns import Column, alarm
 from pulsar_admin.context import FEW_MESSAGES, App
-from pulsar_admin.jsonify import dump_json, position_json
+from pulsar_admin.jsonify import position_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
-from store.compaction.reading import FoundInView, iter_view, view_extent
-from store.compaction.view import CompactedView, find_compacted_view, open_view
-from store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, StoreError, TopicNotFound
-from store.model.message_row import MessageRow, message_row
-from store.model.reader import EntryReader
-from store.model.topics import Topic as TopicModel
-from store.model.topics import read_topic
+from store.compaction.reading import FoundInView, views_bytes
+from store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
 from store.names import Position, TopicName, parse_topic, shell_word
-from store.search.window import is_few
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pulsar_admin.api.compaction import ViewRule
     from pulsar_admin.api.topic import Topic
     from store.compaction.status import CompactionStatus
@@ -87,14 +77,6 @@ class ReadOptions:
     redact: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What to read, and where to add what could not be read."""
-
-    options: ReadOptions
-    problems: list[StoreError]
-
-
 @command(
     "read",
     uses=["spark"],
@@ -119,88 +101,15 @@ def read(app: App, selection: TopicSelection, options: ReadOptions) -> None:
     First the messages that compaction kept, then those after its horizon. Messages that compaction removed are left
     out, as in the Java client; the C++ and Python clients deliver them as empty messages without a key.
     """
-    problems: list[StoreError] = []
+    columns = message_columns(payload=options.payload, value=options.value)
+    query = MessageQuery(columns=columns, limit=options.limit, each=True, compacted=True, keys=options.keys)
     with app.session.reader() as reader:
         names = selected(app, reader.txn, selection)
-        size_bytes = 0 if options.limit is not None else _size_of(reader, names)
+        found = messages_of(app.session, lambda txn: names, query)
+        size_bytes = 0 if options.limit is not None else views_bytes(reader, names)
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
-            _emit(app, reader, names, Asked(options, problems))
-    app.report(problems)
-
-
-def _size_of(reader: EntryReader, names: Iterable[TopicName]) -> int:
-    total = 0
-    for name in names:
-        with suppress(StoreError):  # reading the topic reports it
-            topic = read_topic(reader.txn, name)
-            total += view_extent(reader.txn, topic, find_compacted_view(reader, topic)).bytes
-    return total
-
-
-def _emit(app: App, reader: EntryReader, names: tuple[TopicName, ...], asked: Asked) -> None:
-    def opened(name: TopicName) -> tuple[TopicModel, CompactedView | None]:
-        topic = read_topic(reader.txn, name)
-        return topic, open_view(reader, topic, asked.problems)
-
-    topics = app.each(names, opened)
-    if app.settings.output == "jsonl" and app.settings.query is None:  # as text, not as rows
-        for topic, view in topics:
-            for piece in _iter_json(reader, topic, view, asked):
-                app.writer.write(piece)
-    else:
-        rows = (row for topic, view in topics for row in _iter_rows(reader, topic, view, asked))
-        app.emit_rows(rows, columns_for(app.settings.output, several=len(names) > 1, value=asked.options.value))
-
-
-def _is_small(reader: EntryReader, topic: TopicModel, view: CompactedView | None, options: ReadOptions) -> bool:
-    return is_few(view_extent(reader.txn, topic, view), None if options.keys else options.limit)
-
-
-def _iter_json(reader: EntryReader, topic: TopicModel, view: CompactedView | None, asked: Asked) -> Iterator[str]:
-    """Yield the messages as JSON, in pieces of text."""
-    options = asked.options
-    if options.redact or _is_small(reader, topic, view, options):
-        yield from (dump_json(row, pretty=False) + "\n" for row in _iter_rows(reader, topic, view, asked))
-        return
-    from store.dump.tables import json_text
-
-    for batch in _iter_columns(reader, topic, view, asked):
-        yield from json_text(str(topic.name), batch)
-
-
-def _iter_rows(
-    reader: EntryReader, topic: TopicModel, view: CompactedView | None, asked: Asked
-) -> Iterator[MessageRow]:
-    options = asked.options
-    if _is_small(reader, topic, view, options):
-        yield from _iter_few(reader, topic, view, asked)
-        return
-    from store.dump.reading import iter_rows
-
-    for batch in _iter_columns(reader, topic, view, asked):
-        yield from iter_rows(topic.name, batch, redact=options.redact)
-
-
-def _iter_columns(
-    reader: EntryReader, topic: TopicModel, view: CompactedView | None, asked: Asked
-) -> Iterator[pa.RecordBatch]:
-    from store.dump.job import DumpOptions
-    from store.dump.reading import iter_view_columns
-
-    options, problems = asked.options, asked.problems
-    wanted = DumpOptions("messages", payload=options.payload, value=options.value, view=view)
-    return iter_view_columns(reader, topic, wanted, options.keys, options.limit, problems)
-
-
-def _iter_few(reader: EntryReader, topic: TopicModel, view: CompactedView | None, asked: Asked) -> Iterator[MessageRow]:
-    options, problems, name = asked.options, asked.problems, topic.name
-    messages = iter_view(reader, topic, view, problems)
-    chosen = (message for message in messages if not options.keys or message.key in options.keys)
-    decode = Decoders(reader, problems, wanted=options.value).decode
-    return (
-        message_row(name, message, payload=options.payload, redact=options.redact, decoded=decode(topic.name, message))
-        for message in islice(chosen, options.limit)
-    )
+            emit_messages(app, found, several=len(names) > 1, value=options.value, hide=options.redact)
+    app.report(found.problems)
 
 
 # -- find-by-time -----------------------------------------------------------------------------------------------------
@@ -247,7 +156,7 @@ def find_by_time(app: App, selection: TopicSelection, time_ms: int, rule: ViewRu
         selection,
         lambda topic: _find(app, topic, time_ms, rule),
         _FOUND_COLUMNS,
-        scan=lambda reader, names: app.scan(reader, _size_of(reader, names), "find-by-time", unused=FEW_MESSAGES),
+        scan=lambda reader, names: app.scan(reader, views_bytes(reader, names), "find-by-time", unused=FEW_MESSAGES),
     )
 
 

@@ -29,7 +29,7 @@ from store.scan.profiles import PROFILES, Profile
 from store.wording import counted
 
 if TYPE_CHECKING:
-    from store.dump.job import DumpOptions
+    from store.dump.options import DumpOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
 
 def _dump_options(app: App, options: DumpRequest) -> DumpOptions:
     from store.db.clocks import check_clock
-    from store.dump.job import DumpOptions
+    from store.dump.options import DumpOptions
     from store.model.window import Window
 
     first = EARLIEST if options.first is None else options.first

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from commands.topics.answers import answer, choose
-from commands.topics.printout import SEPARATOR, Printing, columns_for, render_message
-from commands.topics.values import Decoders, open_with, private_key_option, redact_option, value_line, value_option
+from commands.topics.printout import SEPARATOR, Printing, columns_for, message_columns, render_message
+from commands.topics.values import open_with, private_key_option, redact_option, value_line, value_option
+from pulsar_admin.api.messages import MessageQuery, Messages, messages_of
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER, whole
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
 from pulsar_admin.visible import clean_text
-from store.errors import EntryCorrupt, EntryNotFound, NothingMatches, StoreError, SubscriptionNotFound, TopicNotFound
-from store.model.cursors import Cursor, iter_backlog, read_cursor
-from store.model.entries import as_admin_shows, find_topic_of, nth_position, read_message
-from store.model.message_row import message_row
-from store.model.messages import Message, MessageReader, ReadOptions
-from store.model.reader import EntryReader
-from store.model.topics import Topic, read_topic
-from store.names import Position, TopicName
-
-if TYPE_CHECKING:
-    from store.model.schemas import Decoded
-
-Found = tuple[TopicName, Message]
+from store.errors import EntryCorrupt, EntryNotFound, NothingMatches, SubscriptionNotFound, TopicNotFound
+from store.model.entries import find_topic_of, nth_position
+from store.model.message_row import redacted
+from store.names import Position
 
 _ID_COLUMNS = (
     Column("LEDGER", "ledgerId", "id"),
@@ -99,18 +89,21 @@ def get_message_by_id(
     `topics read --from LEDGER:ENTRY --to LEDGER:ENTRY` shows all messages of a batch.
     """
     position = Position(ledger_id, entry_id)
-    problems: list[StoreError] = []
+    query = _query(options, entry=lambda topic: position)
     with app.session.reader() as reader:
         open_with(reader, options.private_keys)
-        topics = [read_topic(reader.txn, name) for name in choose(app, reader.txn, selection).names]
-        topic = find_topic_of(topics, position)
-        message = read_message(reader, position)
-        decoded = Decoders(reader, problems, wanted=options.value).decode(topic.name, message)
-        row = message_row(topic.name, message, payload=True, redact=options.redact, decoded=decoded)
-        columns = columns_for(app.settings.output, several=False, value=options.value)
-        printing = Printing(iso=app.settings.tz is not None, redelivery=True, redact=options.redact)
-        app.emit(row, columns, _text(as_admin_shows(reader, message), decoded, printing))
-    app.report(problems)
+        topic = find_topic_of(reader.txn, choose(app, reader.txn, selection).names, position)
+        found = messages_of(app.session, lambda txn: (topic,), query)
+        _emit_messages(app, found, _Style(False, options.value, _printing(app, options, redelivery=True)), one=True)
+    app.report(found.problems)
+
+
+def _query(options: MessageOptions | PeekOptions, **wanted: Any) -> MessageQuery:  # Any: fields of MessageQuery
+    return MessageQuery(columns=message_columns(payload=True, value=options.value), each=True, **wanted)
+
+
+def _printing(app: App, options: MessageOptions | PeekOptions, **what: bool) -> Printing:
+    return Printing(iso=app.settings.tz is not None, redact=options.redact, **what)
 
 
 # -- examine-messages -------------------------------------------------------------------------------------------------
@@ -143,51 +136,38 @@ def get_message_by_id(
 @pass_app
 def examine_messages(app: App, selection: TopicSelection, origin: str, number: int, options: MessageOptions) -> None:
     """Show the n-th entry of a topic from its beginning or its end."""
-    problems: list[StoreError] = []
+    query = _query(options, entry=lambda topic: nth_position(topic, number, from_end=origin == "latest"))
     with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
-
-        def work(name: TopicName) -> Message:
-            topic = read_topic(reader.txn, name)
-            return read_message(reader, nth_position(topic, number, from_end=origin == "latest"))
-
-        decoders = Decoders(reader, problems, wanted=options.value)
-        printing = Printing(iso=app.settings.tz is not None, redact=options.redact)
-        style = _Style(decoders, chosen.several, options.value, printing)
-        _emit_messages(app, reader, chosen.each(app, work), style)
-    app.report(problems)
+        found = messages_of(app.session, lambda txn: chosen.names, query)
+        _emit_messages(app, found, _Style(chosen.several, options.value, _printing(app, options)))
+    app.report(found.problems)
 
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """What is shown of messages beside themselves: of SEVERAL topics their names, with VALUE what DECODERS say."""
+    """What is shown of messages beside themselves: of SEVERAL topics their names, and VALUE."""
 
-    decoders: Decoders
     several: bool
     value: bool
     printing: Printing
 
 
-def _text(message: Message, decoded: Decoded | None, printing: Printing) -> str:
-    return render_message(message, printing) + value_line(decoded, redacted=printing.redact)
-
-
-def _emit_messages(app: App, reader: EntryReader, found: Iterable[Found], style: _Style) -> None:
-    """Write messages as pulsar-admin prints them, or as rows in the format asked for."""
-    form = app.settings.output
-    decode = style.decoders.decode
+def _emit_messages(app: App, found: Messages, style: _Style, *, one: bool = False) -> None:
+    """Write messages as pulsar-admin prints them, or as rows in the format asked for; ONE: as an object."""
+    form, hide = app.settings.output, style.printing.redact
     if form not in (None, "plain") or app.settings.query is not None:
-        hide = style.printing.redact
-        rows = (
-            message_row(name, message, payload=True, redact=hide, decoded=decode(name, message))
-            for name, message in found
-        )
-        app.emit_rows(rows, columns_for(form, several=style.several, value=style.value))
+        rows = map(redacted, found.records()) if hide else found.records()
+        columns = columns_for(form, several=style.several, value=style.value)
+        if one:
+            app.emit(next(rows), columns)
+        else:
+            app.emit_rows(rows, columns)
         return
-    for number, (name, message) in enumerate(found):
+    for number, (name, message, decoded) in enumerate(found.as_admin_shows()):
         title = f"Topic: {clean_text(str(name))}\n" if style.several else ""
-        text = _text(as_admin_shows(reader, message), decode(name, message), style.printing)
+        text = render_message(message, style.printing) + value_line(decoded, redacted=hide)
         app.writer.write((SEPARATOR if number else "") + title + text)
 
 
@@ -242,28 +222,13 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
 
     Individually deleted entries are left out and batches are split; nothing is acknowledged.
     """
-    problems: list[StoreError] = []
+    wanted = {"limit": options.count, "uncommitted": options.isolation != _COMMITTED, "markers": options.markers}
+    query = _query(options, subscription=subscription, **wanted)
     with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
-
-        def work(name: TopicName) -> tuple[Topic, Cursor]:
-            topic = read_topic(reader.txn, name)
-            return topic, read_cursor(reader.txn, reader, topic, subscription)
-
-        found = (_iter_peeked(reader, *item, options, problems) for _, item in chosen.each(app, work))
-        decoders = Decoders(reader, problems, wanted=options.value)
-        printing = Printing(iso=app.settings.tz is not None, markers=options.markers, redact=options.redact)
-        style = _Style(decoders, chosen.several, options.value, printing)
-        _emit_messages(app, reader, chain.from_iterable(found), style)
-    app.report(problems)
-
-
-def _iter_peeked(
-    reader: EntryReader, topic: Topic, cursor: Cursor, options: PeekOptions, problems: list[StoreError]
-) -> Iterator[Found]:
-    wanted = ReadOptions(committed=options.isolation == _COMMITTED, markers=options.markers, whole=False)
-    start = topic.next_valid(cursor.mark_delete)
-    messages = MessageReader(reader, wanted, lambda: topic.iter_positions(start), problems)
-    found = messages.iter_messages(iter_backlog(topic, cursor.state))
-    return ((topic.name, message) for message in islice(found, options.count))
+        found = messages_of(app.session, lambda txn: chosen.names, query)
+        _emit_messages(
+            app, found, _Style(chosen.several, options.value, _printing(app, options, markers=options.markers))
+        )
+    app.report(found.problems)

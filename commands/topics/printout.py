@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pulsar_admin.api.messages import COLUMNS, Messages
 from pulsar_admin.columns import Column, time_text
+from pulsar_admin.context import App
 from pulsar_admin.visible import clean_text
-from store.model.message_row import marker_name
+from store.model.message_row import marker_name, redacted
 from store.model.messages import Message
 from store.model.redaction import redact
 
@@ -73,6 +75,22 @@ def columns_for(form: str | None, *, several: bool, value: bool = False) -> tupl
         return FULL
     columns = (*SHORT, Column("VALUE", "value")) if value else SHORT
     return (Column("TOPIC", "topic"), *columns) if several else columns
+
+
+def message_columns(*, payload: bool, value: bool, markers: bool = False) -> tuple[str, ...]:
+    """Return the columns of the Python interface that options name."""
+    asked = {"payload": payload, "value": value, "marker_type": markers}
+    return (*COLUMNS, *(name for name, is_asked in asked.items() if is_asked))
+
+
+def emit_messages(app: App, found: Messages, *, several: bool, value: bool, hide: bool) -> None:
+    """Emit the messages FOUND as rows, those of SEVERAL topics, with their VALUEs; HIDE: redacted."""
+    if app.settings.output == "jsonl" and app.settings.query is None and not hide:  # as text, not as rows
+        for piece in found.json_lines():
+            app.writer.write(piece)
+    else:
+        rows = map(redacted, found.records()) if hide else found.records()
+        app.emit_rows(rows, columns_for(app.settings.output, several=several, value=value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from commands.topics.answers import Chosen, choose, size_of
-from commands.topics.printout import columns_for
-from commands.topics.values import Decoders, open_with, private_key_option, redact_option, value_option
+from commands.topics.answers import choose, size_of
+from commands.topics.printout import emit_messages, message_columns
+from commands.topics.values import open_with, private_key_option, redact_option, value_option
+from pulsar_admin.api.messages import MessageQuery, messages_of
 from pulsar_admin.context import FEW_MESSAGES, App
-from pulsar_admin.jsonify import dump_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import POSITION, TIME, TopicSelection, command, gather, pass_app, topics_argument
-from store.db.blocks import Block
-from store.db.clocks import Clock, check_clock
-from store.errors import InvalidValue, NotWritable, SourceChanged, StoreError, TopicNotFound
-from store.model.message_row import MessageRow, message_row
-from store.model.messages import ReadOptions
-from store.model.reader import EntryReader
-from store.model.topics import Topic, read_topic
-from store.model.window import EVENT, Window
+from store.errors import InvalidValue, TopicNotFound
+from store.model.window import Window
 from store.names import EARLIEST, LATEST, Position
-from store.search.window import is_small, iter_window, read_block_times
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +35,6 @@ class Request:
     private_keys: tuple[Path, ...]
     uncommitted: bool
     markers: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What to read, and where to add what could not be read."""
-
-    window: Window
-    options: Request
-    problems: list[StoreError]
 
 
 @command(
@@ -95,96 +73,20 @@ def read(app: App, selection: TopicSelection, options: Request) -> None:
     chooses the clock: auto (broker time if the entry has one, otherwise publish time), publish, broker, or event.
     Encrypted payloads are shown as stored, or with --private-key as the consumer with that key reads them.
     """
-    window = _window(app, options)
-    problems: list[StoreError] = []
+    columns = message_columns(payload=options.payload, value=options.value, markers=options.markers)
+    query = MessageQuery(
+        _window(app, options), columns, limit=options.limit, each=True, uncommitted=options.uncommitted
+    )
     with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
+        found = messages_of(app.session, lambda txn: chosen.names, query)
         size_bytes = 0 if options.limit is not None else size_of(reader, chosen.names)
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
-            _emit(app, reader, chosen, Asked(window, options, problems))
-    app.report(problems)
-
-
-def _emit(app: App, reader: EntryReader, chosen: Chosen, request: Asked) -> None:
-    topics = chosen.each(app, lambda name: read_topic(reader.txn, name))
-    if app.settings.output == "jsonl" and app.settings.query is None:  # as text, not as rows
-        for _, topic in topics:
-            for piece in _iter_json(reader, topic, request):
-                app.writer.write(piece)
-    else:
-        rows = (row for _, topic in topics for row in _iter_rows(reader, topic, request))
-        app.emit_rows(rows, columns_for(app.settings.output, several=chosen.several, value=request.options.value))
-
-
-def _times_here(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> Iterator[tuple[int, int | None]]:
-    """Yield (entry id, time) of the entries of BLOCKS; what lies in a file that cannot be read is listed as failed."""
-    for block in blocks:
-        try:
-            yield from read_block_times(reader, [block], clock)
-        except (SourceChanged, NotWritable) as error:
-            from store.scan.places import Places, note_failure  # brings numpy, which good files do without
-
-            assert reader.failed is not None
-            note_failure(reader.failed, Places.of(block, 0, len(block)), error)
-        reader.advance(sum(block.sizes()))
+            emit_messages(app, found, several=chosen.several, value=options.value, hide=options.redact)
+    app.report(found.problems)
 
 
 def _window(app: App, options: Request) -> Window:
-    clock = app.settings.clock
-    if clock != EVENT:
-        check_clock(clock)
-    return Window(
-        EARLIEST if options.first is None else options.first,
-        LATEST if options.last is None else options.last,
-        options.start_ms,
-        options.end_ms,
-        clock,
-        options.key,
-    ).checked()
-
-
-def _iter_json(reader: EntryReader, topic: Topic, request: Asked) -> Iterator[str]:
-    """Yield the messages as JSON, in pieces of text."""
-    window, options = request.window, request.options
-    if options.redact or is_small(reader.txn, topic, window, options.limit):
-        yield from (dump_json(row, pretty=False) + "\n" for row in _iter_rows(reader, topic, request))
-        return
-    from store.dump.tables import json_text
-
-    for batch in _iter_columns(reader, topic, request):
-        yield from json_text(str(topic.name), batch)
-
-
-def _iter_rows(reader: EntryReader, topic: Topic, request: Asked) -> Iterator[MessageRow]:
-    window, options = request.window, request.options
-    if is_small(reader.txn, topic, window, options.limit):
-        yield from _iter_few(reader, topic, request)
-        return
-    from store.dump.reading import iter_rows
-
-    for batch in _iter_columns(reader, topic, request):
-        yield from iter_rows(topic.name, batch, redact=options.redact)
-
-
-def _iter_columns(reader: EntryReader, topic: Topic, request: Asked) -> Iterator[pa.RecordBatch]:
-    from store.dump.job import DumpOptions
-    from store.dump.reading import iter_columns
-
-    window, options, problems = request.window, request.options, request.problems
-    wanted = DumpOptions(
-        "messages", window, options.payload, options.value, committed=not options.uncommitted, markers=options.markers
-    )
-    return iter_columns(reader, topic, wanted, options.limit, problems)
-
-
-def _iter_few(reader: EntryReader, topic: Topic, request: Asked) -> Iterator[MessageRow]:
-    window, options, problems = request.window, request.options, request.problems
-    wanted = ReadOptions(committed=not options.uncommitted, markers=options.markers)
-    messages = iter_window(reader, topic, window, wanted, problems=problems, times_of=_times_here)
-    decoders = Decoders(reader, problems, wanted=options.value)
-    for message in islice(messages, options.limit):
-        if not window.is_timed:  # else what the times are read from is counted
-            reader.advance(len(message.payload))
-        decoded = decoders.decode(topic.name, message)
-        yield message_row(topic.name, message, payload=options.payload, redact=options.redact, decoded=decoded)
+    first, last = options.first or EARLIEST, options.last or LATEST
+    return Window(first, last, options.start_ms, options.end_ms, app.settings.clock, options.key).checked()

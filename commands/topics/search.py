@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from commands.topics.answers import Chosen, choose, size_of
-from commands.topics.printout import columns_for
+from commands.topics.answers import choose, size_of
+from commands.topics.printout import columns_for, message_columns
 from commands.topics.values import open_with, private_key_option, redact_option, value_option
+from pulsar_admin.api.messages import MessageQuery, messages_of
 from pulsar_admin.columns import Column
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.numbers import whole
@@ -26,17 +26,13 @@ from pulsar_admin.options import (
     pass_app,
     topics_argument,
 )
-from store.db.clocks import check_clock
-from store.errors import InvalidValue, NothingMatches, StoreError, TopicNotFound
+from store.errors import InvalidValue, NothingMatches, TopicNotFound
 from store.model.jsonpath import PathTest, parse_path_test
-from store.model.reader import EntryReader
-from store.model.topics import read_topic
-from store.model.window import EVENT, Window
+from store.model.message_row import redacted
+from store.model.window import Window
 from store.names import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:
-    from store.dump.job import DumpOptions
-    from store.dump.searching import FoundRow
     from store.scan.matching import Match
 
 
@@ -133,17 +129,17 @@ def search(app: App, selection: TopicSelection, options: Request) -> None:
     schema. Batches are split, chunks joined, payloads decompressed. Times use --clock: auto, publish, broker or event.
     Exit code 5 if nothing is found.
     """
-    problems: list[StoreError] = []
-    wanted = _dump_options(app, options)
+    query = _query(app, options)
     with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
+        found = messages_of(app.session, lambda txn: chosen.names, query)
         with app.scan(reader, size_of(reader, chosen.names), "search", unused=FEW_MESSAGES):
-            found = _iter_found(app, reader, chosen, options, wanted, problems)
-            first = list(islice(found, 1))
-            if first or problems or app.exit_code:
-                app.emit_rows(chain(first, found), _columns(app, chosen, options, wanted), live=True)
-    app.report(problems)
+            rows = map(redacted, found.records()) if options.redact else found.records()
+            first = list(islice(rows, 1))
+            if first or found.problems or app.exit_code:
+                app.emit_rows(chain(first, rows), _columns(app, query, several=chosen.several), live=True)
+    app.report(found.problems)
     if not first and app.exit_code == 0:  # else it may be in what could not be read
         raise NothingMatches("no message matches", hint=_hint(options))
 
@@ -154,45 +150,19 @@ def _hint(options: Request) -> str:
     return "--uncommitted looks into messages of open and aborted transactions, too"
 
 
-def _columns(app: App, chosen: Chosen, options: Request, wanted: DumpOptions) -> tuple[Column, ...]:
-    columns = columns_for(app.settings.output, several=chosen.several, value=wanted.value)
-    has_context = options.around or options.before or options.after
-    return (_MARK, *columns) if has_context else columns
+def _columns(app: App, query: MessageQuery, *, several: bool) -> tuple[Column, ...]:
+    columns = columns_for(app.settings.output, several=several, value="value" in query.columns)
+    return (_MARK, *columns) if query.before or query.after else columns
 
 
-def _iter_found(
-    app: App, reader: EntryReader, chosen: Chosen, options: Request, wanted: DumpOptions, problems: list[StoreError]
-) -> Iterator[FoundRow]:
-    from store.dump.searching import Shown, iter_found
-
-    before, after = (options.around if side is None else side for side in (options.before, options.after))
-    shown = Shown(before or 0, after or 0, options.redact)
-    left = options.limit
-    for _, topic in chosen.each(app, lambda name: read_topic(reader.txn, name)):
-        if left == 0:
-            return
-        for row in iter_found(reader, topic, wanted, left, shown, problems):
-            left = None if left is None else left - (not row.context)
-            yield row
-
-
-def _dump_options(app: App, options: Request) -> DumpOptions:
-    from store.dump.job import DumpOptions
-
-    clock = app.settings.clock
-    if clock != EVENT:
-        check_clock(clock)
-    first = EARLIEST if options.first is None else options.first
-    last = LATEST if options.last is None else options.last
-    window = Window(first, last, options.start_ms, options.end_ms, clock).checked()
+def _query(app: App, options: Request) -> MessageQuery:
     match = _match(options)
-    return DumpOptions(
-        window=window,
-        payload=options.payload,
-        value=options.value or match.needs_value,
-        committed=not options.uncommitted,
-        match=match,
-    )
+    first, last = options.first or EARLIEST, options.last or LATEST
+    window = Window(first, last, options.start_ms, options.end_ms, app.settings.clock).checked()
+    before, after = (options.around if side is None else side for side in (options.before, options.after))
+    columns = message_columns(payload=options.payload, value=options.value or match.needs_value)
+    query = MessageQuery(window, columns, limit=options.limit, uncommitted=options.uncommitted, match=match)
+    return replace(query, before=before or 0, after=after or 0)
 
 
 def _match(options: Request) -> Match:

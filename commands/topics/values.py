@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,13 +10,10 @@ import click
 
 from pulsar_admin.jsonify import dump_json
 from pulsar_admin.visible import clean_text
-from store.errors import EntryCorrupt, StoreError
-from store.model.messages import Message
-from store.model.reader import EntryReader
 from store.model.redaction import redact_value
-from store.names import TopicName
 
 if TYPE_CHECKING:
+    from store.model.reader import EntryReader
     from store.model.schemas import Decoded
 
 redact_option = click.option(
@@ -42,41 +39,6 @@ def open_with(reader: EntryReader, paths: Sequence[Path]) -> None:
         from store.model.private_keys import read_private_keys
 
         reader.keys = read_private_keys(paths)
-
-
-class Decoders:
-    """Decodes messages of topics, one topic after the other; what cannot be decoded is added to PROBLEMS.
-
-    Not WANTED: says None of every message.
-    """
-
-    def __init__(self, reader: EntryReader, problems: list[StoreError], *, wanted: bool) -> None:
-        self._reader = reader
-        self._problems = problems
-        self._wanted = wanted
-        self._topic: TopicName | None = None
-        self._decode: Callable[[Message], Decoded] | None = None
-
-    def decode(self, topic: TopicName, message: Message) -> Decoded | None:
-        """Return the value of MESSAGE and why it has none; None where values are not wanted."""
-        if not self._wanted:
-            return None
-        if self._decode is None or topic != self._topic:
-            self._topic, self._decode = topic, self._decoder(topic)
-        return self._decode(message)
-
-    def _decoder(self, topic: TopicName) -> Callable[[Message], Decoded]:
-        from store.model.schemas import PlainValues, ValueReader, encoded, read_schemas
-
-        values = ValueReader(read_schemas(self._reader, topic), PlainValues().value)
-
-        def decode(message: Message) -> Decoded:
-            found = values.read(encoded(message))
-            if found.error is not None:
-                self._problems.append(EntryCorrupt(f"the value of {message.position} of {topic}: {found.error}"))
-            return found
-
-        return decode
 
 
 def value_line(decoded: Decoded | None, *, redacted: bool = False) -> str:

@@ -1,23 +1,23 @@
-"""Rows as Arrow batches, read when they are iterated over. Imports pyarrow: only what reads columns imports this."""
+"""Rows as Arrow batches, read when they are iterated over. Imports pyarrow when it is asked for columns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pulsar_admin.api.session import Session
 from store.errors import StoreError
-from store.extras import require
 from store.model.reader import EntryReader
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
-Source = Callable[[EntryReader, list[StoreError]], Generator[pa.RecordBatch, None, None]]
-"""What reads batches of one snapshot, and notes what it could not read."""
+Item = TypeVar("Item")
+Source = Callable[[EntryReader, list[StoreError]], Generator[Item, None, None]]
+"""What reads items of one snapshot, and notes what it could not read."""
 
 
 class Batches:
@@ -27,25 +27,23 @@ class Batches:
     warning.
     """
 
-    def __init__(self, session: Session, schema: pa.Schema, source: Source, limit: int | None = None) -> None:
+    def __init__(self, session: Session, schema: Callable[[], pa.Schema], source: Source[pa.RecordBatch]) -> None:
         self._session = session
+        self._schema = schema
         self._source = source
-        self._limit = limit
-        self.schema = schema
         self.problems: tuple[StoreError, ...] = ()
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self._schema()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield Arrow record batches of some thousand rows each; memory is bounded by one of them.
 
         Raises what its maker names.
         """
-        problems: list[StoreError] = []
-        try:
-            with self._session.scan(problems) as reader, closing(self._source(reader, problems)) as batches:
-                chosen = batches if self._limit is None else first_rows(batches, self._limit)
-                yield from map(self._shown, filter(len, chosen))
-        finally:
-            self.problems = tuple(problems)
+        return self._read(self._source)
 
     def rows(self) -> Iterator[dict[str, Any]]:  # Any: each column's own type
         """Yield the rows as dictionaries, times as datetimes in UTC, properties as a dictionary."""
@@ -54,16 +52,25 @@ class Batches:
 
     def to_arrow(self) -> pa.Table:
         """Return all of them as one Arrow table."""
+        import pyarrow as pa
+
         return pa.Table.from_batches(self, self.schema)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return all of them as a pandas DataFrame; times are ``datetime64[us, UTC]``, properties dictionaries. Raises MissingComponent."""
+        from store.extras import require
+
         require("pandas", "to_pandas", instead="take to_arrow()")
         frame: pd.DataFrame = self.to_arrow().to_pandas(maps_as_pydicts="lossy")
         return frame
 
-    def _shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch
+    def _read(self, source: Source[Item]) -> Iterator[Item]:
+        problems: list[StoreError] = []
+        try:
+            with self._session.scan(problems) as reader, closing(source(reader, problems)) as found:
+                yield from found
+        finally:
+            self.problems = tuple(problems)
 
 
 def first_rows(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

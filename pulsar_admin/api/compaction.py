@@ -155,9 +155,11 @@ class Compaction:
 
         Only those with KEYS, at most LIMIT; COLUMNS as of ``Topic.messages``. Raises InvalidValue.
         """
-        from pulsar_admin.api.messages import compacted_messages
+        from pulsar_admin.api.messages import MessageQuery, chosen_columns, messages_of
 
-        return compacted_messages(self._session, self._name, columns, keys, limit)
+        limit = limit if keys is None or keys else 0
+        wanted = MessageQuery(columns=chosen_columns(columns), limit=limit, compacted=True, keys=tuple(keys or ()))
+        return messages_of(self._session, lambda txn: [self._name], wanted)
 
 
 def plan_compaction(session: Session, names: Sequence[TopicName], job: CompactionJob) -> Plan:

@@ -1,36 +1,36 @@
-"""Messages of a topic as columns, read when they are iterated over. Imports pyarrow: only what reads messages imports this."""
+"""Messages of a topic, read when they are iterated over. Imports pyarrow when it is asked for columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from pulsar_admin.api.batches import Batches, Source
+from pulsar_admin.api.batches import Batches, first_rows
 from pulsar_admin.api.session import Session
-from pulsar_admin.jsonify import camel_case
-from store.compaction.view import open_view
+from pulsar_admin.jsonify import camel_case, dump_json
 from store.db.clocks import check_clock
-from store.db.delayed_entries import DelayedRows
 from store.db.environment import Txn
-from store.delayed.backlog import is_within
-from store.dump.job import DumpOptions
-from store.dump.reading import iter_columns, iter_matches, iter_view_columns
+from store.dump.messages import EntryMessage, TopicMessages, ViewMessages
+from store.dump.options import DumpOptions
 from store.errors import InvalidValue, StoreError
-from store.model.cursors import read_cursor
-from store.model.extent import Intervals, pending_intervals
+from store.frozen import frozen
+from store.model.cursors import iter_backlog, read_cursor
+from store.model.entries import as_admin_shows
+from store.model.message_row import MessageRow
+from store.model.messages import Message, MessageReader, ReadOptions
 from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.model.window import EVENT, Window
-from store.names import EARLIEST, TopicName
-from store.scan.matching import Match
-from store.scan.message_rows import timestamps
-from store.scan.messages import schema_of
-from store.scan.schemas import TIME
+from store.names import EARLIEST, Position, TopicName
 
-_TIMES = {"publish_time", "broker_time", "event_time", "deliver_at_time"}
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from store.model.schemas import Decoded
+    from store.scan.matching import Match
+
 _VALUES = {"value", "value_error"}
 COLUMNS = (
     *("ledger_id", "entry_id", "batch_index", "publish_time", "broker_time", "event_time", "key", "ordering_key"),
@@ -40,40 +40,38 @@ COLUMNS = (
 """The columns of messages where none are named."""
 ON_DEMAND = ("topic", "payload", "marker_type", "schema_version", "value", "value_error")
 """Further columns, which only callers that name them pay for."""
-SCHEMA = pa.schema(
-    [
-        (
-            name,
-            TIME
-            if name in _TIMES
-            else pa.string()
-            if name in (*_VALUES, "producer", "topic")
-            else schema_of((camel_case(name),)).types[0],
-        )
-        for name in (*COLUMNS, *ON_DEMAND)
-    ]
-)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MessageQuery:
-    """Which messages, and which of their columns. ``subscription``: only its backlog."""
+    """Which messages, and which of their columns. ``limit``: of all topics together, or of EACH. ``subscription``: only its backlog.
 
-    window: Window
+    ``match``: what is looked for; records have ``before`` messages in front of each, and ``after`` behind it.
+    ``compacted``: of compacted views, those with one of ``keys`` (none: all). ``entry``: the first message of one entry of each topic.
+    """
+
+    window: Window = Window()
     columns: tuple[str, ...] = COLUMNS
     subscription: str | None = None
     limit: int | None = None
+    each: bool = False
     uncommitted: bool = False
     markers: bool = False
     match: Match | None = None
+    before: int = 0
+    after: int = 0
+    compacted: bool = False
+    keys: tuple[str, ...] = ()
+    entry: Callable[[Topic], Position] | None = None
 
     def check(self) -> None:
         """Raise InvalidValue for an unknown column or clock, and for a limit that is not a number of messages."""
         if self.limit is not None and (type(self.limit) is not int or self.limit < 0):
             raise InvalidValue(f"limit {self.limit!r}: expected 0 or more messages, None for all")
-        unknown = sorted(set(self.columns) - {*SCHEMA.names})
+        unknown = sorted({*self.columns} - {*COLUMNS, *ON_DEMAND})
         if unknown or not self.columns:
-            raise InvalidValue(f"no column {unknown}" if unknown else "no columns", hint=f"there are {SCHEMA.names}")
+            there = f"there are {[*COLUMNS, *ON_DEMAND]}"
+            raise InvalidValue(f"no column {unknown}" if unknown else "no columns", hint=there)
         if self.window.clock != EVENT:
             check_clock(self.window.clock)
 
@@ -82,7 +80,7 @@ class MessageQuery:
         """What is read of the entries."""
         value = not _VALUES.isdisjoint(self.columns)
         needed = {camel_case(name) for name in self.columns if name != "topic"}
-        needed |= {"key"} if self.window.key is not None or not needed else set()
+        needed |= {"key"} if self.window.key is not None or self.keys or not needed else set()
         needed |= {"encrypted"} if self.match is not None else set()
         if self.window.clock == EVENT:
             needed.add("eventTime")
@@ -98,7 +96,26 @@ class MessageQuery:
             match=self.match,
         )
 
+    def open(
+        self, reader: EntryReader, name: TopicName, options: DumpOptions, limit: int | None, problems: list[StoreError]
+    ) -> TopicMessages:
+        """Return the messages of the topic NAME; raises TopicNotFound, SubscriptionNotFound."""
+        topic = read_topic(reader.txn, name)
+        if self.entry is not None:
+            return EntryMessage(reader, topic, options, self.entry(topic), problems)
+        if self.compacted:
+            return ViewMessages(reader, topic, options, self.keys, limit, problems)
+        if self.subscription is not None:
+            return BacklogMessages(reader, topic, options, self.subscription, limit, problems)
+        if self.match is not None:
+            from store.dump.searching import MatchingMessages
 
+            context = {"before": self.before, "after": self.after}
+            return MatchingMessages(reader, topic, options, limit, problems, **context)
+        return TopicMessages(reader, topic, options, limit, problems)
+
+
+Shown = tuple[TopicName, Message, "Decoded | None"]
 Choose = Callable[[Txn], Iterable[TopicName]]
 """Names topics of a snapshot."""
 
@@ -111,46 +128,115 @@ class Messages(Batches):
     snapshot of its own. What could not be read is left out, in ``problems`` of the last iteration, and a PartialData warning.
     """
 
-    def __init__(self, session: Session, columns: Sequence[str], source: Source, limit: int | None = None) -> None:
-        super().__init__(session, pa.schema([SCHEMA.field(column) for column in columns]), source, limit)
+    def __init__(self, session: Session, names: Choose, query: MessageQuery) -> None:
+        super().__init__(session, self._made_schema, self._batches)
+        self._names = names
+        self._query = query
 
-    def _shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = []
-        for field in self.schema:
-            found = batch.column(camel_case(field.name))
-            columns.append(timestamps(found) if field.name in _TIMES else found.cast(field.type))
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+    def records(self) -> Iterator[MessageRow]:
+        """Yield them as objects with the fields that ``topics read -o json`` shows: times in ms, bytes in base64, values as JSON has them.
+
+        Of columns only ``payload``, ``value`` and ``marker_type`` matter: what is not named is None. A few messages come without pyarrow.
+        """
+
+        def rows(reader: EntryReader, problems: list[StoreError]) -> Generator[MessageRow, None, None]:
+            return (row for one in self._topics(reader, problems, whole=True) for row in one.rows())
+
+        return self._read(rows)
+
+    def json_lines(self) -> Iterator[str]:
+        """Yield what ``records`` does as JSON lines, in pieces of text that hold many lines, or a part of a long one."""
+
+        def text(reader: EntryReader, problems: list[StoreError]) -> Generator[str, None, None]:
+            return (piece for one in self._topics(reader, problems, whole=True) for piece in one.text(_line))
+
+        return self._read(text)
+
+    def as_admin_shows(self) -> Iterator[Shown]:
+        """Yield them one by one, with topic and value, as upstream's admin client shows them: see ``store.model.entries``."""
+
+        def shown(reader: EntryReader, problems: list[StoreError]) -> Generator[Shown, None, None]:
+            for one in self._topics(reader, problems):
+                for message, decoded in one.decoded():
+                    yield one.topic.name, as_admin_shows(reader, message), decoded
+
+        return self._read(shown)
+
+    def _topics(
+        self, reader: EntryReader, problems: list[StoreError], *, whole: bool = False
+    ) -> Iterator[TopicMessages]:
+        query, options, left = self._query, self._query.options, self._query.limit
+        options = replace(options, only=()) if whole else options
+
+        def opened(name: TopicName) -> TopicMessages:
+            return query.open(reader, name, options, left, problems)
+
+        for one in self._session.each(self._names(reader.txn), opened):
+            if left == 0 and not query.each:
+                return
+            yield one
+            left = left if left is None or query.each else left - one.count
+
+    def _batches(self, reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
+        from pulsar_admin.api.message_columns import shown
+
+        for one in self._topics(reader, problems):
+            yield from (shown(batch, one.topic.name, self.schema) for batch in one.batches() if len(batch))
+
+    def _made_schema(self) -> pa.Schema:
+        from pulsar_admin.api.message_columns import schema_of
+
+        return schema_of(self._query.columns)
+
+
+class BacklogMessages(TopicMessages):
+    """The messages that SUBSCRIPTION has left of a topic; raises SubscriptionNotFound."""
+
+    def __init__(
+        self,
+        reader: EntryReader,
+        topic: Topic,
+        options: DumpOptions,
+        subscription: str,
+        limit: int | None,
+        problems: list[StoreError],
+    ) -> None:
+        super().__init__(reader, topic, options, limit, problems)
+        self.state = read_cursor(reader.txn, reader, topic, subscription).state
+
+    def is_few(self) -> bool:
+        from store.search.window import SMALL_MESSAGES
+
+        return self.limit is not None and self.limit <= SMALL_MESSAGES and self.options.window == Window()
+
+    def each(self) -> Iterator[Message]:
+        wanted = ReadOptions(self.options.committed, self.options.markers, whole=False)
+        start = self.topic.next_valid(self.state.mark_delete)
+        messages = MessageReader(self.reader, wanted, lambda: self.topic.iter_positions(start), self.problems)
+        return messages.iter_messages(iter_backlog(self.topic, self.state))
+
+    def columns(self) -> Generator[pa.RecordBatch, None, None]:
+        from pulsar_admin.api.message_columns import waiting
+        from store.dump.reading import iter_columns
+        from store.model.extent import pending_intervals
+
+        options, intervals = self.options, pending_intervals(self.topic, self.state)
+        if options.window.first == EARLIEST:
+            first = self.topic.next_valid(self.state.mark_delete)
+            options = replace(options, window=replace(options.window, first=first))
+        with closing(iter_columns(self.reader, self.topic, options, None, self.problems)) as batches:
+            left = (waiting(batch, self.topic, intervals) for batch in batches)
+            yield from left if self.limit is None else first_rows(left, self.limit)
+
+
+def _line(row: MessageRow) -> str:
+    return dump_json(row, pretty=False)
 
 
 def messages_of(session: Session, names: Choose, query: MessageQuery) -> Messages:
     """Return the messages of topics, one topic after the other; raises InvalidValue."""
     query.check()
-
-    def source(reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
-        for part in names(reader.txn):
-            for batch in _batches(reader, read_topic(reader.txn, part), query, problems):
-                yield _with_topic(batch, part) if "topic" in query.columns else batch
-
-    return Messages(session, query.columns, source, query.limit)
-
-
-def _with_topic(batch: pa.RecordBatch, name: TopicName) -> pa.RecordBatch:
-    return batch.append_column("topic", pa.repeat(pa.scalar(str(name), pa.string()), len(batch)))
-
-
-def _batches(
-    reader: EntryReader, topic: Topic, query: MessageQuery, problems: list[StoreError]
-) -> Iterator[pa.RecordBatch]:
-    options, waiting = query.options, None
-    if query.subscription is not None:
-        state = read_cursor(reader.txn, reader, topic, query.subscription).state
-        waiting = pending_intervals(topic, state)
-        if options.window.first == EARLIEST:
-            options = replace(options, window=replace(options.window, first=topic.next_valid(state.mark_delete)))
-    iter_them = iter_columns if query.match is None else iter_matches
-    with closing(iter_them(reader, topic, options, None, problems)) as batches:
-        for batch in batches:
-            yield batch if waiting is None else _waiting(batch, topic, waiting)
+    return Messages(session, names, query)
 
 
 def chosen_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
@@ -158,28 +244,3 @@ def chosen_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
     if isinstance(columns, str):
         raise InvalidValue(f"columns {columns!r} is a text", hint=f"write a list: columns=[{columns!r}]")
     return COLUMNS if columns is None else tuple(columns)
-
-
-def compacted_messages(
-    session: Session, name: TopicName, columns: Sequence[str] | None, keys: Collection[str] | None, limit: int | None
-) -> Messages:
-    """Return the messages of a topic's compacted view, those with KEYS only; raises InvalidValue."""
-    query = MessageQuery(Window(), chosen_columns(columns), limit=limit)
-    query.check()
-    options = query.options
-    if keys is not None and options.only:
-        options = replace(options, only=tuple(sorted({*options.only, "key"})))
-
-    def source(reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
-        topic = read_topic(reader.txn, name)
-        wanted = replace(options, view=open_view(reader, topic, problems))
-        if keys is None or keys:
-            yield from iter_view_columns(reader, topic, wanted, tuple(keys or ()), limit, problems)
-
-    return Messages(session, query.columns, source)
-
-
-def _waiting(batch: pa.RecordBatch, topic: Topic, intervals: Intervals) -> pa.RecordBatch:
-    """Return the rows of BATCH whose entries lie in INTERVALS of ranks."""
-    ledgers, entries = (batch.column(name).to_numpy() for name in ("ledgerId", "entryId"))
-    return batch.filter(pa.array(is_within(topic, DelayedRows(entries, ledgers, entries), intervals)))

@@ -378,7 +378,8 @@ class Store(Changes, Transfers, Recoveries, Columns):
         PAYLOAD. What cannot be read is left out with a PartialData warning. Raises TopicNotFound, AlreadyExists, DiskFull.
         """
         from store.db.clocks import check_clock
-        from store.dump.job import DumpOptions, dump_directory
+        from store.dump.job import dump_directory
+        from store.dump.options import DumpOptions
         from store.model.window import Window
         from store.scan.profiles import Profile
 

@@ -30,7 +30,7 @@ def table_of(session: Session, name: str) -> Batches:
     def source(reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
         yield from iter_table(reader, name, find_cluster_name(reader.txn), problems.append)
 
-    return Batches(session, TABLES[name], source)
+    return Batches(session, lambda: TABLES[name], source)
 
 
 def rows_of(session: Session, statement: str) -> Batches:
@@ -46,7 +46,7 @@ def rows_of(session: Session, statement: str) -> Batches:
         with _opened(reader, problems) as database:
             yield from database.batches(statements[0])
 
-    return Batches(session, schema, source)
+    return Batches(session, lambda: schema, source)
 
 
 @contextmanager

@@ -212,7 +212,9 @@ class Topic(PolicyPlans):
 
         times = [None if value is None else self._session.time_ms(value) for value in (since, until)]
         window = Window(position_of(start), position_of(end), times[0], times[1], clock, key).checked()
-        query = MessageQuery(window, chosen_columns(columns), subscription, limit, uncommitted, markers)
+        query = MessageQuery(
+            window, chosen_columns(columns), subscription, limit, uncommitted=uncommitted, markers=markers
+        )
         return messages_of(self._session, lambda txn: expand_topic(txn, self._name), query)
 
     def search(self, **wanted: Unpack[Wanted]) -> Messages:

@@ -15,15 +15,15 @@ from store.codec.compactedentry import decode_compacted_entry
 from store.codec.message import EntryHeader, decode_message_entry
 from store.compaction.heads import read_compacted_head
 from store.compaction.tail import find_topic_end, rank_behind
-from store.compaction.view import CompactedView, read_compacted_entry
+from store.compaction.view import CompactedView, find_compacted_view, read_compacted_entry
 from store.db.environment import Txn
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
 from store.model.extent import Extent, extent_of
 from store.model.ledgers import find_times
 from store.model.messages import ENTRY_ERRORS, Message, MessageReader, ReadOptions
 from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
+from store.model.topics import Topic, read_topic
+from store.names import Position, TopicName
 
 
 class CompactedReader(MessageReader):
@@ -87,6 +87,16 @@ def view_extent(txn: Txn, topic: Topic, view: CompactedView | None) -> Extent:
     return (
         behind if times is None else behind + Extent(times.sums.entries, times.sums.messages, times.sums.payload_bytes)
     )
+
+
+def views_bytes(reader: EntryReader, names: Iterable[TopicName]) -> int:
+    """Return how many bytes readers read of the views of topics NAMES, about; none of one that cannot be read, which reading reports."""
+    total = 0
+    for name in names:
+        with suppress(StoreError):
+            topic = read_topic(reader.txn, name)
+            total += view_extent(reader.txn, topic, find_compacted_view(reader, topic)).bytes
+    return total
 
 
 def _readable_end(reader: EntryReader, topic: Topic, floor: Position | None) -> int:

@@ -6,14 +6,15 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from store.compaction.reading import CompactedReader
-from store.compaction.view import CompactedView, parts_of_view
+from store.compaction.view import parts_of_view
 from store.db.clocks import check_clock
 from store.dump.columns import HELPERS, DumpColumns
+from store.dump.options import DumpOptions
 from store.dump.tables import EntryColumns, entry_batch, json_text, known_text
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
 from store.model.extent import Extent, extent_of, iter_ledger_parts
@@ -22,13 +23,10 @@ from store.model.messages import MessageReader, ReadOptions
 from store.model.reader import EntryReader
 from store.model.schemas import TopicSchemas, read_schemas
 from store.model.topics import Topic
-from store.model.window import Window
 from store.names import EARLIEST, LATEST
 from store.scan.known_columns import KnownColumns
-from store.scan.matching import Match
 from store.scan.messages import MessageColumns
 from store.scan.places import EntryBatch
-from store.scan.profiles import Profile
 from store.scan.redacted import redact_batch
 from store.scan.window import WindowScan, window_ranks
 from store.wording import counted
@@ -36,34 +34,7 @@ from store.wording import counted
 if TYPE_CHECKING:
     from store.dump.files import DumpDirectory, Format
 
-Level = Literal["messages", "entries"]
 Advance = Callable[[int], None]  # told how many more entries are done
-
-
-@dataclass(frozen=True, slots=True)
-class DumpOptions:
-    """What to dump. ``payload`` to ``only`` concern level ``messages``; entries always have their payload, and no value.
-
-    ``redact``: messages as ``store.model.redaction`` shows them.
-    ``stripped``: entries without broker entry metadata, as a client receives them. ``committed`` and ``markers`` are those of
-    ``ReadOptions``, ``only`` that of ``DumpColumns``. ``view``: its compacted ledger instead of the window's positions. ``whole``: a
-    chunk without the ones before it is damage, wherever the window begins. ``match`` is that of ``DumpColumns``. ``profile``: the
-    names and types of another tool's columns, its value among them, as raw bytes with ``payload``.
-    """
-
-    level: Level = "messages"
-    window: Window = field(default_factory=Window)
-    payload: bool = False
-    value: bool = False
-    committed: bool = True
-    markers: bool = False
-    only: tuple[str, ...] = ()
-    stripped: bool = False
-    redact: bool = False
-    view: CompactedView | None = None
-    whole: bool = False
-    match: Match | None = None
-    profile: Profile | None = None
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The messages of a large window for ``topics read``: the rows of a dump, with what chooses single messages applied to columns."""
+"""The messages of a large window: the rows of a dump, with what chooses single messages applied to columns."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store.compaction.reading import behind_view, last_of_view
-from store.dump.job import Dumped, DumpOptions, iter_window_rows
+from store.dump.job import Dumped, iter_window_rows
+from store.dump.options import DumpOptions
 from store.dump.tables import json_columns
 from store.errors import EncryptedPayload, EntryCorrupt, StoreError
-from store.model.message_row import MessageRow, redacted
+from store.model.message_row import MessageRow
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.model.window import EVENT, Window
@@ -79,7 +80,7 @@ def iter_view_columns(
     keys: Collection[str],
     limit: int | None,
     problems: list[StoreError],
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Yield the first LIMIT messages, of KEYS where there are any, as ``store.compaction.reading.iter_view`` gives them.
 
     The view of OPTIONS is read, then what lies behind it; None: the topic was never compacted. Problems are told as by
@@ -182,11 +183,11 @@ def _undecoded(topic: TopicName, batch: pa.RecordBatch) -> Iterator[StoreError]:
         yield EntryCorrupt(f"the value of {position} of {topic}: {row['valueError']}")
 
 
-def iter_rows(topic: TopicName, batch: pa.RecordBatch, *, redact: bool) -> Iterator[MessageRow]:
+def iter_rows(topic: TopicName, batch: pa.RecordBatch) -> Iterator[MessageRow]:
     """Yield the messages of BATCH as ``store.model.message_row.message_row`` makes them."""
     columns = json_columns(batch)
     values = (columns.get(name, repeat(None, len(batch))) for name in _ROW)
     for row in map(MessageRow, repeat(str(topic), len(batch)), *values):
         if isinstance(row.payload, pa.Buffer):
             row = replace(row, payload=b64encode(row.payload).decode())
-        yield redacted(row) if redact else row
+        yield row

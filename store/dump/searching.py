@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from collections.abc import Generator, Iterator
+from dataclasses import field, fields
 from itertools import islice
 from typing import Any
 
-from store.dump.job import DumpOptions
-from store.dump.reading import iter_matches, iter_rows
+import pyarrow as pa
+
+from store.dump.messages import TopicMessages
+from store.dump.options import DumpOptions
+from store.dump.reading import iter_matches
 from store.errors import StoreError
 from store.frozen import frozen
-from store.model.message_row import MessageRow, message_row, redacted
+from store.model.message_row import MessageRow, message_row
 from store.model.messages import Message, MessageReader, ReadOptions
 from store.model.reader import EntryReader
+from store.model.schemas import value_decoder
 from store.model.topics import Topic
 from store.names import Position
 
@@ -27,43 +31,48 @@ class FoundRow(MessageRow):
     context: bool | None = field(default=None, metadata={"json_optional": True})
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """How many messages to show in front of a match and behind it; ``redact``: as ``store.model.message_row.redacted`` leaves them."""
+class MatchingMessages(TopicMessages):
+    """The messages that the match of the options looks for; as rows with BEFORE messages in front of each and AFTER behind it."""
 
-    before: int = 0
-    after: int = 0
-    redact: bool = False
+    def __init__(
+        self,
+        reader: EntryReader,
+        topic: Topic,
+        options: DumpOptions,
+        limit: int | None,
+        problems: list[StoreError],
+        *,
+        before: int = 0,
+        after: int = 0,
+    ) -> None:
+        super().__init__(reader, topic, options, limit, problems)
+        self.before = before
+        self.after = after
 
+    def is_few(self) -> bool:
+        return False
 
-def iter_found(
-    reader: EntryReader,
-    topic: Topic,
-    options: DumpOptions,
-    limit: int | None,
-    shown: Shown,
-    problems: list[StoreError],
-) -> Iterator[FoundRow]:
-    """Yield the first LIMIT messages of TOPIC that the match of OPTIONS looks for, in topic order, with neighbours as SHOWN."""
-    batches = iter_matches(reader, topic, options, limit, problems)
-    matches = (row for batch in batches for row in iter_rows(topic.name, batch, redact=shown.redact))
-    if not shown.before and not shown.after:
-        yield from (_found(row) for row in matches)
-        return
-    neighbours = _Neighbours(reader, topic, options, problems, shown)
-    last: Position | None = None
-    left = 0  # messages still to show behind LAST
-    for row in matches:
-        here = Position(row.ledger_id, row.entry_id, row.batch_index)
+    def columns(self) -> Generator[pa.RecordBatch, None, None]:
+        return iter_matches(self.reader, self.topic, self.options, self.limit, self.problems)
+
+    def rows(self) -> Iterator[FoundRow]:
+        if not self.before and not self.after:
+            yield from map(_found, super().rows())
+            return
+        neighbours = _Neighbours(self.reader, self.topic, self.options, self.problems)
+        last: Position | None = None
+        left = 0  # messages still to show behind LAST
+        for row in super().rows():
+            here = Position(row.ledger_id, row.entry_id, row.batch_index)
+            if last is not None:
+                for beside in neighbours.behind(last, here, left):
+                    yield beside
+                    last = Position(beside.ledger_id, beside.entry_id, beside.batch_index)
+            yield from neighbours.in_front(last, here, self.before)
+            yield _found(row)
+            last, left = here, self.after
         if last is not None:
-            for beside in neighbours.behind(last, here, left):
-                yield beside
-                last = Position(beside.ledger_id, beside.entry_id, beside.batch_index)
-        yield from neighbours.in_front(last, here, shown.before)
-        yield _found(row)
-        last, left = here, shown.after
-    if last is not None:
-        yield from neighbours.behind(last, None, left)
+            yield from neighbours.behind(last, None, left)
 
 
 def _found(row: MessageRow) -> FoundRow:
@@ -77,15 +86,12 @@ def _members(row: MessageRow) -> dict[str, Any]:  # Any: each field's own type
 class _Neighbours:
     """Reads the messages beside others, whatever they are."""
 
-    def __init__(
-        self, reader: EntryReader, topic: Topic, options: DumpOptions, problems: list[StoreError], shown: Shown
-    ) -> None:
+    def __init__(self, reader: EntryReader, topic: Topic, options: DumpOptions, problems: list[StoreError]) -> None:
         self._reader = reader
         self._topic = topic
         self._options = options
         self._problems = problems
-        self._redact = shown.redact
-        self._decode = self._decoder() if options.value else None
+        self._decode = value_decoder(reader, topic.name) if options.value else None
 
     def behind(self, start: Position, stop: Position | None, count: int) -> Iterator[FoundRow]:
         """Yield the first COUNT messages behind START and in front of STOP."""
@@ -117,11 +123,4 @@ class _Neighbours:
     def _row(self, message: Message) -> FoundRow:
         decoded = None if self._decode is None else self._decode(message)
         row = message_row(self._topic.name, message, payload=self._options.payload, decoded=decoded)
-        row = redacted(row) if self._redact else row
         return FoundRow(**_members(row), context=True)
-
-    def _decoder(self) -> Callable[[Message], Any]:  # Any: Decoded, imported when values are wanted
-        from store.model.schemas import PlainValues, ValueReader, encoded, read_schemas
-
-        values = ValueReader(read_schemas(self._reader, self._topic.name), PlainValues().value)
-        return lambda message: values.read(encoded(message))

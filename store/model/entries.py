@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field, replace
 
 from store.codec.brokerentry import MAGIC as BROKER_MAGIC
 from store.codec.message import CHECKSUM_MAGIC, decode_message_entry, is_batch, message_count
+from store.db.environment import Txn
 from store.errors import EntryNotFound, NothingMatches, StoreError
 from store.frozen import frozen
 from store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode, located, opened
@@ -98,17 +100,17 @@ def _shown_of_batch(reader: EntryReader, position: Position) -> dict[str, object
     return {"event_ms": header.metadata.event_time, "broker_index": index, "properties": dict(sorted(found.items()))}
 
 
-def find_topic_of(topics: list[Topic], position: Position) -> Topic:
-    """Return the one of TOPICS that lists the entry at POSITION; raises EntryNotFound in upstream's words."""
-    topic = next((topic for topic in topics if topic.is_entry(position)), None)
-    if topic is None:
+def find_topic_of(txn: Txn, names: Iterable[TopicName], position: Position) -> TopicName:
+    """Return the one of the topics NAMES that lists the entry at POSITION; raises EntryNotFound in upstream's words."""
+    name = next((name for name in names if read_topic(txn, name).is_entry(position)), None)
+    if name is None:
         raise EntryNotFound(
             f"Cannot find any messages based on ledgerId:{position.ledger_id} entryId:{position.entry_id}",
             hint="list a topic's ledgers with: pulsar-admin topics stats-internal TOPIC",
             ledgerId=position.ledger_id,
             entryId=position.entry_id,
         )
-    return topic
+    return name
 
 
 def nth_position(topic: Topic, number: int, *, from_end: bool) -> Position:

@@ -71,16 +71,12 @@ def message_row(
     message: Message,
     *,
     payload: bool = False,
-    redact: bool = False,
     decoded: Decoded | None = None,
 ) -> MessageRow:
-    """Return the row of MESSAGE; with REDACT as ``redacted`` leaves it.
-
-    DECODED: its value and why it has none, when they are asked for.
-    """
+    """Return the row of MESSAGE. DECODED: its value and why it has none, when they are asked for."""
     body = message.payload
     value, error = (None, None) if decoded is None else decoded
-    row = MessageRow(
+    return MessageRow(
         topic=str(topic),
         ledger_id=message.position.ledger_id,
         entry_id=message.position.entry_id,
@@ -107,7 +103,6 @@ def message_row(
         value=value,
         value_error=error,
     )
-    return redacted(row) if redact else row
 
 
 def redacted(row: MessageRow) -> MessageRow:

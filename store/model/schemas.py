@@ -31,7 +31,7 @@ from store.codec.value import (
 )
 from store.db.environment import Txn
 from store.db.tree import find_node
-from store.errors import EntryNotFound, LedgerNotFound, StoreError
+from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, StoreError
 from store.frozen import NamedTuple
 from store.model.messages import Message
 from store.model.reader import EntryReader
@@ -192,6 +192,21 @@ class PlainValues:
         if where not in self._decoders:
             self._decoders[where] = decoder_of(schema)
         return plain(self._decoders[where](data))
+
+
+def value_decoder(
+    reader: EntryReader, topic: TopicName, problems: list[StoreError] | None = None
+) -> Callable[[Message], Decoded]:
+    """Return what decodes the values of messages of TOPIC; what cannot be decoded is added to PROBLEMS, too."""
+    values = ValueReader(read_schemas(reader, topic), PlainValues().value)
+
+    def decode(message: Message) -> Decoded:
+        found = values.read(encoded(message))
+        if found.error is not None and problems is not None:
+            problems.append(EntryCorrupt(f"the value of {message.position} of {topic}: {found.error}"))
+        return found
+
+    return decode
 
 
 def key_and_value_bytes(schema: ValueSchema, message: Encoded) -> tuple[bytes | None, bytes | None]:

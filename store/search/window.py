@@ -8,13 +8,13 @@ message by message.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from store.db.blocks import BLOCK_BITS, Block, LedgerTimes
 from store.db.clocks import Clock, block_max, block_min, check_clock, first_candidate
 from store.db.environment import Txn
-from store.errors import EntryNotFound, StoreError
+from store.errors import EntryNotFound, NotWritable, SourceChanged, StoreError
 from store.model.extent import Extent, extent_of
 from store.model.ledgers import find_times, iter_blocks
 from store.model.messages import Message, MessageReader, ReadOptions
@@ -27,14 +27,6 @@ from store.wording import counted, plural
 
 SMALL_MESSAGES, SMALL_BYTES, SMALL_HEADS = 4096, 16 << 20, 1 << 14
 """What is read entry by entry before the libraries that read columns would be imported; of a time window, so many heads."""
-BlockTimes = Callable[[EntryReader, Iterable[Block], Clock], Iterator[tuple[int, int | None]]]
-"""What reads (entry id, time in ms or None) of the entries of one ledger's blocks, in order."""
-
-
-def read_block_times(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> Iterator[tuple[int, int | None]]:
-    """Yield (entry id, time) of every entry of BLOCKS, read in this process."""
-    for block in blocks:
-        yield from iter_block_times(reader, block, clock)
 
 
 def is_small(txn: Txn, topic: Topic, window: Window, limit: int | None) -> bool:
@@ -95,23 +87,22 @@ def iter_window(
     topic: Topic,
     window: Window,
     options: ReadOptions,
-    *,
     problems: list[StoreError],
-    times_of: BlockTimes = read_block_times,
 ) -> Iterator[Message]:
     """Yield the messages of TOPIC in WINDOW, in topic order; what could not be read is added to PROBLEMS as it comes up.
 
-    TIMES_OF reads the times of entries where the window has times.
+    The reader is told what it reads: bytes of payloads or, of a window of times, of what it looks for times in.
     """
     first = topic.last_confirmed if window.first == LATEST else window.first
     options = replace(options, whole=first.entry == EARLIEST and not window.is_timed)
     messages = MessageReader(reader, options, lambda: topic.iter_positions(first), problems)
     if window.is_timed:
-        positions = _iter_timed(reader, topic, window, problems, times_of)
+        positions = _iter_timed(reader, topic, window, problems)
     else:
         positions = _iter_until(topic.iter_positions(first), window.last)
     for message in messages.iter_messages(positions):
         if window.holds(message):
+            reader.advance(0 if window.is_timed else len(message.payload))
             yield message
 
 
@@ -122,9 +113,7 @@ def _iter_until(positions: Iterator[Position], last: Position) -> Iterator[Posit
         yield position
 
 
-def _iter_timed(
-    reader: EntryReader, topic: Topic, window: Window, problems: list[StoreError], times_of: BlockTimes
-) -> Iterator[Position]:
+def _iter_timed(reader: EntryReader, topic: Topic, window: Window, problems: list[StoreError]) -> Iterator[Position]:
     """Yield the entries of the window's ledgers whose time lies in it."""
     first = topic.last_confirmed if window.first == LATEST else window.first
     for ledger in _listed(topic, window):
@@ -134,7 +123,20 @@ def _iter_timed(
             problems.append(_missing(ledger, missing))
         if times is not None:
             blocks = _iter_blocks(reader.txn, ledger, times, window)
-            yield from _in_window(ledger, times_of(reader, blocks, check_clock(window.clock)), window, first.entry)
+            yield from _in_window(ledger, _iter_times(reader, blocks, check_clock(window.clock)), window, first.entry)
+
+
+def _iter_times(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> Iterator[tuple[int, int | None]]:
+    """Yield (entry id, time) of the entries of BLOCKS; what lies in a file that cannot be read is listed as failed."""
+    for block in blocks:
+        try:
+            yield from iter_block_times(reader, block, clock)
+        except (SourceChanged, NotWritable) as error:
+            from store.scan.places import Places, note_failure  # brings numpy, which good files do without
+
+            assert reader.failed is not None
+            note_failure(reader.failed, Places.of(block, 0, len(block)), error)
+        reader.advance(sum(block.sizes()))
 
 
 def _missing(ledger: TopicLedger, missing: int) -> EntryNotFound:

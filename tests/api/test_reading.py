@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import warnings
+from base64 import b64decode
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from hashlib import sha1
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -143,6 +148,49 @@ def test_rows_batches_table_and_frame_are_the_same(store: pa.Store) -> None:
     assert str(frame.event_time.dtype) == "datetime64[us, UTC]"
 
 
+@pytest.mark.parametrize("name", ["public/default/plain", "public/default/batched", "acme/orders/codecs"])
+@pytest.mark.parametrize("small", [0, 1 << 20])
+def test_records_and_lines_are_those_that_a_reader_received(
+    store: pa.Store, name: str, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One by one, and as columns."""
+    monkeypatch.setattr("store.search.window.SMALL_MESSAGES", small)
+    messages = store.topic(name).messages(columns=["payload"])
+    records = list(messages.records())
+    assert [[one.ledger_id, one.entry_id, one.batch_index, one.publish_time] for one in records] == [
+        row[:4] for row in recorded_rows(name)
+    ]
+    assert [sha1(b64decode(one.payload or "")).hexdigest() for one in records] == [
+        row[8] for row in recorded_rows(name)
+    ]
+    lines = "".join(messages.json_lines()).splitlines()
+    assert [json.loads(line) for line in lines] == [to_json(one) for one in records]
+
+
+def test_a_limit_of_records_is_that_of_all_partitions(store: pa.Store) -> None:
+    topic = store.topic("acme/orders/parts")
+    everything = [one for part in topic.partitions() for one in part.messages().records()]
+    for limit in (0, 1, len(everything) - 1, len(everything) + 1):
+        assert list(topic.messages(limit=limit).records()) == everything[:limit]
+        assert len(topic.messages(limit=limit).to_arrow()) == len(everything[:limit])
+
+
+def test_records_of_a_backlog_are_its_columns_without_pyarrow(store: pa.Store, demo_store: Path) -> None:
+    columns = ["ledger_id", "entry_id"]
+    expected = [[*row.values()] for row in store.topic("plain").messages(subscription="holes", columns=columns).rows()]
+    found = store.topic("plain").messages(subscription="holes", limit=1000).records()
+    assert expected == [[one.ledger_id, one.entry_id] for one in found]
+    code = f"""
+import sys, pulsar_admin
+with pulsar_admin.open_store({str(demo_store)!r}) as store:
+    topic = store.topic("plain")
+    print(len([*topic.messages(limit=3).records(), *topic.messages(subscription="holes", limit=2).records()]))
+    print([name for name in ("pyarrow", "numpy") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "5\n[]\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "options"),
     [
@@ -165,8 +213,6 @@ def test_windows_are_those_of_topics_read(
 
 
 def test_values_are_decoded_where_they_are_named(store: pa.Store, cli: Cli, demo_store: Path) -> None:
-    import json
-
     shown = cli("--store", demo_store, "topics", "read", "avro", "--value", "-o", "jsonl").json_lines
     rows = store.topic("avro").messages(columns=["value", "schema_version"]).rows()
     assert [(json.loads(row["value"]), row["schema_version"]) for row in rows] == [

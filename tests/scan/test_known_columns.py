@@ -12,7 +12,8 @@ import pytest
 from store.codec.value import ValueSchema
 from store.db.environment import open_store
 from store.dump.columns import HELPERS
-from store.dump.job import Dumped, DumpOptions, iter_batches
+from store.dump.job import Dumped, iter_batches
+from store.dump.options import DumpOptions
 from store.errors import Unsupported
 from store.model.reader import open_reader
 from store.model.schemas import TopicSchemas

@@ -13,7 +13,8 @@ import pytest
 import pulsar_admin
 from store.db.environment import open_store
 from store.dump.columns import HELPERS
-from store.dump.job import Dumped, DumpOptions, iter_batches
+from store.dump.job import Dumped, iter_batches
+from store.dump.options import DumpOptions
 from store.errors import InvalidValue
 from store.model.reader import open_reader
 from store.model.topics import iter_topics, read_topic

@@ -1,0 +1,42 @@
+"""What of topics to read or to dump: known without the libraries that read columns."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import TYPE_CHECKING, Literal
+
+from store.frozen import frozen
+from store.model.window import Window
+
+if TYPE_CHECKING:
+    from store.compaction.view import CompactedView
+    from store.scan.matching import Match
+    from store.scan.profiles import Profile
+
+Level = Literal["messages", "entries"]
+
+
+@frozen
+class DumpOptions:
+    """What to dump. ``payload`` to ``only`` concern level ``messages``; entries always have their payload, and no value.
+
+    ``redact``: messages as ``store.model.redaction`` shows them.
+    ``stripped``: entries without broker entry metadata, as a client receives them. ``committed`` and ``markers`` are those of
+    ``ReadOptions``, ``only`` and ``match`` those of ``store.dump.columns.DumpColumns``. ``view``: its compacted ledger instead of the
+    window's positions. ``whole``: a chunk without the ones before it is damage, wherever the window begins. ``profile``: the
+    names and types of another tool's columns, its value among them, as raw bytes with ``payload``.
+    """
+
+    level: Level = "messages"
+    window: Window = field(default_factory=Window)
+    payload: bool = False
+    value: bool = False
+    committed: bool = True
+    markers: bool = False
+    only: tuple[str, ...] = ()
+    stripped: bool = False
+    redact: bool = False
+    view: CompactedView | None = None
+    whole: bool = False
+    match: Match | None = None
+    profile: Profile | None = None
