@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.cursor import Cursor, CursorPlace
     from pulsar_admin.api.cursors import Cursors
     from pulsar_admin.api.delayed import Delayed
-    from pulsar_admin.api.history import MetadataChange, history
+    from pulsar_admin.api.history import MetadataChange, diff, history
     from pulsar_admin.api.imports import create_store, import_cluster, import_standalone, preview_import
     from pulsar_admin.api.ledger import Ledger
     from pulsar_admin.api.logs import log_files, log_records, verify_logs
@@ -65,6 +65,7 @@ _HOMES = {
     "read_bookie_conf": "store.sources.bookieconf",
     "fetch_bookie": "store.transfer.fetching",
     "history": "pulsar_admin.api.history",
+    "diff": "pulsar_admin.api.history",
     "MetadataChange": "pulsar_admin.api.history",
     "log_files": "pulsar_admin.api.logs",
     "log_records": "pulsar_admin.api.logs",
@@ -166,6 +167,7 @@ __all__ = [
     "TopicNotFound",
     "UndoConflict",
     "create_store",
+    "diff",
     "fetch_bookie",
     "history",
     "import_cluster",

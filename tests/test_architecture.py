@@ -157,6 +157,12 @@ ASKS_THE_API: dict[str, set[str]] = {
         "store.transfer.imports",
     },
     "commands/store/offloads.py": set(),
+    "commands/store/past.py": {
+        "store.history.events",
+        "store.history.servers",
+        "store.history.words",
+        "store.sources.zookeeper",
+    },
     "commands/store/recover.py": set(),
     "commands/store/refreshing.py": set(),
     "commands/store/check.py": {"store.check.finding", "store.db.storeinfo"},

@@ -96,17 +96,16 @@ def servers_of(app: App, places: tuple[str, ...]) -> tuple[ServerFiles, ...]:
 
 
 def _rows(app: App, servers: tuple[ServerFiles, ...], question: Question, span: Span) -> Iterator[dict[str, Any]]:
-    from store.history.events import Event, iter_events
-    from store.history.versions import log_bytes
+    from pulsar_admin.api.history import iter_history
+    from store.history.events import Event
 
     make: Callable[[Event], dict[str, Any]] = _json_row if app.settings.output in ("json", "jsonl") else _row
-    with app.progress(log_bytes(servers), "bytes", "history") as progress:
-        for item in iter_events(servers, question, span, progress.advance):
-            if isinstance(item, Event):
-                yield make(item)
-            else:
-                app.problems(1)
-                yield _missing_row(item)
+    for item in iter_history(app.session, servers, question, span):
+        if isinstance(item, Event):
+            yield make(item)
+        else:
+            app.problems(1)
+            yield _missing_row(item)
 
 
 def _row(event: Event) -> dict[str, Any]:  # Any: JSON
@@ -187,44 +186,26 @@ def diff(
     alike = len(stores) == 2 and stores[0].resolve() == stores[1].resolve()
     if (len(stores) != 2 or alike or since or until or places) and (stores or since is None):
         raise click.UsageError("name two stores, or --from TIME [--to TIME] for the ZooKeeper files of one")
-    found = _stores_changed(app, stores, passing) if stores else _moments_changed(app, places, (since, until), passing)
-    app.emit_rows(found, _DIFF_COLUMNS)
+    app.emit_rows(
+        (_changed_row(app, one) for one in _changed(app, stores, places, since, until, passing)), _DIFF_COLUMNS
+    )
 
 
-def _stores_changed(app: App, stores: tuple[Path, ...], passing: bool) -> Iterator[dict[str, Any]]:  # Any: JSON
-    from store.db.environment import open_store
-    from store.history.stores import compare_stores
-    from store.model.reader import open_reader
+def _changed(
+    app: App,
+    stores: tuple[Path, ...],
+    places: tuple[str, ...],
+    since: Moment | None,
+    until: Moment | None,
+    passing: bool,
+) -> tuple[Changed, ...]:
+    from pulsar_admin.api.history import diff_of
+    from pulsar_admin.api.store import open_store
 
-    with (
-        open_store(stores[0]) as first,
-        open_store(stores[1]) as second,
-        open_reader(first) as one,
-        open_reader(second) as other,
-    ):
-        yield from (_changed_row(app, item) for item in compare_stores(one, other, passing=passing))
-
-
-def _moments_changed(
-    app: App, places: tuple[str, ...], moments: tuple[Moment | None, Moment | None], passing: bool
-) -> Iterator[dict[str, Any]]:  # Any: JSON
-    from store.history.as_of import read_tree_at
-    from store.history.differences import find_changed, iter_differences, side_of, values_of
-    from store.sources.zookeeper import read_tree
-
-    servers = servers_of(app, places)
-    problems: list[str] = []
-    trees = [
-        read_tree(servers, problems) if moment is None else read_tree_at(servers, moment, problems)
-        for moment in moments
-    ]
-    for text in dict.fromkeys(problems):
-        app.warn(text)
-    app.problems(len(problems))
-    first, second = trees
-    differences = iter_differences(values_of(first), values_of(second))
-    for found in find_changed(differences, (side_of(first), side_of(second)), passing=passing):
-        yield _changed_row(app, found)
+    if since is not None:
+        return diff_of(app.session, servers_of(app, places), since, until, passing=passing)
+    with open_store(stores[0]) as first, open_store(stores[1]) as second:
+        return first.diff(second, passing=passing)
 
 
 def _changed_row(app: App, found: Changed) -> dict[str, Any]:  # Any: JSON

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pulsar_admin.api.session import Time, time_ms_of, warn_partial
+from pulsar_admin.api.session import Caller, Time, time_ms_of, warn_partial
 from store.frozen import frozen
 
 if TYPE_CHECKING:
     from store.history.as_of import Moment
+    from store.history.differences import Changed
+    from store.history.events import Event, Question, Span
+    from store.history.versions import Flaw
+    from store.sources.zookeeper import Gap, ServerFiles
 
 
 @frozen
@@ -38,12 +42,12 @@ def history(
     ZOOKEEPER: the files of servers of one ensemble, each ``dataDir`` or ``dataDir,dataLogDir``. SINCE and UNTIL are times, or zxids such as
     "0x4a1". What is missing or damaged is a PartialData warning at the end. Raises SourceNotFound, InvalidValue, MetadataCorrupt.
     """
-    from store.history.events import Event, Span, iter_events, parse_question
+    from store.history.events import Event, Span, parse_question
     from store.history.servers import find_servers
 
     problems: list[str] = []
     span = Span(*(None if one is None else moment_of(one) for one in (since, until)))
-    for item in iter_events(find_servers((), map(str, zookeeper)), parse_question(what), span):
+    for item in iter_history(Caller(), find_servers((), map(str, zookeeper)), parse_question(what), span):
         if not isinstance(item, Event):
             problems.append(item.text)
             continue
@@ -51,6 +55,43 @@ def history(
         where = (version.time_ms, version.zxid, version.session, item.who, version.kind, version.path)
         yield MetadataChange(*where, item.what, item.before, version.value)
     warn_partial(problems)
+
+
+def iter_history(
+    caller: Caller, servers: Sequence[ServerFiles], question: Question, span: Span
+) -> Iterator[Event | Gap | Flaw]:
+    """Yield the changes that QUESTION asks for within SPAN, and what SERVERS lack."""
+    from store.history.events import iter_events
+    from store.history.versions import log_bytes
+
+    with caller.progress(log_bytes(servers), "bytes", "history") as advance:
+        yield from iter_events(servers, question, span, advance)
+
+
+def diff(
+    zookeeper: Iterable[Path | str], *, since: Time, until: Time | None = None, passing: bool = False
+) -> tuple[Changed, ...]:
+    """Return what is another UNTIL a moment (None: now) than at SINCE, by topic, in words and ``nodes``, as ``Store.diff`` does.
+
+    ZOOKEEPER, and moments: as of ``history``. Subscriptions are compared as far as the metadata has their positions. What is missing is
+    a PartialData warning. Raises SourceNotFound, NothingMatches, InvalidValue, MetadataCorrupt.
+    """
+    from store.history.servers import find_servers
+
+    last = None if until is None else moment_of(until)
+    return diff_of(Caller(), find_servers((), map(str, zookeeper)), moment_of(since), last, passing=passing)
+
+
+def diff_of(
+    caller: Caller, servers: Sequence[ServerFiles], since: Moment, until: Moment | None, *, passing: bool
+) -> tuple[Changed, ...]:
+    """Return what ``diff`` returns of SERVERS."""
+    from store.history.stores import compare_moments
+
+    problems: list[str] = []
+    found = tuple(compare_moments(servers, since, until, problems, passing=passing))
+    caller.partial(dict.fromkeys(problems))
+    return found
 
 
 def moment_of(value: Time | Moment) -> Moment:

@@ -41,15 +41,16 @@ class Recoveries:
         self._session.partial([*parts.known.problems, *(text for one in found.bookies for text in one.problems)])
         return found
 
-    def diff(self, other: Recoveries) -> tuple[Changed, ...]:
+    def diff(self, other: Recoveries, *, passing: bool = False) -> tuple[Changed, ...]:
         """Return what is another in the metadata of the store OTHER, by topic, in words (``what``, ``subscriptions``) and ``nodes``.
 
-        Subscriptions are compared where they really stand. Raises MetadataCorrupt.
+        Subscriptions are compared where they really stand. PASSING: also load reports, bundle ownership and numbers handed out. Raises
+        MetadataCorrupt.
         """
         from store.history.stores import compare_stores
 
         with self._session.reader() as one, other._session.reader() as second:
-            return tuple(compare_stores(one, second))
+            return tuple(compare_stores(one, second, passing=passing))
 
     def recover(
         self,

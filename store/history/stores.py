@@ -1,23 +1,43 @@
-"""What is another in the metadata of two stores, whose cursors are compared where they really stand."""
+"""What is another in the metadata of two stores, whose cursors are compared where they really stand, or of two moments of one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from store.db.tree import find_node, iter_values
 from store.errors import StoreError
-from store.history.differences import Changed, Side, find_changed, iter_differences, known_position
+from store.history.as_of import Moment, read_tree_at
+from store.history.differences import (
+    Changed,
+    Side,
+    find_changed,
+    iter_differences,
+    known_position,
+    side_of,
+    values_of,
+)
 from store.model.cursors import read_cursor
 from store.model.reader import EntryReader
 from store.model.structures import cursor_of_path
 from store.model.topics import read_topic
 from store.names import Position
+from store.sources.zookeeper import ServerFiles, read_tree
 
 
 def compare_stores(one: EntryReader, other: EntryReader, *, passing: bool = False) -> Iterator[Changed]:
     """Yield what is another in OTHER than in ONE, see ``find_changed``."""
     differences = iter_differences(iter_values(one.txn, "/"), iter_values(other.txn, "/"))
     return find_changed(differences, (_side_of(one), _side_of(other)), passing=passing)
+
+
+def compare_moments(
+    servers: Sequence[ServerFiles], since: Moment, until: Moment | None, problems: list[str], *, passing: bool = False
+) -> Iterator[Changed]:
+    """Yield what is another UNTIL a moment, None: now, than at SINCE by SERVERS; what they lack goes into PROBLEMS."""
+    first = read_tree_at(servers, since, problems)
+    second = read_tree(servers, problems) if until is None else read_tree_at(servers, until, problems)
+    differences = iter_differences(values_of(first), values_of(second))
+    return find_changed(differences, (side_of(first), side_of(second)), passing=passing)
 
 
 def _side_of(reader: EntryReader) -> Side:

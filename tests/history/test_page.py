@@ -36,6 +36,11 @@ def test_python(tmp_path: Path) -> None:
     assert listed[-1].old == listed[-2].new
     assert listed[1].what == "listed: ledger 8; property index: none → -1"
     assert {change.who for change in changes} == {"broker 127.0.0.1:8082"}
+    before, after = values_as_of(0xC0), values_as_of(0x120)
+    rows = pa.diff([folder], since="0xc0", until="0x120", passing=True)
+    assert {(node.path, node.before, node.after) for row in rows for node in row.nodes} == {
+        (path, before.get(path), after.get(path)) for path in {*before, *after} if before.get(path) != after.get(path)
+    }
     cut = linked(folder, tmp_path / "cut", "log.35e")
     with pytest.warns(pa.PartialData, match="292 transactions"):
         list(pa.history([cut]))
