@@ -5,26 +5,22 @@ An attribute of this module named ``topics set-message-ttl`` is that command, wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import click
 
+from pulsar_admin.api.topic_policies import TopicPolicies
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import Command, TopicSelection
 from pulsar_admin.policy_rows import find_policy_row, policy_of
 from pulsar_admin.upstream import mirrored, name_of
 from pulsar_admin.upstream_list import upstream_commands
-from store.changes.namespaces import plan_job
-from store.changes.policies import policy_job
-from store.db.environment import Txn
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StalePlan, TopicNotFound
-from store.model.topics import check_namespace, select_topics
-from store.names import NamespaceName, TopicName
+from store.names import NamespaceName
 from store.policies.rules import NAMESPACES
 from store.policies.table import Policy
-from store.policies.values import applied_value, namespace_value, own_value, value_in_force
 
 _HELPS = {
     "enable": "Switch it on.",
@@ -58,17 +54,15 @@ def __getattr__(path: str) -> Command:
         raise AttributeError(path)
     verb, policy = policy_of(path)
     make = _getting if verb == "get" else _changing
-    return make(path, verb, policy)
+    return make(path, policy)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _getting(path: str, verb: str, policy: Policy) -> Command:
+def _getting(path: str, policy: Policy) -> Command:
     def get_of_namespace(app: App, namespace: NamespaceName, explain: bool, **options: Any) -> None:
-        with app.session.read() as txn:
-            check_namespace(txn, namespace)
-            value = namespace_value(txn, namespace, policy)
+        value = app.session.namespace(namespace).policy(policy.name)
         if explain:
             app.emit(
                 {"namespace": str(namespace), "policy": policy.name, "value": value, "source": value and "namespace"}
@@ -77,14 +71,12 @@ def _getting(path: str, verb: str, policy: Policy) -> Command:
             _answer(app, path, policy, policy.unset if value is None else value)
 
     def get_of_topics(app: App, selection: TopicSelection, explain: bool, **options: Any) -> None:
-        with app.session.read() as txn:
-            names = list(_topics(txn, selection))
-            if explain or selection.single is None:
-                rows = [_explained(txn, name, policy, options) for name in names]
-                app.emit_rows(rows, _EXPLAINED) if selection.single is None else app.emit(rows[0])
-                return
-            read = applied_value if options.get("applied") else own_value
-            value = read(txn, names[0], policy, options)
+        policies = TopicPolicies(app.session, selection)
+        if explain or selection.single is None:
+            rows = policies.values(policy.name, **options)
+            app.emit_rows(rows, _EXPLAINED) if selection.single is None else app.emit(rows[0])
+            return
+        value = policies.answers(policy.name, **options)[0]
         _answer(app, path, policy, policy.own_unset if value is None else value)
 
     explained = click.option("--explain", is_flag=True, help="What is set or in force, and where, as an object.")
@@ -102,48 +94,17 @@ def _answer(app: App, path: str, policy: Policy, value: Any) -> None:
         app.answer([shown] if whole else shown)
 
 
-def _explained(txn: Txn, name: TopicName, policy: Policy, options: dict[str, Any]) -> dict[str, Any]:
-    if options.get("applied"):
-        value, source = value_in_force(txn, name, policy, options)
-    else:
-        value, source = own_value(txn, name, policy, options), "global-topic" if options.get("global_") else "topic"
-    empty = value in (None, {})
-    return {"topic": str(name), "policy": policy.name, "value": value, "source": None if empty else source}
-
-
-def _topics(txn: Txn, selection: TopicSelection) -> Iterator[TopicName]:
-    """Yield the topics meant, a partitioned one once; raises TopicNotFound, and InvalidValue as upstream refuses."""
-    for name in selection.topics:
-        if name != name.base:
-            raise InvalidValue("Not allowed to set/get topic policy for a partition", value=str(name))
-    names = select_topics(txn, selection)
-    yield from dict.fromkeys(name.base for name in names)
-
-
 # -- changing ---------------------------------------------------------------------------------------------------------
 
 
-def _changing(path: str, verb: str, policy: Policy) -> Command:
+def _changing(path: str, policy: Policy) -> Command:
     def change_namespace(app: App, namespace: NamespaceName, **options: Any) -> None:
-        job = policy_job(path, policy.name, options | _given(verb), removes=verb in ("remove", "clear"))
-        with app.session.read() as txn:
-            plan = plan_job(txn, namespace, job, app.now_ms)
-        app.change(plan)
+        app.change(app.session.namespace(namespace).plan_policy(path, policy.name, options))
 
     def change_topics(app: App, selection: TopicSelection, **options: Any) -> None:
-        from store.changes.topic_policies import plan_changes
-
-        job = policy_job(path, policy.name, options | _given(verb), removes=verb == "remove")
-        with app.session.read() as txn:
-            plan = plan_changes(txn, list(_topics(txn, selection)), job, app.now_ms, app.settings.interceptors)
-        app.change(plan)
+        app.change(TopicPolicies(app.session, selection).plan_policy(path, policy.name, options))
 
     return _mirrored(path, change_namespace if path.startswith(NAMESPACES) else change_topics, policy)
-
-
-def _given(verb: str) -> dict[str, bool]:
-    """Return what a verb says that another command's option does."""
-    return {"enable": verb == "enable", "disable": verb == "disable"} if verb in ("enable", "disable") else {}
 
 
 @mirrored(
@@ -158,12 +119,7 @@ def _given(verb: str) -> dict[str, bool]:
 )
 def delete_all(app: App, selection: TopicSelection) -> None:
     """Delete all policies of topics, including global ones."""
-    from store.changes.topic_policies import plan_delete
-
-    with app.session.read() as txn:
-        names = selection.topics or _topics(txn, selection)
-        plan = plan_delete(txn, "topicPolicies delete", list(names), app.now_ms, app.settings.interceptors)
-    app.change(plan)
+    app.change(TopicPolicies(app.session, selection).remove_policies())
 
 
 # -- declaring --------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.spark import SparkTables, register
     from pulsar_admin.api.store import Store, open_store
     from pulsar_admin.api.topic import Topic
+    from pulsar_admin.api.topic_policies import PolicyValue, TopicPolicies
     from store.changes.report import BrokerMove, ChangePart, Deletable, FutureDated, LedgerPart
     from store.dump.finding import FoundEntry
     from store.errors import (
@@ -71,6 +72,8 @@ _HOMES = {
     "log_records": "pulsar_admin.api.logs",
     "verify_logs": "pulsar_admin.api.logs",
     "Topic": "pulsar_admin.api.topic",
+    "TopicPolicies": "pulsar_admin.api.topic_policies",
+    "PolicyValue": "pulsar_admin.api.topic_policies",
     "FoundEntry": "store.dump.finding",
     "Messages": "pulsar_admin.api.messages",
     "Cursor": "pulsar_admin.api.cursor",
@@ -154,6 +157,7 @@ __all__ = [
     "PartialData",
     "PathNotFound",
     "Plan",
+    "PolicyValue",
     "Position",
     "Refused",
     "SparkTables",
@@ -165,6 +169,7 @@ __all__ = [
     "SubscriptionNotFound",
     "Topic",
     "TopicNotFound",
+    "TopicPolicies",
     "UndoConflict",
     "create_store",
     "diff",

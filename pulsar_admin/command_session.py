@@ -47,6 +47,10 @@ class CommandSession(Session):
         return self._app.now_ms
 
     @property
+    def interceptors(self) -> tuple[str, ...] | None:
+        return self._app.settings.interceptors
+
+    @property
     def api(self) -> ApiStore:
         """The store as the Python interface has it."""
         from pulsar_admin.api.store import Store

@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from commands.topics.moving import read_lines
 from pulsar_admin.context import App
 from pulsar_admin.upstream import mirrored
-from store.changes.ending import (
-    check_deletable,
-    partitions_to_delete,
-    plan_delete,
-    plan_terminate,
-    plan_trim,
-    plan_truncate,
-    terminal_position,
-)
-from store.changes.topic_policies import forget_policies
-from store.db.environment import Txn
 from store.errors import InvalidValue, Refused, StalePlan, TopicNotFound
-from store.model.partitions import check_partitioned, existing_partitions
-from store.model.reader import EntryReader
-from store.model.topics import expand_topic, iter_topics, read_topic
 from store.names import TopicName, parse_topic
+
+if TYPE_CHECKING:
+    from pulsar_admin.api.plan import Plan
 
 _NOTHING = "Nothing, like pulsar-admin; the change, what a broker then deletes, and the undo command are on stderr."
 _DELETES = {
     "force": "Also where parts of its metadata cannot be read: what they name stays.",
     "delete_schema": "Accepted and ignored: the schema always goes, as with a broker.",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Deleting:
-    """What a command deletes: topics, and of BASES the records of partitions, schemas and policies."""
-
-    command: str
-    names: Sequence[TopicName]
-    bases: Sequence[TopicName]
-    force: bool
 
 
 @mirrored(
@@ -54,9 +32,8 @@ class Deleting:
 )
 def terminate(app: App, topic: TopicName) -> None:
     """Terminate a topic: no more messages can be added."""
-    with app.session.reader() as reader:
-        end = terminal_position(read_topic(reader.txn, topic))
-        plan = plan_terminate(reader, "topics terminate", [topic], app.now_ms)
+    plan = app.session.topic(topic).terminate()
+    ((_, end),) = _ends(plan)
     app.change(plan)
     app.answer_change(f"Topic successfully terminated at {end}:-1")
 
@@ -71,12 +48,14 @@ def terminate(app: App, topic: TopicName) -> None:
 )
 def partitioned_terminate(app: App, topic: TopicName) -> None:
     """Terminate all partitions of a topic: no more messages can be added."""
-    with app.session.reader() as reader:
-        names = existing_partitions(reader.txn, check_partitioned(reader.txn, topic))
-        ends = {name: terminal_position(read_topic(reader.txn, name)) for name in names}
-        plan = plan_terminate(reader, "topics partitioned-terminate", names, app.now_ms)
+    plan = app.session.topic(topic).terminate(partitioned=True)
+    ends = _ends(plan)
     app.change(plan)
-    app.answer_change([f"Topic {name} successfully terminated at {end}:-1" for name, end in ends.items()])
+    app.answer_change([f"Topic {name} successfully terminated at {end}:-1" for name, end in ends])
+
+
+def _ends(plan: Plan) -> list[tuple[str | None, str]]:
+    return [(part.topic, (part.after or {})["terminatedPosition"]) for part in plan.preview().parts]
 
 
 @mirrored(
@@ -91,9 +70,7 @@ def trim(app: App, topic: TopicName) -> None:
     """Delete the ledgers of a topic that every subscription has consumed and retention does not keep, except the last
     one.
     """
-    with app.session.reader() as reader:
-        plan = plan_trim(reader, expand_topic(reader.txn, topic), app.now_ms)
-    app.change(plan)
+    app.change(app.session.topic(topic).trim())
 
 
 @mirrored(
@@ -108,9 +85,7 @@ def truncate(app: App, topic: TopicName) -> None:
     """Move every subscription of a topic to its end and delete its ledgers except the last one, regardless of
     retention.
     """
-    with app.session.reader() as reader:
-        plan = plan_truncate(reader, expand_topic(reader.txn, topic), app.now_ms)
-    app.change(plan)
+    app.change(app.session.topic(topic).truncate())
 
 
 @mirrored(
@@ -134,11 +109,8 @@ def delete(app: App, topic: str, force: bool, delete_schema: bool, r: bool, from
     """
     if r and from_file:
         raise InvalidValue("Could not apply regex when read topics from file.")
-    with app.session.reader() as reader:
-        names = read_lines(Path(topic)) if from_file else _matching(reader.txn, topic) if r else [topic]
-        found = list(app.each(names, lambda name: check_deletable(reader.txn, parse_topic(name), force=force)))
-        bases = [name for name in found if name.partition_index < 0]
-        _delete(app, reader, Deleting("topics delete", found, bases, force))
+    names = read_lines(Path(topic)) if from_file else _matching(app, topic) if r else [topic]
+    app.change(app.session.api.delete_topics(*names, force=force))
 
 
 @mirrored(
@@ -155,18 +127,10 @@ def delete_partitioned(app: App, topic: TopicName, force: bool, delete_schema: b
 
     Undo restores all of it until it is exported.
     """
-    with app.session.reader() as reader:
-        names = partitions_to_delete(reader.txn, topic)
-        _delete(app, reader, Deleting("topics delete-partitioned-topic", names, [topic], force))
+    app.change(app.session.api.delete_topics(str(topic), partitioned=True, force=force))
 
 
-def _matching(txn: Txn, expression: str) -> list[str]:
+def _matching(app: App, expression: str) -> list[str]:
     """Return the topics in the namespace of EXPRESSION that it matches whole, as upstream's ``topics list`` names them."""
     base = parse_topic(expression)
-    found = (str(name) for name in iter_topics(txn, base.namespace) if not name.is_system)
-    return [name for name in found if re.fullmatch(str(base), name)]
-
-
-def _delete(app: App, reader: EntryReader, job: Deleting) -> None:
-    plan = plan_delete(reader, job.command, job.names, job.bases, app.now_ms, force=job.force)
-    app.change(forget_policies(reader.txn, plan, job.bases, app.now_ms, app.settings.interceptors, force=job.force))
+    return [name for name in app.session.api.topics(str(base.namespace)) if re.fullmatch(str(base), name)]

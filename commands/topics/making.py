@@ -6,17 +6,8 @@ from collections.abc import Sequence
 
 from pulsar_admin.context import App
 from pulsar_admin.upstream import mirrored
-from store.changes.topics import (
-    SHADOW_SOURCE,
-    plan_missing_partitions,
-    plan_partitioned,
-    plan_partitions,
-    plan_shadow,
-    plan_topic,
-    read_properties,
-)
 from store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, StalePlan, TopicNotFound
-from store.names import TopicName, parse_topic
+from store.names import TopicName
 
 _METADATA = {"metadata": "A property, KEY=VALUE; repeat it."}
 _NOTHING = "Nothing, like pulsar-admin; the change and its undo command are on stderr."
@@ -47,9 +38,7 @@ def create(app: App, topic: TopicName, metadata: tuple[str, ...]) -> None:
 
     It has no ledger until a broker loads it.
     """
-    with app.session.read() as txn:
-        plan = plan_topic(txn, "topics create", topic, parse_pairs(metadata), app.now_ms)
-    app.change(plan)
+    app.change(app.session.api.create_topic(str(topic), properties=parse_pairs(metadata)))
 
 
 @mirrored(
@@ -63,10 +52,7 @@ def create(app: App, topic: TopicName, metadata: tuple[str, ...]) -> None:
 )
 def create_partitioned(app: App, topic: TopicName, partitions: int, metadata: tuple[str, ...]) -> None:
     """Create a partitioned topic and its partitions."""
-    command = "topics create-partitioned-topic"
-    with app.session.read() as txn:
-        plan = plan_partitioned(txn, command, topic, partitions, parse_pairs(metadata), app.now_ms)
-    app.change(plan)
+    app.change(app.session.api.create_topic(str(topic), partitions=partitions, properties=parse_pairs(metadata)))
 
 
 @mirrored(
@@ -79,9 +65,7 @@ def create_partitioned(app: App, topic: TopicName, partitions: int, metadata: tu
 )
 def create_missed(app: App, topic: TopicName) -> None:
     """Create the missing partitions of a partitioned topic."""
-    with app.session.read() as txn:
-        plan = plan_missing_partitions(txn, topic, app.now_ms)
-    app.change(plan)
+    app.change(app.session.topic(topic).create_missed_partitions())
 
 
 @mirrored(
@@ -102,9 +86,7 @@ def update_partitioned(app: App, topic: TopicName, partitions: int, update_local
 
     The new ones get the subscriptions of the first partition, at their end. Keys map to other partitions from then on.
     """
-    with app.session.reader() as reader:
-        plan = plan_partitions(reader, topic, partitions, app.now_ms)
-    app.change(plan)
+    app.change(app.session.topic(topic).set_partitions(partitions))
 
 
 @mirrored(
@@ -118,9 +100,7 @@ def update_partitioned(app: App, topic: TopicName, partitions: int, update_local
 )
 def create_shadow(app: App, topic: TopicName, source: str, properties: dict[str, str]) -> None:
     """Create a shadow topic: it shows the entries of another topic and has its own subscriptions."""
-    with app.session.read() as txn:
-        plan = plan_shadow(txn, topic, parse_topic(source), properties, app.now_ms)
-    app.change(plan)
+    app.change(app.session.api.create_shadow_topic(str(topic), source, properties=properties))
 
 
 @mirrored(
@@ -132,5 +112,4 @@ def create_shadow(app: App, topic: TopicName, source: str, properties: dict[str,
 )
 def get_shadow_source(app: App, topic: TopicName) -> None:
     """Show the source topic of a shadow topic."""
-    with app.session.read() as txn:
-        app.answer(read_properties(txn, topic).get(SHADOW_SOURCE))
+    app.answer(app.session.topic(topic).shadow_source())

@@ -6,12 +6,8 @@ from typing import Any
 
 from pulsar_admin.context import App
 from pulsar_admin.upstream import mirrored
-from store.changes.namespace_json import Grant, check_actions, plan_topic_permission, read_permissions
 from store.codec.java import java_text
-from store.db.environment import Txn
-from store.db.tree import find_node
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, TopicNotFound
-from store.model.bundles import read_policies
 from store.names import TopicName
 
 _HELPS = {
@@ -26,11 +22,6 @@ _SETS: Any = {  # Any: keywords of click
 }
 
 
-def _check(txn: Txn, topic: TopicName) -> None:
-    if find_node(txn, topic.path) is None and find_node(txn, topic.partitioned_path) is None:
-        raise TopicNotFound(f"Topic {topic} not found", topic=str(topic))
-
-
 @mirrored(
     "topics permissions",
     examples=[],
@@ -39,16 +30,7 @@ def _check(txn: Txn, topic: TopicName) -> None:
 )
 def permissions(app: App, topic: TopicName) -> None:
     """Show the permissions of roles on a topic: its own, and those of its namespace."""
-    with app.session.read() as txn:
-        _check(txn, topic)
-        app.answer_map(read_permissions(read_policies(txn, topic.namespace), topic), java_text)
-
-
-def _grant(app: App, command: str, topic: TopicName, grant: Grant) -> None:
-    with app.session.read() as txn:
-        _check(txn, topic)
-        plan = plan_topic_permission(txn, command, topic, grant, app.now_ms)
-    app.change(plan)
+    app.answer_map(app.session.topic(topic).permissions(), java_text)
 
 
 @mirrored(
@@ -58,7 +40,7 @@ def _grant(app: App, command: str, topic: TopicName, grant: Grant) -> None:
 )
 def grant(app: App, topic: TopicName, role: str, actions: tuple[str, ...]) -> None:
     """Grant a role permissions on a topic, replacing those it had on the topic."""
-    _grant(app, "topics grant-permission", topic, Grant(role, check_actions(actions)))
+    app.change(app.session.topic(topic).grant_permission(role, actions))
 
 
 @mirrored(
@@ -68,4 +50,4 @@ def grant(app: App, topic: TopicName, role: str, actions: tuple[str, ...]) -> No
 )
 def revoke(app: App, topic: TopicName, role: str) -> None:
     """Revoke a role's permissions on a topic; those on the namespace are kept."""
-    _grant(app, "topics revoke-permission", topic, Grant(role))
+    app.change(app.session.topic(topic).revoke_permission(role))

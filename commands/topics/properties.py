@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pulsar_admin.api.cursors import iter_cursors
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import dump_json
-from pulsar_admin.options import TopicSelection
 from pulsar_admin.upstream import mirrored
-from store.changes.subscriptions import is_replicated, plan_replicated, plan_subscription_properties, shown_properties
-from store.changes.topics import plan_properties, read_properties
 from store.errors import InvalidValue, StalePlan, SubscriptionNotFound, TopicNotFound
 from store.names import TopicName
 
@@ -25,8 +21,7 @@ _SUBSCRIPTION = {"subscription": "Its name."}
 )
 def get(app: App, topic: TopicName) -> None:
     """Show the properties of a topic."""
-    with app.session.read() as txn:
-        app.answer_map(read_properties(txn, topic))
+    app.answer_map(app.session.topic(topic).properties())
 
 
 @mirrored(
@@ -40,10 +35,7 @@ def get(app: App, topic: TopicName) -> None:
 )
 def update(app: App, topic: TopicName, property: dict[str, str]) -> None:
     """Set properties of a topic and keep the others."""
-    command = "topics update-properties"
-    with app.session.read() as txn:
-        plan = plan_properties(txn, command, topic, lambda found: {**found, **property}, app.now_ms)
-    app.change(plan)
+    app.change(app.session.topic(topic).set_properties(property))
 
 
 @mirrored(
@@ -57,12 +49,7 @@ def update(app: App, topic: TopicName, property: dict[str, str]) -> None:
 )
 def remove(app: App, topic: TopicName, key: str | None) -> None:
     """Remove one property of a topic."""
-    command = "topics remove-properties"
-    with app.session.read() as txn:
-        plan = plan_properties(
-            txn, command, topic, lambda found: {k: v for k, v in found.items() if k != key}, app.now_ms
-        )
-    app.change(plan)
+    app.change(app.session.topic(topic).remove_properties(*([] if key is None else [key])))
 
 
 @mirrored(
@@ -75,10 +62,7 @@ def remove(app: App, topic: TopicName, key: str | None) -> None:
 )
 def get_of_subscription(app: App, topic: TopicName, subscription: str) -> None:
     """Show the properties of a subscription."""
-    found: dict[str, str] = {}
-    with app.session.reader() as reader:
-        for _, cursor in iter_cursors(app.session, reader, TopicSelection((topic,)), subscription):
-            found |= shown_properties(cursor.info.cursor_properties)
+    found = app.session.topic(topic).cursor(subscription).properties()
     app.emit(found, plain=dump_json(found, pretty=False) + "\n")
 
 
@@ -99,10 +83,7 @@ def update_of_subscription(
         raise InvalidValue("If you want to clear the properties you have to use --clear")
     if property and clear:
         raise InvalidValue("If you set --clear then you should not pass any properties")
-    with app.session.reader() as reader:
-        cursors = iter_cursors(app.session, reader, TopicSelection((topic,)), subscription)
-        plan = plan_subscription_properties(reader, cursors, property, app.now_ms)
-    app.change(plan)
+    app.change(app.session.topic(topic).cursor(subscription).set_properties(property))
 
 
 @mirrored(
@@ -114,9 +95,8 @@ def update_of_subscription(
 )
 def get_replicated(app: App, topic: TopicName, subscription: str) -> None:
     """Show whether clusters share the position of a subscription."""
-    with app.session.reader() as reader:
-        cursors = list(iter_cursors(app.session, reader, TopicSelection((topic,)), subscription))
-    app.answer_map({str(found.name): str(is_replicated(cursor)).lower() for found, cursor in cursors})
+    found = app.session.topic(topic).cursor(subscription).replicated()
+    app.answer_map({name: str(value).lower() for name, value in found.items()})
 
 
 @mirrored(
@@ -132,8 +112,4 @@ def set_replicated(app: App, topic: TopicName, subscription: str, enable: bool, 
     """Let clusters share the position of a subscription, or not."""
     if enable == disable:
         raise InvalidValue("Need to specify either --enable or --disable")
-    with app.session.reader() as reader:
-        plan = plan_replicated(
-            reader, iter_cursors(app.session, reader, TopicSelection((topic,)), subscription), enable, app.now_ms
-        )
-    app.change(plan)
+    app.change(app.session.topic(topic).cursor(subscription).set_replicated(enable))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -96,6 +96,47 @@ class Changes:
         with self._session.opened() as store:
             return plan_of(plan_copy(store, request))
 
+    def create_topic(
+        self, name: str, *, partitions: int | None = None, properties: Mapping[str, str] | None = None
+    ) -> Plan:
+        """Plan making a topic, which has no ledger until a broker loads it, with PARTITIONS those, too; None: it has none.
+
+        Raises AlreadyExists, NamespaceNotFound, InvalidValue.
+        """
+        from store.changes.topics import plan_topic
+
+        topic, given = parse_topic(name), properties or {}
+        command = "topics create" if partitions is None else "topics create-partitioned-topic"
+        return self._session.plan(
+            lambda reader, now_ms: plan_topic(reader.txn, command, topic, partitions, given, now_ms)
+        )
+
+    def create_shadow_topic(self, name: str, source: str, *, properties: Mapping[str, str] | None = None) -> Plan:
+        """Plan making a topic that shows the entries of SOURCE and has subscriptions of its own (PIP-180).
+
+        Raises TopicNotFound, AlreadyExists, NamespaceNotFound, InvalidValue.
+        """
+        from store.changes.topics import plan_shadow
+
+        topic, of = parse_topic(name), parse_topic(source)
+        return self._session.plan(lambda reader, now_ms: plan_shadow(reader.txn, topic, of, properties or {}, now_ms))
+
+    def delete_topics(self, *topics: str, partitioned: bool = False, force: bool = False) -> Plan:
+        """Plan deleting TOPICS, or PARTITIONED ones with their partitions: subscriptions, ledgers, schemas and policies go, too.
+
+        FORCE: also where parts of the metadata cannot be read. Raises TopicNotFound, Refused, MetadataCorrupt, InvalidValue.
+        """
+        from store.changes.deleting import plan_delete_topics
+        from store.changes.ending import check_deletable
+
+        with self._session.reader() as reader:
+            check = (
+                parse_topic if partitioned else lambda name: check_deletable(reader.txn, parse_topic(name), force=force)
+            )
+            names = list(self._session.each(topics, check))
+            broker, now_ms = self._session.interceptors, self._session.now_ms
+            return plan_of(plan_delete_topics(reader, names, now_ms, broker, partitioned=partitioned, force=force))
+
     def reset_cursors(
         self,
         lines: Iterable[str],
@@ -140,8 +181,7 @@ class Changes:
         """Plan bringing back the exact bytes from before the change NUMBER; raises ChangeNotFound, UndoConflict, Refused."""
         from store.changes.plan import plan_undo
 
-        with self._session.read() as txn:
-            return plan_of(plan_undo(txn, whole_number("change", number)))
+        return self._session.plan(lambda reader, now_ms: plan_undo(reader.txn, whole_number("change", number)))
 
     def undo(self, number: int) -> ChangeReport:
         """Undo the change NUMBER, as a change that can be undone itself; raises as ``plan_undo`` and ``apply``."""

@@ -80,6 +80,23 @@ class Cursors:
             for topic in topics:
                 yield from ((str(topic.name), state) for state in past.states(reader, topic, self._name))
 
+    def properties(self) -> Mapping[str, str]:
+        """Return the properties of the subscription, of several topics together."""
+        from store.changes.subscriptions import shown_properties
+
+        found: dict[str, str] = {}
+        with self._session.reader() as reader:
+            for _, cursor in self._cursors(reader):
+                found |= shown_properties(cursor.info.cursor_properties)
+        return found
+
+    def replicated(self) -> Mapping[str, bool]:
+        """Return by topic whether clusters share the position."""
+        from store.changes.subscriptions import is_replicated
+
+        with self._session.reader() as reader:
+            return {str(topic.name): is_replicated(cursor) for topic, cursor in self._cursors(reader)}
+
     # -- plans ---------------------------------------------------------------------------------------------------------
 
     def reset(
@@ -242,9 +259,27 @@ class Cursors:
         """Plan removing the subscription, from all partitions."""
         from store.changes.subscriptions import plan_unsubscribe
 
-        with self._session.reader() as reader:
-            cursors = self._cursors(reader)
-            return plan_of(plan_unsubscribe(reader, "topics unsubscribe", cursors, self._session.now_ms, force=force))
+        return self._session.plan(
+            lambda reader, now_ms: plan_unsubscribe(
+                reader, "topics unsubscribe", self._cursors(reader), now_ms, force=force
+            )
+        )
+
+    def set_properties(self, properties: Mapping[str, str]) -> Plan:
+        """Plan setting the properties of the subscription in place of those it has; raises InvalidValue."""
+        from store.changes.subscriptions import plan_subscription_properties
+
+        return self._session.plan(
+            lambda reader, now_ms: plan_subscription_properties(reader, self._cursors(reader), properties, now_ms)
+        )
+
+    def set_replicated(self, replicated: bool) -> Plan:
+        """Plan letting clusters share the position, or not."""
+        from store.changes.subscriptions import plan_replicated
+
+        return self._session.plan(
+            lambda reader, now_ms: plan_replicated(reader, self._cursors(reader), replicated, now_ms)
+        )
 
     def _back_to(self, as_of: Time, if_unsure: IfUnsure, zookeeper: Sequence[str], *, force: bool) -> Plan:
         from store.recovery.as_of import AsOf, IfUnsure, is_state_name, plan_as_of

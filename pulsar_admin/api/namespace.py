@@ -88,6 +88,7 @@ class Namespace(PolicyPlans):
         from store.policies.values import namespace_value
 
         with self._session.read() as txn:
+            check_namespace(txn, self._name)
             return namespace_value(txn, self._name, policy_named(name))
 
     # -- plans of cursors ---------------------------------------------------------------------------------------------
@@ -109,9 +110,11 @@ class Namespace(PolicyPlans):
         """Plan removing SUBSCRIPTION from every topic that has it, or of those in BUNDLE; raises as ``clear_backlog``."""
         from store.changes.subscriptions import plan_unsubscribe
 
-        with self._session.reader() as reader:
-            cursors = self._cursors(reader, subscription, bundle)
-            return plan_of(plan_unsubscribe(reader, "namespaces unsubscribe", cursors, self._session.now_ms))
+        return self._session.plan(
+            lambda reader, now_ms: plan_unsubscribe(
+                reader, "namespaces unsubscribe", self._cursors(reader, subscription, bundle), now_ms
+            )
+        )
 
     def _cursors(self, reader: EntryReader, subscription: str | None, bundle: str | None) -> list[tuple[Topic, Cursor]]:
         from store.model.cursors import iter_namespace_cursors
@@ -158,14 +161,12 @@ class Namespace(PolicyPlans):
         """Plan delivering everything at once; the widths of the index stay."""
         from store.changes.delayed import plan_disable
 
-        with self._session.read() as txn:
-            return plan_of(plan_disable(txn, self._name, self._session.now_ms))
+        return self._session.plan(lambda reader, now_ms: plan_disable(reader.txn, self._name, now_ms))
 
     def _plan_policy(self, job: PolicyJob) -> Plan:
         from store.changes.namespaces import plan_job
 
-        with self._session.read() as txn:
-            return plan_of(plan_job(txn, self._name, job, self._session.now_ms))
+        return self._session.plan(lambda reader, now_ms: plan_job(reader.txn, self._name, job, now_ms))
 
 
 def _width_ms(value: Width) -> int:

@@ -27,10 +27,6 @@ class PolicyPlans(ABC):
     def _plan_policy(self, job: PolicyJob) -> Plan:
         """Return the plan of JOB here."""
 
-    @abstractmethod
-    def policy(self, name: str) -> Any:  # Any: JSON
-        """Return the policy NAME (``max-producers``: as commands call it) as stored, None: unset. Raises InvalidValue."""
-
     def set_policy(self, name: str, value: Any) -> Plan:  # Any: JSON
         """Plan setting the policy NAME to VALUE, JSON as upstream stores it; raises InvalidValue for what upstream refuses."""
         from store.changes.policies import PolicyJob
@@ -77,11 +73,7 @@ class PolicyPlans(ABC):
 
     def remove_backlog_quota(self, kind: QuotaKind = "destination_storage") -> Plan:
         """Plan removing the backlog quota KIND."""
-        from store.changes.policies import policy_job
-
-        return self._plan_policy(
-            policy_job(f"{self._group} remove-backlog-quota", "backlog-quota", {"type_": kind}, removes=True)
-        )
+        return self.plan_policy(f"{self._group} remove-backlog-quota", "backlog-quota", {"type_": kind})
 
     def set_delayed_delivery(self, *, active: bool, tick: Duration = "1s", max_delay: Duration = "0") -> Plan:
         """Plan setting the policy of delayed messages; MAX_DELAY 0 is none. Raises InvalidValue."""
@@ -92,10 +84,17 @@ class PolicyPlans(ABC):
         """Plan removing the policy of delayed messages (of a namespace with the widths of our index): what is set above counts again."""
         return self.remove_policy("delayed-delivery")
 
-    def _set(self, name: str, options: Options) -> Plan:
+    def plan_policy(self, command: str, name: str, options: Options) -> Plan:
+        """Plan what the command line's COMMAND (``topics set-retention``) does to the policy NAME with OPTIONS.
+
+        They are upstream's by their longest names in snake case, times in ms and sizes in bytes. Raises InvalidValue.
+        """
         from store.changes.policies import policy_job
 
-        return self._plan_policy(policy_job(f"{self._group} set-{name}", name, options))
+        return self._plan_policy(policy_job(command, name, options))
+
+    def _set(self, name: str, options: Options) -> Plan:
+        return self.plan_policy(f"{self._group} set-{name}", name, options)
 
 
 def policy_named(name: str) -> Policy:

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
+from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.broken import broken_texts, texts_of_broken
 from store.db.environment import Store as StoreFile
 from store.db.environment import Txn
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pulsar_admin.confirm import Plan as Previewed
+    from store.changes.intent import WritingPlan
+    from store.changes.plan import Plan as StorePlan
     from store.engine.operation import Engine
     from store.model.private_keys import PrivateKeys
     from store.model.topics import Topic
@@ -173,6 +176,11 @@ class Session(Caller):
         """The directory of the store."""
         return self._file.path
 
+    @property
+    def interceptors(self) -> tuple[str, ...] | None:
+        """Those of the broker whose events of policies are written; None: those that wrote the last event."""
+        return None
+
     @contextmanager
     def opened(self, *, unindexed: bool = False) -> Iterator[StoreFile]:
         """Hold the store open while it is used; raises Refused when it was closed, and, but for UNINDEXED, has no index."""
@@ -218,6 +226,11 @@ class Session(Caller):
     def warn_of_broken_ledgers(self, txn: Txn, topic: Topic) -> None:
         """Report the broken ledgers of TOPIC."""
         warn_partial(texts_of_broken(txn, topic), stacklevel=5)
+
+    def plan(self, make: Callable[[EntryReader, int], StorePlan | WritingPlan]) -> Plan:
+        """Return what MAKE plans on one snapshot and now, in epoch milliseconds."""
+        with self.reader() as reader:
+            return plan_of(make(reader, self.now_ms))
 
     @contextmanager
     def scan(self, problems: list[StoreError] | None = None, *, unindexed: bool = False) -> Iterator[EntryReader]:

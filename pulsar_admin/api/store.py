@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.messages import Messages
     from pulsar_admin.api.namespace import Namespace
     from pulsar_admin.api.searching import Wanted
+    from pulsar_admin.api.topic_policies import TopicPolicies
     from store.check import Finding
     from store.doctor import Diagnosis
     from store.dump.job import DumpReport
@@ -144,6 +145,12 @@ class Store(Changes, Transfers, Recoveries, Columns):
         from pulsar_admin.api.cursors import Cursors
 
         return Cursors(self._session, parse_topics(topics, pattern), name)
+
+    def topic_policies(self, *topics: str, pattern: str | None = None) -> TopicPolicies:
+        """Return the policies of TOPICS, changed as one; default: of all topics, or of those of PATTERN, a glob. Raises InvalidValue."""
+        from pulsar_admin.api.topic_policies import TopicPolicies
+
+        return TopicPolicies(self._session, parse_topics(topics, pattern))
 
     def namespaces(self, tenant: str | None = None) -> tuple[str, ...]:
         """Return the names of the namespaces, of TENANT or of all; raises NamespaceNotFound where there is no such tenant."""

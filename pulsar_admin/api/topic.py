@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from pulsar_admin.api.policies import PolicyPlans
 from pulsar_admin.api.session import (
     Clock,
     Duration,
@@ -20,6 +19,7 @@ from pulsar_admin.api.session import (
     duration_ms,
     position_of,
 )
+from pulsar_admin.api.topic_plans import TopicPlans
 from store.errors import InvalidValue, StoreError
 from store.model.topics import expand_topic, partition_count, read_topic
 from store.names import EARLIEST, LATEST, Position, TopicName
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pulsar_admin.api.messages import Messages
     from pulsar_admin.api.plan import Plan
     from pulsar_admin.api.searching import Wanted
-    from store.changes.policies import PolicyJob
     from store.codec.policies import PartitionedTopic, Policies
     from store.dump.finding import FindRule, FoundEntry
     from store.model.entries import LastMessageId
@@ -48,13 +47,11 @@ if TYPE_CHECKING:
     from store.search.by_index import IndexFound
 
 
-class Topic(PolicyPlans):
+class Topic(TopicPlans):
     """A topic, one partition, or a partitioned topic as a whole. Nothing is read before a method is called.
 
     Policies are of a topic as a whole. Plans that change them raise MetadataCorrupt, Refused (a system topic).
     """
-
-    _group = "topics"
 
     def __init__(self, session: Session, name: TopicName) -> None:
         self._session = session
@@ -83,6 +80,12 @@ class Topic(PolicyPlans):
 
         with self._session.read() as txn:
             return read_existing(txn, self._name)
+
+    def shadow_source(self) -> str | None:
+        """Return the topic whose entries it shows, None: it is no shadow topic. Raises TopicNotFound."""
+        from store.changes.topics import SHADOW_SOURCE
+
+        return self.properties().get(SHADOW_SOURCE)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -388,17 +391,8 @@ class Topic(PolicyPlans):
         from pulsar_admin.api.policies import policy_named
         from store.policies.values import own_value
 
-        policy = policy_named(name)
         with self._session.read() as txn:
-            return None if policy.topic is None else own_value(txn, self._name, policy, {})
-
-    def _plan_policy(self, job: PolicyJob) -> Plan:
-        from pulsar_admin.api.plan import plan_of
-        from store.changes.topic_policies import plan_changes
-
-        with self._session.read() as txn:
-            names = list(dict.fromkeys(name.base for name in expand_topic(txn, self._name)))
-            return plan_of(plan_changes(txn, names, job, self._session.now_ms))
+            return own_value(txn, self._name, policy_named(name), {})
 
     # -- cursors ------------------------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ def plan_terminate(reader: EntryReader, command: str, names: Iterable[TopicName]
     steps, parts = [], []
     for name in names:
         topic = read_topic(reader.txn, name)
-        end = terminal_position(topic)
+        end = _terminal_position(topic)
         before = topic.managed.terminated
         if before is None:
             managed = replace(topic.managed, terminated=end, properties=_properties_now(reader, topic))
@@ -56,7 +56,7 @@ def plan_terminate(reader: EntryReader, command: str, names: Iterable[TopicName]
     return Plan(command, reader.txn.id, tuple(steps), tuple(parts))
 
 
-def terminal_position(topic: Topic) -> Position:
+def _terminal_position(topic: Topic) -> Position:
     """Return where TOPIC ends, or would end when terminated; raises Refused for one that no broker has opened."""
     if not topic.ledgers:
         raise Refused(

@@ -14,7 +14,8 @@ from store.changes.report import ChangePart
 from store.codec.java import hash_order
 from store.codec.policies import JsonObject, encode_json_object
 from store.db.environment import Txn
-from store.errors import InvalidValue, Refused, ResourceNotFound
+from store.db.tree import find_node
+from store.errors import InvalidValue, Refused, ResourceNotFound, TopicNotFound
 from store.model.bundles import DEFAULT_BUNDLES, bundles_of, local_policies_path, read_policies
 from store.model.resources import find_json, read_tenant
 from store.names import NamespaceName, TopicName
@@ -126,7 +127,8 @@ def plan_permission(txn: Txn, command: str, namespace: NamespaceName, grant: Gra
 
 
 def plan_topic_permission(txn: Txn, command: str, topic: TopicName, grant: Grant, now_ms: int) -> Plan:
-    """Plan GRANT on TOPIC; raises NamespaceNotFound."""
+    """Plan GRANT on TOPIC; raises TopicNotFound, NamespaceNotFound."""
+    _check_topic(txn, topic)
     name = str(topic)
 
     def of_topics(topics: JsonObject) -> JsonObject:
@@ -141,6 +143,11 @@ def plan_topic_permission(txn: Txn, command: str, topic: TopicName, grant: Grant
 
 
 _NO_NAMESPACE = "Topic's namespace does not exist"
+
+
+def _check_topic(txn: Txn, topic: TopicName) -> None:
+    if find_node(txn, topic.path) is None and find_node(txn, topic.partitioned_path) is None:
+        raise TopicNotFound(f"Topic {topic} not found", topic=str(topic))
 
 
 def _granted(roles: JsonObject, grant: Grant) -> JsonObject:
@@ -193,6 +200,12 @@ def read_permissions(policies: JsonObject, topic: TopicName | None = None) -> di
         for role, actions in ((auth.get("destination_auth") or {}).get(str(topic)) or {}).items():
             found[role] = list(dict.fromkeys([*found.get(role, ()), *actions]))
     return found
+
+
+def read_topic_permissions(txn: Txn, topic: TopicName) -> dict[str, list[str]]:
+    """Return the actions of each role on TOPIC and in its namespace; raises TopicNotFound, NamespaceNotFound, MetadataCorrupt."""
+    _check_topic(txn, topic)
+    return read_permissions(read_policies(txn, topic.namespace), topic)
 
 
 def read_subscription_permissions(policies: JsonObject) -> dict[str, list[str]]:

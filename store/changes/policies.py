@@ -68,10 +68,13 @@ class PolicyJob:
         return {member: found.get(member) for member in self.place.members}
 
 
-def policy_job(command: str, name: str, options: Options, *, removes: bool = False) -> PolicyJob:
-    """Return the job of COMMAND on the policy NAME, its value made of OPTIONS; raises InvalidValue."""
-    policy = policies_by_name()[name]
-    value = None if removes else policy.make(command.partition(" ")[0], options)
+def policy_job(command: str, name: str, options: Options) -> PolicyJob:
+    """Return the job of COMMAND on the policy NAME, its value made of OPTIONS and of its verb; raises InvalidValue."""
+    policy, (group, _, words) = policies_by_name()[name], command.partition(" ")
+    verb = words.partition("-")[0]
+    if verb in ("enable", "disable"):  # what another command's option does
+        options = {**options, "enable": verb == "enable", "disable": verb == "disable"}
+    value = None if verb in ("remove", "clear") else policy.make(group, options)
     return PolicyJob(command, policy, value, options)
 
 

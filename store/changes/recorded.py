@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeVar
 
 from store.changes.report import (
@@ -25,32 +26,11 @@ from store.names import Position, parse_position
 
 Details = TypeVar("Details")
 
-_KNOWN = frozenset(
-    {
-        *(
-            "topic",
-            "subscription",
-            "namespace",
-            "resource",
-            "precisionBits",
-            "form",
-            "before",
-            "after",
-            "events",
-            "position",
-        ),
-        *("entries", "messages", "bytes", "alreadyTracked", "annotated", "replayed", "skipped", "deletable"),
-        *("unreferencedLedgers", "rule", "time", "limit", "ttl", "ttlSource", "broker", "ledgers", "futureDated"),
-        *("notDue", "ttlConflict", "evictingQuotas", "format", "keys", "deletedKeys", "entriesRead", "bytesRead"),
-        *("bytesSaved", "payloadBytes", "messagesByReason", "damaged", "split", "warnings"),
-    }
-)
-
 
 def decode_part(document: Json) -> ChangePart:
     """Return the part that ``as_json`` spells as DOCUMENT; raises KeyError, TypeError, InvalidValue for what it never wrote."""
     is_extent = "messages" in document or "bytes" in document
-    return ChangePart(
+    part = ChangePart(
         topic=document.get("topic"),
         subscription=document.get("subscription"),
         namespace=document.get("namespace"),
@@ -73,8 +53,9 @@ def decode_part(document: Json) -> ChangePart:
         form=document.get("form"),
         annotated=_optional_ids(document.get("annotated")),
         warnings=tuple(document.get("warnings", ())),
-        more={key: value for key, value in document.items() if key not in _KNOWN},
     )
+    known = part.as_json()
+    return replace(part, more={key: value for key, value in document.items() if key not in known})
 
 
 def _extent(found: Json) -> Extent:

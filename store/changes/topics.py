@@ -34,8 +34,12 @@ Properties = Mapping[str, str]
 # -- making -----------------------------------------------------------------------------------------------------------
 
 
-def plan_topic(txn: Txn, command: str, name: TopicName, properties: Properties, now_ms: int) -> Plan:
-    """Plan making NAME without partitions; raises AlreadyExists, NamespaceNotFound, and InvalidValue for a partition of nothing."""
+def plan_topic(
+    txn: Txn, command: str, name: TopicName, partitions: int | None, properties: Properties, now_ms: int
+) -> Plan:
+    """Plan making NAME with PARTITIONS, None: without; raises AlreadyExists, NamespaceNotFound, InvalidValue (a partition of nothing)."""
+    if partitions is not None:
+        return _plan_partitioned(txn, command, name, partitions, properties, now_ms)
     _check_new(txn, name)
     base = name.base
     if base != name:
@@ -55,10 +59,9 @@ def plan_topic(txn: Txn, command: str, name: TopicName, properties: Properties, 
     return Plan(command, txn.id, (_topic_step(txn, name, kept, now_ms),), (part,))
 
 
-def plan_partitioned(
+def _plan_partitioned(
     txn: Txn, command: str, name: TopicName, partitions: int, properties: Properties, now_ms: int
 ) -> Plan:
-    """Plan making NAME with PARTITIONS; raises AlreadyExists, NamespaceNotFound, InvalidValue."""
     if partitions <= 0:
         raise InvalidValue("Number of partitions should be more than 0", value=partitions)
     if PARTITION_SUFFIX in name.local_name:
@@ -108,14 +111,11 @@ def plan_partitions(reader: EntryReader, name: TopicName, partitions: int, now_m
 
 def plan_shadow(txn: Txn, name: TopicName, source: TopicName, properties: Properties, now_ms: int) -> Plan:
     """Plan making NAME a shadow of SOURCE, with as many partitions; raises TopicNotFound, AlreadyExists (PIP-180)."""
-    command = "topics create-shadow-topic"
     partitions = read_partitioned(txn, source).partitions
     if not partitions:
         read_topic(txn, source)
     kept = {SHADOW_SOURCE: str(source), **properties}
-    if partitions:
-        return plan_partitioned(txn, command, name, partitions, kept, now_ms)
-    return plan_topic(txn, command, name, kept, now_ms)
+    return plan_topic(txn, "topics create-shadow-topic", name, partitions or None, kept, now_ms)
 
 
 def _check_new(txn: Txn, name: TopicName) -> None:

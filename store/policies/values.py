@@ -40,7 +40,8 @@ def namespace_value(txn: Txn, namespace: NamespaceName, policy: Policy) -> Any:
 
 def own_value(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> Any:
     """Return what TOPIC itself says, for this cluster or (``global_``) for all; raises MetadataCorrupt."""
-    assert policy.topic is not None
+    if policy.topic is None:
+        return None
     wanted = GLOBAL_TOPIC if options.get("global_") else TOPIC
     found = next((found for source, found in iter_stored(txn, topic) if source == wanted), {})
     return policy.topic.read(found, "", options)
@@ -61,10 +62,18 @@ def applied_value(txn: Txn, topic: TopicName, policy: Policy, options: Options) 
 
 def value_in_force(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> tuple[Any, str]:
     """Return what a broker does, and where that is written: topic, global-topic, namespace or broker-default."""
-    assert policy.topic is not None
     for source, found in iter_stored(txn, topic):
-        value = policy.topic.read(found, "", options)
+        value = None if policy.topic is None else policy.topic.read(found, "", options)
         if value not in NOTHING:
             return value, source
     above = namespace_value(txn, topic.namespace, policy)
     return (above, NAMESPACE) if above not in NOTHING else (policy.default, BROKER)
+
+
+def sourced_value(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> tuple[Any, str | None]:
+    """Return what TOPIC itself says or, where ``applied`` is asked for, what a broker does, and where it is written; None: nowhere."""
+    if options.get("applied"):
+        value, source = value_in_force(txn, topic, policy, options)
+    else:
+        value, source = own_value(txn, topic, policy, options), GLOBAL_TOPIC if options.get("global_") else TOPIC
+    return value, None if value in (None, {}) else source

@@ -77,6 +77,30 @@ def test_policies_of_a_topic_from_plan_to_undo(store: pa.Store) -> None:
             store.apply(topic.set_policy(name, value))
 
 
+def test_the_policies_of_several_topics_are_one_change(store: pa.Store) -> None:
+    skewed = "acme/iot/skewed"
+    policies = store.topic_policies(PLAIN, skewed)
+    number = store.apply(policies.set_message_ttl("3d")).number
+    assert number is not None
+    assert [(one.topic, one.value, one.source) for one in policies.values("message-ttl")] == [
+        (f"persistent://{PLAIN}", 3 * 86_400, "topic"),
+        (f"persistent://{skewed}", 3 * 86_400, "topic"),
+    ]
+    assert store.topic(skewed).policy("message-ttl") == 3 * 86_400
+    store.undo(number)
+    assert [one.source for one in policies.values("message-ttl")] == [None, None]
+    (in_force,) = store.topic_policies(PLAIN).values("message-ttl", applied=True)
+    assert (in_force.value, in_force.source) == (0, "broker-default")
+    assert store.topic_policies(PLAIN).answers("message-ttl", applied=True) == (0,)
+    store.apply(store.topic(PLAIN).set_policy("max-producers", 5))
+    store.apply(store.topic_policies(PLAIN).remove_policies())
+    assert store.topic(PLAIN).policy("max-producers") is None
+    with pytest.raises(pa.InvalidValue, match="for a partition"):
+        store.topic_policies("acme/orders/parts-partition-0").set_message_ttl("3d")
+    with pytest.raises(pa.InvalidValue):
+        policies.values("no-such-policy")
+
+
 def test_the_preview_is_the_commands(path: Path, cli: Cli) -> None:
     words = ("--store", path, "--now", f"@{NOW_MS}", "topics", "set-retention", PLAIN, "-t", "2d", "-s", "10G")
     shown = cli(*words, "--dry-run", "-o", "json").json

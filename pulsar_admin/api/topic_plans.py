@@ -1,0 +1,127 @@
+"""Plans that change a topic as a whole, and its properties and permissions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pulsar_admin.api.plan import Plan, plan_of
+from pulsar_admin.api.policies import PolicyPlans
+from pulsar_admin.api.session import Session
+from store.model.topics import expand_topic
+from store.names import TopicName, TopicSelection
+
+if TYPE_CHECKING:
+    from store.changes.namespace_json import Grant
+    from store.changes.policies import PolicyJob
+
+
+class TopicPlans(PolicyPlans):
+    """The part of ``Topic`` that changes it; of a partitioned topic most change the partitions, too. All raise TopicNotFound."""
+
+    _group = "topics"
+    _session: Session
+    _name: TopicName
+
+    def terminate(self, *, partitioned: bool = False) -> Plan:
+        """Plan that no message can be added any more, to a PARTITIONED topic to any of its partitions; Refused: it has no ledger yet.
+
+        ``after`` of the plan's parts has where they end, ``terminatedPosition``.
+        """
+        from store.changes.ending import plan_terminate
+        from store.model.partitions import check_partitioned, existing_partitions
+
+        with self._session.reader() as reader:
+            if not partitioned:
+                return plan_of(plan_terminate(reader, "topics terminate", [self._name], self._session.now_ms))
+            names = existing_partitions(reader.txn, check_partitioned(reader.txn, self._name))
+            return plan_of(plan_terminate(reader, "topics partitioned-terminate", names, self._session.now_ms))
+
+    def _plan_policy(self, job: PolicyJob) -> Plan:
+        from pulsar_admin.api.topic_policies import TopicPolicies
+
+        return TopicPolicies(self._session, TopicSelection((self._name.base,)))._plan_policy(job)
+
+    def trim(self) -> Plan:
+        """Plan deleting the ledgers, but the last, that every subscription has consumed and retention does not keep."""
+        from store.changes.ending import plan_trim
+
+        return self._session.plan(
+            lambda reader, now_ms: plan_trim(reader, expand_topic(reader.txn, self._name), now_ms)
+        )
+
+    def truncate(self) -> Plan:
+        """Plan moving every subscription to the end, and deleting all ledgers but the last, whatever retention keeps."""
+        from store.changes.ending import plan_truncate
+
+        return self._session.plan(
+            lambda reader, now_ms: plan_truncate(reader, expand_topic(reader.txn, self._name), now_ms)
+        )
+
+    def set_partitions(self, partitions: int) -> Plan:
+        """Plan giving a partitioned topic more PARTITIONS, with the subscriptions of the first one at their end.
+
+        Keys map to other partitions from then on. Raises InvalidValue, Refused (fewer, or not partitioned).
+        """
+        from store.changes.topics import plan_partitions
+
+        return self._session.plan(lambda reader, now_ms: plan_partitions(reader, self._name, partitions, now_ms))
+
+    def create_missed_partitions(self) -> Plan:
+        """Plan making the partitions of a partitioned topic that are not there."""
+        from store.changes.topics import plan_missing_partitions
+
+        return self._session.plan(lambda reader, now_ms: plan_missing_partitions(reader.txn, self._name, now_ms))
+
+    # -- properties and permissions -----------------------------------------------------------------------------------
+
+    def properties(self) -> Mapping[str, str]:
+        """Return its properties in a broker's order; raises TopicNotFound."""
+        from store.changes.topics import read_properties
+
+        with self._session.read() as txn:
+            return read_properties(txn, self._name)
+
+    def set_properties(self, properties: Mapping[str, str]) -> Plan:
+        """Plan setting PROPERTIES and keeping the others; raises MetadataCorrupt."""
+        return self._plan_properties("topics update-properties", properties, ())
+
+    def remove_properties(self, *keys: str) -> Plan:
+        """Plan removing the properties KEYS; raises MetadataCorrupt."""
+        return self._plan_properties("topics remove-properties", {}, keys)
+
+    def _plan_properties(self, command: str, given: Mapping[str, str], removed: Sequence[str]) -> Plan:
+        from store.changes.topics import plan_properties
+
+        def change(found: dict[str, str]) -> dict[str, str]:
+            return {key: value for key, value in {**found, **given}.items() if key not in removed}
+
+        return self._session.plan(
+            lambda reader, now_ms: plan_properties(reader.txn, command, self._name, change, now_ms)
+        )
+
+    def permissions(self) -> Mapping[str, Sequence[str]]:
+        """Return what each role may do: its own permissions and those of its namespace. Raises NamespaceNotFound, MetadataCorrupt."""
+        from store.changes.namespace_json import read_topic_permissions
+
+        with self._session.read() as txn:
+            return read_topic_permissions(txn, self._name)
+
+    def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
+        """Plan that ROLE may do ACTIONS (``produce``, ``consume`` …) in place of what it might; raises InvalidValue."""
+        from store.changes.namespace_json import Grant, check_actions
+
+        return self._plan_grant("topics grant-permission", Grant(role, check_actions(actions)))
+
+    def revoke_permission(self, role: str) -> Plan:
+        """Plan revoking the permissions of ROLE on the topic; those on the namespace stay."""
+        from store.changes.namespace_json import Grant
+
+        return self._plan_grant("topics revoke-permission", Grant(role))
+
+    def _plan_grant(self, command: str, grant: Grant) -> Plan:
+        from store.changes.namespace_json import plan_topic_permission
+
+        return self._session.plan(
+            lambda reader, now_ms: plan_topic_permission(reader.txn, command, self._name, grant, now_ms)
+        )

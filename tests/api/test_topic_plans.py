@@ -1,0 +1,89 @@
+"""Topics are made, ended and deleted through the Python interface, and get properties and permissions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pulsar_admin as pa
+from tests.stores import NOW_MS, copied
+
+PLAIN = "public/default/plain"
+PARTS = "acme/orders/parts"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[pa.Store]:
+    with pa.open_store(copied("small", "clean", tmp_path), writable=True, now=NOW_MS) as opened:
+        yield opened
+
+
+def test_topics_are_made_and_deleted(store: pa.Store) -> None:
+    before = store.topics()
+    store.apply(store.create_topic("public/default/made", properties={"owner": "billing"}))
+    store.apply(store.create_topic("public/default/split", partitions=2))
+    store.apply(store.topic("public/default/split").set_partitions(3))
+    store.apply(store.create_shadow_topic("public/default/shadow", PLAIN))
+    made = {
+        f"persistent://public/default/{name}"
+        for name in ("made", "shadow", *(f"split-partition-{n}" for n in range(3)))
+    }
+    assert set(store.topics()) - set(before) == made
+    assert store.topic("public/default/made").properties() == {"owner": "billing"}
+    assert store.topic("public/default/shadow").shadow_source() == f"persistent://{PLAIN}"
+    assert store.topic(PLAIN).shadow_source() is None
+    with pytest.raises(pa.AlreadyExists):
+        store.create_topic(PLAIN)
+    with pytest.raises(pa.Refused, match="delete-partitioned-topic"):
+        store.delete_topics("public/default/split")
+    store.apply(store.delete_topics("public/default/split-partition-1"))
+    store.apply(store.topic("public/default/split").create_missed_partitions())
+    assert set(store.topics()) - set(before) == made
+    store.apply(store.delete_topics("public/default/made", "public/default/shadow"))
+    store.apply(store.delete_topics("public/default/split", partitioned=True))
+    assert store.topics() == before
+
+
+def test_an_ended_topic_ends_at_its_last_entry(store: pa.Store) -> None:
+    last = store.topic(PLAIN).last_message_id()
+    plan = store.topic(PLAIN).terminate()
+    assert [(part.topic, part.after) for part in plan.preview().parts] == [
+        (f"persistent://{PLAIN}", {"terminatedPosition": f"{last.ledger_id}:{last.entry_id}"})
+    ]
+    assert len(store.topic(PARTS).terminate(partitioned=True).preview().parts) == 3
+    with pytest.raises(pa.TopicNotFound):
+        store.topic(PARTS).terminate()
+
+
+def test_a_truncated_topic_has_its_last_ledger(store: pa.Store) -> None:
+    ledgers = [row.ledger_id for row in store.topic(PLAIN).internal_stats().ledgers]
+    (part, *_) = store.apply(store.topic(PLAIN).truncate()).parts
+    assert part.unreferenced_ledgers == tuple(ledgers[:-1])
+    assert [row.ledger_id for row in store.topic(PLAIN).internal_stats().ledgers] == ledgers[-1:]
+    assert store.topic(PLAIN).cursor("half").backlog().entries == 0
+    assert store.topic(PLAIN).trim().changes_nothing
+
+
+def test_properties_and_permissions(store: pa.Store) -> None:
+    topic = store.topic(PLAIN)
+    own = topic.properties()  # a broker's interceptor keeps one there
+    store.apply(topic.set_properties({"owner": "billing", "tier": "1"}))
+    store.apply(topic.set_properties({"tier": "2"}))
+    assert topic.properties() == {**own, "owner": "billing", "tier": "2"}
+    store.apply(topic.remove_properties("owner"))
+    assert topic.properties() == {**own, "tier": "2"}
+    store.apply(topic.grant_permission("app", ["consume"]))
+    assert topic.permissions() == {"app": ["consume"]}
+    store.apply(topic.revoke_permission("app"))
+    assert topic.permissions() == {}
+    with pytest.raises(pa.InvalidValue):
+        topic.grant_permission("app", ["dance"])
+    cursor = topic.cursor("half")
+    store.apply(cursor.set_properties({"owner": "billing"}))
+    store.apply(cursor.set_replicated(True))
+    assert cursor.properties() == {"owner": "billing"}
+    assert cursor.replicated() == {f"persistent://{PLAIN}": True}
+    store.apply(cursor.set_replicated(False))
+    assert cursor.replicated() == {f"persistent://{PLAIN}": False}
