@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.nacks import DueNack, Nacks
     from pulsar_admin.api.namespace import Namespace
     from pulsar_admin.api.plan import Plan
+    from pulsar_admin.api.recovering import preflight
     from pulsar_admin.api.reports import Change, ChangeReport
     from pulsar_admin.api.session import PartialData
     from pulsar_admin.api.spark import SparkTables, register
@@ -86,6 +87,7 @@ _HOMES = {
     "Nacks": "pulsar_admin.api.nacks",
     "DueNack": "pulsar_admin.api.nacks",
     "SparkTables": "pulsar_admin.api.spark",
+    "preflight": "pulsar_admin.api.recovering",
     "register": "pulsar_admin.api.spark",
     "Plan": "pulsar_admin.api.plan",
     "ChangeReport": "pulsar_admin.api.reports",
@@ -180,6 +182,7 @@ __all__ = [
     "log_files",
     "log_records",
     "open_store",
+    "preflight",
     "preview_import",
     "read_bookie_conf",
     "register",

@@ -149,7 +149,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/overview.py": {"store.reports.overview"},
     "commands/policies.py": {"store.policies.rules", "store.policies.table"},
     "commands/store/annotate.py": {"store.model.publish_times"},
-    "commands/store/clusters.py": {"store.sources.cluster"},
+    "commands/store/clusters.py": set(),
     "commands/store/export.py": {"store.model.publish_times"},
     "commands/store/importing.py": {
         "store.db.environment",
@@ -164,6 +164,7 @@ ASKS_THE_API: dict[str, set[str]] = {
         "store.history.words",
         "store.sources.zookeeper",
     },
+    "commands/store/preflight.py": {"store.recovery.preflight"},
     "commands/store/recover.py": set(),
     "commands/store/refreshing.py": set(),
     "commands/store/check.py": {"store.check.finding", "store.db.storeinfo"},
@@ -206,7 +207,6 @@ OPENS_STORES = {
     "commands/delayed/building.py": "a snapshot for each subscription: building one writes",
     "commands/store/bundle.py": "what it checks may be damaged",
     "commands/store/past.py": "two stores are compared",
-    "commands/store/preflight.py": "a forecast may be of metadata alone",
     "commands/store/recover.py": "two stores are compared",
 }
 """Commands that read another snapshot than that of their session → why."""

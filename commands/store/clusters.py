@@ -232,13 +232,6 @@ def export_bookie(app: App, bookies: tuple[str, ...], confs: tuple[Path, ...], r
     app.emit(app.session.api.export_bookies(given))
 
 
-def metadata_at(place: str | None, client: Path | None) -> Any:  # Any: a Source
-    """Return the metadata store at PLACE, None for none."""
-    from store.sources.cluster import open_metadata
-
-    return None if place is None else open_metadata(place, client)
-
-
 def bookies_of(bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> list[str | GivenBookie]:
     """Return the bookies that a command line names; raises InvalidValue, SourceNotFound."""
     from pulsar_admin import read_bookie_conf

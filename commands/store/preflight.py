@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.store.clusters import bookies_of, conf_options, metadata_at, zookeeper_client
+from commands.store.clusters import bookies_of, conf_options, zookeeper_client
 from pulsar_admin.columns import Column, alarm, size_text
 from pulsar_admin.context import App
 from pulsar_admin.options import ParsedType, command, pass_app
@@ -109,45 +107,21 @@ def preflight(app: App, limit: float | None, listing: bool, **options: Any) -> N
     disks. With --brokers, or for metadata without bookies: what brokers delete when they load every topic before any
     client connects.
     """
+    from pulsar_admin.api.recovering import forecast_of
     from store.recovery.preflight import check_loss, iter_lost
 
+    brokers, conf = options.pop("brokers"), options.pop("conf")
     if listing and limit is not None:
         raise click.UsageError("--list has no sums: leave out --max-loss")
+    if not listing and options["no_metadata"] and (brokers or conf):
+        raise click.UsageError("an empty metadata store has no topics: leave out --brokers")
+    parts = _parts(app, **options)
     if listing:
-        found = _parts(app, **{key: value for key, value in options.items() if key not in ("brokers", "conf")})
-        app.emit_rows(iter_lost(found.known, found.bookies), _LEDGERS)
+        app.emit_rows(iter_lost(parts.known, parts.bookies), _LEDGERS)
         return
-    forecast = _forecast(app, **options)
+    forecast = forecast_of(app.session, parts, brokers, conf)
     app.emit(forecast, plain=render_preflight)
     check_loss(forecast, limit)
-
-
-def _forecast(app: App, brokers: bool, conf: Path | None, **options: Any) -> Preflight:  # Any: of the command
-    from store.recovery.preflight import read_preflight
-
-    if options["no_metadata"] and (brokers or conf):
-        raise click.UsageError("an empty metadata store has no topics: leave out --brokers")
-    found = _parts(app, **options)
-    forecast = read_preflight(found.known, found.bookies)
-    for text in (*found.known.problems, *(text for one in forecast.bookies for text in one.problems)):
-        app.warn(text)
-    if found.blank:
-        app.warn(f"{counted(found.blank, 'bookie')} without any data: a first start")
-    if (found.bookies or found.blank) and not (brokers or conf):
-        return forecast
-    return replace(forecast, brokers=_broker_forecast(app, found, conf))
-
-
-def _broker_forecast(app: App, found: Parts, conf: Path | None) -> BrokerForecast:
-    from store.model.reader import open_reader
-    from store.recovery.broker_forecast import BrokerDefaults, read_broker_conf, read_broker_forecast
-    from store.recovery.parts import open_metadata_alone
-
-    defaults = BrokerDefaults() if conf is None else read_broker_conf(conf)
-    with ExitStack() as stack:
-        source = found.source
-        store = app.store if source is None else stack.enter_context(open_metadata_alone(source, app.now_ms))
-        return read_broker_forecast(stack.enter_context(open_reader(store)), app.now_ms, defaults)
 
 
 def _parts(
@@ -159,19 +133,17 @@ def _parts(
     bookies: tuple[str, ...],
     **confs: Any,  # Any: of ``conf_options``
 ) -> Parts:
-    from pulsar_admin.api.imports import given_bookie
-    from store.recovery.parts import read_parts, read_store_parts
+    from pulsar_admin.api.recovering import parts_given, parts_of_store
 
-    given = bookies_of(bookies, confs["confs"], confs["roots"])
-    places = [place for place in (zookeeper, metadata and str(metadata)) if place]
+    given = bookies_of(bookies, **confs)
+    places = [place for place in (zookeeper, metadata) if place]
     if len(places) + no_metadata > 1:
         raise click.UsageError("name one of --zookeeper, --metadata and --no-metadata")
     if given and not (places or no_metadata):
         raise click.UsageError("name the metadata of these bookies with --zookeeper, --metadata or --no-metadata")
     if not places and not given:
-        with app.session.read() as txn:
-            return read_store_parts(app.store, txn, empty=no_metadata)
-    return read_parts(metadata_at(places[0], client) if places else None, map(given_bookie, given))
+        return parts_of_store(app.session, empty=no_metadata)
+    return parts_given(places[0] if places else None, given, client)
 
 
 def render_preflight(found: Preflight) -> str:

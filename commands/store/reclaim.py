@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.store.clusters import bookies_of, conf_options, metadata_at, zookeeper_client
+from commands.store.clusters import bookies_of, conf_options, zookeeper_client
 from pulsar_admin.columns import Column, caution, size_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import PERCENT
@@ -120,7 +120,7 @@ def _plan(
     metadata: Path | None,
     **how: Any,  # Any: of ``conf_options``, and of ``plan_reclaim``
 ) -> ReclaimPlan:
-    from pulsar_admin.api.imports import given_bookie
+    from pulsar_admin.api.imports import given_bookie, source_of
     from store.disks.reclaim import plan_reclaim
     from store.disks.trust import nodes_of, read_stored, stored_nodes
     from store.recovery.parts import read_source
@@ -129,7 +129,7 @@ def _plan(
     given = bookies_of(bookies, how.pop("confs"), how.pop("roots"))
     if len(given) != 1 or (zookeeper and metadata):
         raise click.UsageError("name one bookie, DIR[,DIR…] or --bookie-conf FILE, and one metadata store at most")
-    source = metadata_at(str(metadata) if metadata else zookeeper, client)
+    source = source_of(metadata or zookeeper, client)
     known = read_source(source) if source else read_stored(app.store)
 
     def nodes() -> Iterable[tuple[str, bytes]]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from store.history.as_of import Moment
     from store.sources.given import GivenBookie
     from store.sources.layout import Layout
+    from store.sources.nodes import Source
     from store.transfer.imports import ImportPreview, ImportResult
 
 Mode = Literal["referenced", "copied", "linked"]
@@ -120,13 +121,19 @@ def layout_of(
     metadata: Path | str | None, bookies: Iterable[str | GivenBookie], client: Path | str | None = None
 ) -> Layout:
     """Return the parts of a cluster that are named; raises InvalidValue where none is."""
-    from store.sources.cluster import make_layout, open_metadata
+    from store.sources.cluster import make_layout
 
     given = [*map(given_bookie, bookies)]
     if metadata is None and not given:
         raise InvalidValue("no part of a cluster is named", hint="name metadata, bookies or both")
-    login = None if client is None else Path(client)
-    return make_layout(None if metadata is None else open_metadata(str(metadata), login), given)
+    return make_layout(source_of(metadata, client), given)
+
+
+def source_of(metadata: Path | str | None, client: Path | str | None = None) -> Source | None:
+    """Return the METADATA that are named, None for none; raises SourceNotFound."""
+    from store.sources.cluster import open_metadata
+
+    return None if metadata is None else open_metadata(str(metadata), None if client is None else Path(client))
 
 
 def given_bookie(bookie: str | GivenBookie) -> GivenBookie:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pulsar_admin.api.imports import given_bookie, source_of
 from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.session import Session, Time, check_choice
+from pulsar_admin.api.session import Caller, Session, Time, check_choice
+from store.errors import InvalidValue
 from store.names import parse_namespace, parse_topic
+from store.wording import counted
 
 if TYPE_CHECKING:
     from store.history.differences import Changed
     from store.model.reader import EntryReader
     from store.recovery.gone import GoneTopic
+    from store.recovery.parts import Parts
     from store.recovery.past import Keep, Past
     from store.recovery.preflight import Preflight
+    from store.sources.given import GivenBookie
 
 RecoveryLevel = Literal["A", "B", "C"]
 
@@ -27,19 +33,16 @@ class Recoveries:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def preflight(self) -> Preflight:
+    def preflight(
+        self, *, empty: bool = False, brokers: bool = False, broker_conf: Path | str | None = None
+    ) -> Preflight:
         """Return what its bookies, as their disks are now, would delete if they started on the store's metadata: ``bookies``, ``topics``.
 
-        What cannot be read is a PartialData warning. Raises Refused (it has no bookies), SourceNotFound, MetadataCorrupt.
+        EMPTY: on an empty metadata store. BROKERS: also what brokers would delete that load every topic, set up as BROKER_CONF says,
+        broker.conf. What cannot be read is a PartialData warning. Raises Refused (it has no bookies), SourceNotFound, MetadataCorrupt.
         """
-        from store.recovery.parts import read_store_parts
-        from store.recovery.preflight import read_preflight
-
-        with self._session.opened() as store, self._session.read() as txn:
-            parts = read_store_parts(store, txn)
-            found = read_preflight(parts.known, parts.bookies)
-        self._session.partial([*parts.known.problems, *(text for one in found.bookies for text in one.problems)])
-        return found
+        _check_topics(empty, brokers or broker_conf)
+        return forecast_of(self._session, parts_of_store(self._session, empty=empty), brokers, broker_conf)
 
     def diff(self, other: Recoveries, *, passing: bool = False) -> tuple[Changed, ...]:
         """Return what is another in the metadata of the store OTHER, by topic, in words (``what``, ``subscriptions``) and ``nodes``.
@@ -195,6 +198,71 @@ class Recoveries:
 
         with self._session.read() as txn:
             return plan_of(plan_delete_orphans(txn, ledgers, force=force))
+
+
+def preflight(
+    *,
+    metadata: Path | str | None = None,
+    bookies: Iterable[str | GivenBookie] = (),
+    client: Path | str | None = None,
+    brokers: bool = False,
+    broker_conf: Path | str | None = None,
+) -> Preflight:
+    """Return what BOOKIES would delete if they started on METADATA, None: on an empty metadata store; see ``Store.preflight``.
+
+    METADATA, BOOKIES and CLIENT: as of ``import_cluster``. Raises what that raises before it reads.
+    """
+    _check_topics(metadata is None, brokers or broker_conf)
+    return forecast_of(Caller(), parts_given(metadata, bookies, client), brokers, broker_conf)
+
+
+def _check_topics(empty: bool, asked: object) -> None:
+    if empty and asked:
+        raise InvalidValue("an empty metadata store has no topics", hint="leave brokers away, or name metadata")
+
+
+def parts_of_store(session: Session, *, empty: bool = False) -> Parts:
+    """Return what a forecast is made on: the store's metadata, or an EMPTY one, and its bookies."""
+    from store.recovery.parts import read_store_parts
+
+    with session.opened() as store, session.read() as txn:
+        return read_store_parts(store, txn, empty=empty)
+
+
+def parts_given(
+    metadata: Path | str | None, bookies: Iterable[str | GivenBookie], client: Path | str | None = None
+) -> Parts:
+    """Return METADATA, None: an empty one, and BOOKIES as parts that a forecast is made on."""
+    from store.recovery.parts import read_parts
+
+    return read_parts(source_of(metadata, client), map(given_bookie, bookies))
+
+
+def forecast_of(caller: Caller, parts: Parts, brokers: bool, broker_conf: Path | str | None) -> Preflight:
+    """Return what PARTS would delete; without bookies, what brokers would."""
+    from store.recovery.preflight import read_preflight
+
+    found = read_preflight(parts.known, parts.bookies)
+    with caller.warnings(frames=2) as warn:
+        for text in (*parts.known.problems, *(text for one in found.bookies for text in one.problems)):
+            warn(text)
+        if parts.blank:
+            warn(f"{counted(parts.blank, 'bookie')} without any data: a first start")
+    if (parts.bookies or parts.blank) and not (brokers or broker_conf):
+        return found
+    from store.model.reader import open_reader
+    from store.recovery.broker_forecast import BrokerDefaults, read_broker_conf, read_broker_forecast
+    from store.recovery.parts import open_metadata_alone
+
+    defaults = BrokerDefaults() if broker_conf is None else read_broker_conf(Path(broker_conf))
+    with ExitStack() as stack:
+        if parts.source is None:
+            assert isinstance(caller, Session)  # an empty metadata store was refused
+            reader = stack.enter_context(caller.reader())
+        else:
+            store = stack.enter_context(open_metadata_alone(parts.source, caller.now_ms))
+            reader = stack.enter_context(open_reader(store))
+        return replace(found, brokers=read_broker_forecast(reader, caller.now_ms, defaults))
 
 
 def _read_past(reader: EntryReader, zookeeper: Sequence[str], keep: Keep, *, by_evidence: bool = False) -> Past:

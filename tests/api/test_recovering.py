@@ -56,6 +56,15 @@ def test_what_bookies_would_delete_is_what_the_metadata_does_not_list(tmp_path: 
     alive = listed(root / "zookeeper" / "version-2")
     with pa.open_store(imported(CLUSTER, "crashed")) as store:
         found = sorted((one.holds.ledgers, one.loses.ledgers) for one in store.preflight().bookies)
+        emptied = store.preflight(empty=True)
+        with pytest.raises(pa.InvalidValue, match="no topics"):
+            store.preflight(empty=True, brokers=True)
+    given = pa.preflight(metadata=root / "zookeeper", bookies=[str(root / name) for name in BOOKIES], brokers=True)
+    assert sorted((one.holds.ledgers, one.loses.ledgers) for one in given.bookies) == found
+    assert given.brokers is not None
+    assert all(one.loses.ledgers == one.holds.ledgers for one in emptied.bookies)
+    with pytest.raises(pa.InvalidValue, match="no topics"):
+        pa.preflight(bookies=[str(root / name) for name in BOOKIES], brokers=True)
     counted = []
     for name in BOOKIES:
         current = root / name / "current"
