@@ -177,6 +177,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/topics/cursors.py": set(),
     "commands/topics/ending.py": set(),
     "commands/topics/expire.py": {"store.search.expiry"},
+    "commands/topics/describing.py": set(),
     "commands/topics/find.py": {"store.dump.finding"},
     "commands/topics/index.py": set(),
     "commands/topics/info.py": set(),
@@ -200,6 +201,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/topics/stats.py": set(),
     "commands/topics/undelete.py": set(),
     "commands/topics/values.py": {"store.model.private_keys", "store.model.redaction"},
+    "commands/topics/why.py": {"store.why.reason"},
 }
 """Commands that call ``pulsar_admin.api`` alone → modules of ``store``, beside the floor, whose words, values and names they use."""
 

@@ -14,14 +14,13 @@ from pulsar_admin.context import App
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from pulsar_admin.visible import clean_text
-from store.errors import MetadataCorrupt, StoreError, TopicNotFound
-from store.model.cursors import iter_cursor_names
-from store.model.reader import EntryReader
+from store.errors import MetadataCorrupt, TopicNotFound
 from store.names import TopicName
 from store.timespec import format_age_ms
 from store.wording import counted
 
 if TYPE_CHECKING:
+    from store.model.reader import EntryReader
     from store.reports.describe import TopicDescription
     from store.reports.subscriptions import SubscriptionFacts
 
@@ -53,24 +52,20 @@ def _ttl_text(row: SubscriptionFacts) -> str | None:
     return None if ttl is None or ttl.seconds <= 0 else f"{format_age_ms(ttl.seconds * 1000)} ({ttl.source})"
 
 
-def _read_bytes(reader: EntryReader, names: Iterable[TopicName]) -> int:
+def _read_bytes(app: App, reader: EntryReader, names: Iterable[TopicName]) -> int:
     """Return how many bytes at most are read: each subscription's backlog by itself."""
-    return sum(size_of(reader, [name]) * sum(1 for _ in iter_cursor_names(reader.txn, name)) for name in names)
+    return sum(size_of(reader, [name]) * len(app.session.topic(name).subscriptions()) for name in names)
 
 
 def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> None:
     """Emit what there is to know of the subscriptions meant by SELECTION, a row each."""
-    from store.reports.subscriptions import Asked, iter_subscription_facts
-
-    asked = Asked(messages=True, oldest=not quick, delayed_ms=None if quick else app.now_ms)
-    problems: list[StoreError] = []
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
-        with app.scan(reader, 0 if quick else _read_bytes(reader, chosen.names), "subscriptions"):
-            facts = list(iter_subscription_facts(reader, chosen.names, asked, problems.append))
+        with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "subscriptions"):
+            topics = map(app.session.topic, chosen.names)
+            facts = [one for topic in topics for one in topic.subscription_facts(quick=quick)]
     columns = telling(subscription_columns(app.now_ms), facts)
     app.emit_rows(facts, (TOPIC_COLUMN, *columns) if chosen.several else columns)
-    app.report(problems)
 
 
 @command(
@@ -97,7 +92,7 @@ def describe(app: App, selection: TopicSelection, quick: bool) -> None:
     """
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
-        with app.scan(reader, 0 if quick else _read_bytes(reader, chosen.names), "describe"):
+        with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "describe"):
             found = [one for _, one in chosen.each(app, lambda name: app.session.topic(name).describe(quick=quick))]
     emit_descriptions(app, found, several=chosen.several)
 

@@ -105,15 +105,13 @@ def _say_why(app: App, selection: TopicSelection, subscription: str) -> None:
 
 def emit_disk(app: App, selection: TopicSelection | None) -> None:
     """Emit why the bytes of the topics of SELECTION (None: of the whole store) stay, of the largest reasons as many as --top says."""
-    from store.why.disk import why_bytes
-
     form = app.settings.output
     top = app.take_top() if form in (None, "plain", "json") else None
     with app.bulk(), app.session.reader() as reader:
-        names = None if selection is None else choose(app, reader.txn, selection).names
+        names = () if selection is None else choose(app, reader.txn, selection).names
         if top is None and selection is None and form in (None, "plain"):
             top = _TOP
-        found = why_bytes(app.store, reader, app.now_ms, names, top)
+        found = app.session.api.why_bytes(*map(str, names), top=top)
     if form == "json":
         app.emit(found)
     elif form in (None, "plain"):

@@ -291,8 +291,8 @@ class Store(Changes, Transfers, Recoveries, Columns):
         with self._session.opened() as store, self._session.read() as txn:
             return read_usage(store, txn)
 
-    def why_bytes(self, *topics: str) -> WhyBytes:
-        """Return why every byte of the files stays, or of TOPICS: ``totals`` by reason, and ``held``, the largest first.
+    def why_bytes(self, *topics: str, top: int | None = None) -> WhyBytes:
+        """Return why every byte of the files stays, or of TOPICS: ``totals`` by reason, and ``held``, the TOP largest (None: all).
 
         Each has ``reason`` (``code``, ``sentence``, ``evidence``, ``command``), ``bytes``, ``percent``, ``topic`` and ``subscription``.
         Raises InvalidValue, TopicNotFound, IndexCorrupt.
@@ -301,7 +301,7 @@ class Store(Changes, Transfers, Recoveries, Columns):
 
         with self._session.opened() as store, self._session.reader() as reader:
             names = [one for topic in topics for one in expand_topic(reader.txn, parse_topic(topic))]
-            return why_bytes(store, reader, self._session.now_ms, names if topics else None)
+            return why_bytes(store, reader, self._session.now_ms, names if topics else None, top)
 
     def check(self, *, deep: bool = False) -> tuple[Finding, ...]:
         """Return what is wrong (``severity`` problem) or worth knowing (note): files, index, audit log, metadata against ledgers.

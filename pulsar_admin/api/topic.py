@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from store.reports.partitioned_internals import PartitionedInternalStats
     from store.reports.skew import TopicSkew
     from store.reports.stats import PartitionedTopicStats, TopicStats
+    from store.reports.subscriptions import SubscriptionFacts
     from store.search.broker_setup import BrokerVersion
     from store.search.by_index import IndexFound
 
@@ -327,9 +328,8 @@ class Topic(TopicPlans):
         from store.reports.subscriptions import Asked
 
         problems: list[StoreError] = []
-        asked = Asked(messages=True, oldest=not quick, delayed_ms=None if quick else self._session.now_ms)
         with self._session.scan() as reader:
-            found = describe_topic(reader, self._name, asked, problems)
+            found = describe_topic(reader, self._name, Asked.of(self._session.now_ms, quick=quick), problems)
             self._session.warn_of_broken(reader.txn, [self._name])
         self._session.partial(problems)
         return found
@@ -408,6 +408,21 @@ class Topic(TopicPlans):
                 if is_subscription(name)
             }
         return tuple(sorted(names))
+
+    def subscription_facts(self, *, quick: bool = False) -> tuple[SubscriptionFacts, ...]:
+        """Return what ``describe`` has of every subscription, of a partitioned topic those of each partition.
+
+        What cannot be read is left out with a PartialData warning. Raises TopicNotFound.
+        """
+        from store.reports.subscriptions import Asked, iter_subscription_facts
+
+        problems: list[StoreError] = []
+        with self._session.scan() as reader:
+            names, asked = expand_topic(reader.txn, self._name), Asked.of(self._session.now_ms, quick=quick)
+            found = tuple(iter_subscription_facts(reader, names, asked, problems.append))
+            self._session.warn_of_broken(reader.txn, names)
+        self._session.partial(problems)
+        return found
 
     def cursor(self, name: str) -> Cursor:
         """Return the cursor of the subscription NAME, of a partitioned topic those of all partitions together.

@@ -37,6 +37,11 @@ class Asked:
     oldest: bool = False
     delayed_ms: int | None = None
 
+    @classmethod
+    def of(cls, now_ms: int, *, quick: bool) -> Asked:
+        """Return what ``topics describe`` asks at NOW_MS; QUICK: nothing that reads entries."""
+        return cls(messages=True) if quick else cls(messages=True, oldest=True, delayed_ms=now_ms)
+
 
 CHEAP = Asked()
 

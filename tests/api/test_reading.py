@@ -116,6 +116,24 @@ def test_the_proof_is_that_of_the_command(store: pa.Store, cli: Cli, demo_store:
     assert (found.entries_read, len(found.probes)) == (shown["entriesRead"], len(shown["broker"]["probes"]))
 
 
+def test_facts_of_subscriptions_are_those_of_the_description(store: pa.Store) -> None:
+    """``tests/commands/test_topics_describe.py`` compares the description with what the brokers said."""
+    assert store.topic("plain").subscriptions()
+    for topic in (store.topic("plain"), store.topic("acme/orders/parts")):
+        for quick in (False, True):
+            described = [
+                one for part in topic.partitions() or [topic] for one in part.describe(quick=quick).subscriptions
+            ]
+            assert len(described) >= len(topic.subscriptions())
+            assert [*topic.subscription_facts(quick=quick)] == described
+
+
+def test_the_largest_reasons_are_the_first(store: pa.Store) -> None:
+    everything, two = store.why_bytes(), store.why_bytes(top=2)
+    assert everything.holders == len(everything.held) > 2
+    assert (two.held, two.totals, two.holders) == (everything.held[:2], everything.totals, everything.holders)
+
+
 # -- messages ---------------------------------------------------------------------------------------------------------
 
 
