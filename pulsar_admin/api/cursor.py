@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pulsar_admin.api.cursors import Cursors
-from pulsar_admin.api.session import Clock, Duration, Place, Session, position_of
+from pulsar_admin.api.session import Place, Session, position_of
 from store.model.cursors import backlog_entries, backlog_size_bytes, read_cursor
 from store.model.topics import read_topic
 from store.names import Position, TopicName, TopicSelection
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pulsar_admin.api.nacks import Nacks
     from store.recovery.acks import AckState
     from store.reports.backlog import BacklogAnalysis
-    from store.search.broker_setup import BrokerVersion
-    from store.search.expiry import ExpiryRule, ForecastRow
     from store.why.subscription import Why
 
 
@@ -98,28 +96,6 @@ class Cursor(Cursors):
                 ]
             )
         return found
-
-    def forecast(
-        self,
-        ahead: Duration,
-        *,
-        ttl: Duration | None = None,
-        interval: Duration | None = None,
-        rule: ExpiryRule = "all-before",
-        clock: Clock = "auto",
-        broker_version: BrokerVersion = "4.0",
-    ) -> tuple[ForecastRow, ...]:
-        """Return what TTL (default: the one in force) drops from now on, AHEAD so far, one row an INTERVAL (default: a 24th of it).
-
-        Times in ms: the first row is overdue already (``from_ms`` None), the last is left after it (``to_ms`` None). Raises InvalidValue,
-        NothingMatches (no TTL), TopicNotFound (also for a partitioned topic), SubscriptionNotFound.
-        """
-        with self._session.read() as txn:
-            read_topic(txn, self._topic)
-        (found,) = self.forecasts(
-            ahead, ttl=ttl, interval=interval, rule=rule, clock=clock, broker_version=broker_version
-        )
-        return found.rows
 
     def history(self) -> tuple[AckState, ...]:
         """Return every state of its acknowledgements that is left, the oldest first: ``state``, and ``not_before`` and ``not_after``.

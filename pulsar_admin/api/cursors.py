@@ -204,7 +204,7 @@ class Cursors:
                 self._warn_of_clock(reader, clock, cursors)
             return plan_of(plan_expiries(reader, command, cursors, request))
 
-    def forecasts(
+    def forecast(
         self,
         ahead: Duration,
         *,
@@ -215,10 +215,11 @@ class Cursors:
         broker_version: BrokerVersion = "4.0",
         max_clock_skew: Duration = "1m",
     ) -> tuple[Forecast, ...]:
-        """Return what TTL (default: the one in force) drops from each cursor from now on, AHEAD so far, with its ``rows``: see
-        ``Cursor.forecast``. Cursors without a TTL are left out.
+        """Return what TTL (default: the one in force) drops from each cursor from now on, AHEAD so far: ``rows``, one an INTERVAL
+        (default: a 24th of it). Cursors without a TTL are left out.
 
-        Raises InvalidValue, NothingMatches (no TTL at all), TopicNotFound, SubscriptionNotFound.
+        Times in ms: the first row is overdue already (``from_ms`` None), the last is left after it (``to_ms`` None). Raises InvalidValue,
+        NothingMatches (no TTL at all), TopicNotFound, SubscriptionNotFound.
         """
         from store.changes.expiry import ExpiryRequest
         from store.delayed.expiries import forecast_expiries

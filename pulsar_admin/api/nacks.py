@@ -65,8 +65,7 @@ class Nacks:
         """Plan removing what is due now; the change keeps it: ``Store.undo`` puts it back. Look at ``due`` first."""
         from store.changes.nacks import plan_pop
 
-        with self._session.read() as txn:
-            return plan_of(plan_pop(txn, list(self._due(txn)), self._session.now_ms))
+        return self._session.plan(lambda reader, now_ms: plan_pop(reader.txn, list(self._due(reader.txn)), now_ms))
 
     def add(self, positions: Iterable[Place], delay: Delay, *, precision_bits: int | None = None) -> Plan:
         """Plan tracking the entries at POSITIONS (batch indexes are dropped), due DELAY after now, and earlier by less than 2^bits ms.

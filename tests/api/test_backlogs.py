@@ -83,13 +83,14 @@ def test_what_the_broker_compacted_is_right(store: pa.Store) -> None:
 
 def test_a_forecast_is_the_whole_backlog(store: pa.Store) -> None:
     cursor = store.topic(PLAIN).cursor("half")
-    rows = cursor.forecast("24h", ttl="1h")
+    (forecast,) = cursor.forecast("24h", ttl="1h")
+    rows = forecast.rows
     assert sum((row.extent for row in rows), start=type(rows[0].extent)()) == cursor.backlog()
     assert (rows[0].from_ms, rows[-1].to_ms) == (None, None)
-    assert len(cursor.forecast("24h", ttl="1h", interval="12h")) < len(rows)
-    (kept,) = [row for row in cursor.forecast("1h", ttl=EVER) if row.extent.entries]
+    assert len(cursor.forecast("24h", ttl="1h", interval="12h")[0].rows) < len(rows)
+    (kept,) = [row for row in cursor.forecast("1h", ttl=EVER)[0].rows if row.extent.entries]
     assert (kept.to_ms, kept.extent) == (None, cursor.backlog())
-    (overdue, *_) = cursor.forecast("1h", ttl="1h")
+    (overdue, *_) = cursor.forecast("1h", ttl="1h")[0].rows
     assert store.apply(cursor.expire(before="1h")).skipped == overdue.extent
     with pytest.raises(pa.NothingMatches):
         cursor.forecast("1h")

@@ -117,8 +117,8 @@ def test_every_subscription_expires_as_each_alone(path: Path) -> None:
         assert {part.subscription: part.skipped for part in every.preview().parts} == {
             name: report.skipped for name, report in alone.items()
         }
-        rows = {one.subscription: one.rows for one in store.cursors(None, PLAIN).forecasts("1h", ttl="1h")}
-        assert rows == {name: topic.cursor(name).forecast("1h", ttl="1h") for name in topic.subscriptions()}
+        rows = {one.subscription: one.rows for one in store.cursors(None, PLAIN).forecast("1h", ttl="1h")}
+        assert rows == {name: topic.cursor(name).forecast("1h", ttl="1h")[0].rows for name in topic.subscriptions()}
         assert sum(row.extent.entries for row in rows["half"]) == topic.cursor("half").backlog().entries
         for named in (
             lambda: store.cursors(None, PLAIN).create(),
