@@ -11,7 +11,7 @@ import numpy as np
 from store.kernels.compiled import Kernel
 from store.kernels.producers import number_spans
 
-_MOST_ROWS = 2000
+_MOST_ROWS = 500
 """What a kernel runs both ways in one test; beyond these it is only compiled, so that tests of much data or many calls stay fast."""
 _rows: Counter[tuple[str, str]] = Counter()
 """Rows that ran both ways, by kernel and test."""

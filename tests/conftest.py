@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from pulsar_admin.cli import run
 from pulsar_admin.config import environment_variables
 from tests.both_ways import run_kernels_both_ways
 from tests.soundness import damages_stores, stores_stay_sound
-from tests.worlds import copy_tree, world
+from tests.worlds import changed_oracles, copy_tree, world
 
 __all__ = ["damages_stores", "stores_stay_sound"]
 
@@ -92,6 +92,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than there are cores: one often waits, for Spark, for a child or for a time to pass."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _answers_stay_as_they_were() -> Iterator[None]:
+    yield
+    assert changed_oracles() == []
 
 
 @pytest.fixture(autouse=True)

@@ -40,9 +40,11 @@ def test_the_oracle_is_the_recorded_one(
     assert len(answers["mutations"]) == mutations
 
 
-def test_the_oracle_is_a_copy_of_its_own() -> None:
-    worlds.oracle("small")["topics"].clear()
-    assert worlds.oracle("small")["topics"]
+def test_a_changed_oracle_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = worlds.oracle("small")["topics"]
+    assert "small" not in worlds.changed_oracles()
+    monkeypatch.delitem(topics, next(iter(topics)))
+    assert "small" in worlds.changed_oracles()
 
 
 def test_a_scratch_copy_is_equal_and_writable(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import marshal
 import os
 import shutil
 import tarfile
@@ -49,15 +48,24 @@ def world(name: str) -> Path:
     return folder
 
 
-@cache
-def _oracle_bytes(name: str) -> bytes:
-    return marshal.dumps(json.loads((world(name) / "oracle.json").read_text()))
+_oracles: dict[str, dict[str, Any]] = {}
+
+
+def _read_oracle(name: str) -> dict[str, Any]:
+    answers: dict[str, Any] = json.loads((world(name) / "oracle.json").read_text())
+    return answers
 
 
 def oracle(name: str) -> dict[str, Any]:
-    """A fresh copy of the world's ``oracle.json``: what its live broker answered."""
-    answers: dict[str, Any] = marshal.loads(_oracle_bytes(name))
-    return answers
+    """The world's ``oracle.json``, shared by all tests of a process: what its live broker answered. Copy what you change."""
+    if name not in _oracles:
+        _oracles[name] = _read_oracle(name)
+    return _oracles[name]
+
+
+def changed_oracles() -> list[str]:
+    """Return the worlds whose answers a test of this process changed."""
+    return [name for name, answers in _oracles.items() if answers != _read_oracle(name)]
 
 
 def asked_topics(name: str) -> dict[str, Any]:

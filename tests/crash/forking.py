@@ -45,7 +45,9 @@ def forking_server(module: str) -> Iterator[RunChild]:
 def _serve(module: str) -> None:
     prepare = importlib.import_module(f"tests.crash.{module}").prepare
     from pulsar_admin.cli import run
+    from tests.warming import import_commands
 
+    import_commands()
     for line in sys.stdin:
         setting, arguments = json.loads(line)
         child = os.fork()

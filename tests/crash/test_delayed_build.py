@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from pulsar_admin.cli import run
 from store.changes.log_writer import LogWriter, WrittenLedgers
+from store.check import Finding, check_store
 from store.db.environment import open_store
 from store.db.files import iter_logs
 from store.delayed import build as building
@@ -62,10 +64,12 @@ def indexes(path: Path) -> dict[bytes, bytes]:
     return rows_of(path, "delayed")["delayed"]
 
 
-def findings(cli: Cli, path: Path) -> list[Any]:
-    return [
-        row for row in cli("--store", path, "store", "check", "-o", "jsonl").json_lines if row["severity"] != "summary"
-    ]
+def findings(path: Path) -> list[Finding]:
+    with open_store(path) as store:
+        return list(check_store(store))
+
+
+findings_of_whole = cache(findings)
 
 
 def leaked(cli: Cli, path: Path) -> list[int]:
@@ -99,7 +103,7 @@ def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 def test_killed_anywhere(undisturbed: tuple[Path, Path], step: Step, cli: Cli, tmp_path: Path) -> None:
     prepared, whole = undisturbed
     path = Path(shutil.copytree(prepared, tmp_path / "killed"))
-    before, wanted, known = indexes(path), indexes(whole), findings(cli, whole)
+    before, wanted, known = indexes(path), indexes(whole), findings_of_whole(whole)
     assert all(before.get(key) != row for key, row in wanted.items())
     killed_build(path, step)
     after = indexes(path)
@@ -109,11 +113,11 @@ def test_killed_anywhere(undisturbed: tuple[Path, Path], step: Step, cli: Cli, t
     # Directories, ledger ids and all: what the killed run wrote took no id.
     assert indexes(path) == wanted
     assert leaked(cli, path) == leaked(cli, whole)
-    left = [row for row in findings(cli, path) if row not in known]
-    assert {(row["code"], row["where"]) for row in left} == {("stray-file", str(file)) for file in strays(path)}
+    left = [found for found in findings(path) if found not in known]
+    assert {(found.code, found.where) for found in left} == {("stray-file", str(file)) for file in strays(path)}
     for file in strays(path):
         file.unlink()
-    assert findings(cli, path) == known
+    assert findings(path) == known
     with open_store(path) as store:
         for subscription in SUBSCRIPTIONS:
             still = waiting(store, subscription)

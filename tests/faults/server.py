@@ -155,13 +155,12 @@ def _warm() -> None:
     """Import and compile what commands need, so that a fork has it."""
     from importlib import import_module
 
-    from pulsar_admin import table
+    from store.kernels.compiled import METER
+    from tests.warming import import_commands
 
-    for rows in table.COMMANDS.values():
-        for row in rows.values():
-            import_module(row.target.partition(":")[0])
-    for name in ("rocksdict", "tests.faults.states", "store.check", "store.transfer.imports", "store.transfer.refresh"):
-        import_module(name)
+    METER.left = 0  # what warms is compiled, not run by Python: a fork would import numba again
+    import_commands()
+    import_module("tests.faults.states")
 
 
 def _run_here(arguments: list[str]) -> int:
