@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands.topics.values import open_with, private_key_option, redact_option
-from pulsar_admin.api.cursors import read_topics
 from pulsar_admin.context import App
+from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import (
     POSITION,
     TIME,
@@ -23,13 +23,15 @@ from pulsar_admin.options import (
     pass_app,
     topics_argument,
 )
+from store.db.clocks import check_clock
 from store.errors import AlreadyExists, Corrupt, DiskFull, InvalidValue, NotFound, Refused, TopicNotFound
 from store.names import EARLIEST, LATEST, Position, TopicName
 from store.scan.profiles import PROFILES, Profile
 from store.wording import counted
 
 if TYPE_CHECKING:
-    from store.dump.options import DumpOptions
+    from pulsar_admin.api.dumping import DumpWanted
+    from store.dump.job import DumpSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,22 @@ def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
     Messages have the columns of `topics read`. Files are partitioned by topic and by day, on the clock given by --clock
     (auto: broker time if the entry has one, otherwise publish time), which also applies to the time options.
     """
+    _check(options)
+    wanted, topics = _wanted(app, selection, options), map(str, selection.topics)
+    with app.session.reader() as reader:
+        store = app.session.api
+        if app.settings.dry_run:
+            _preview(app, store.dump_size(*topics, **wanted), options)
+            return
+        open_with(reader, options.private_keys)
+        if options.directory is None:
+            _write_lines(app, store.dump_lines(*topics, **wanted))
+        else:
+            form: Any = options.form  # Any: click checked that it is one of the two
+            app.emit(store.dump(options.directory, *topics, form=form, **wanted), plain=_render)
+
+
+def _check(options: DumpRequest) -> None:
     if options.interceptors is not None and options.level != "entries":
         raise click.UsageError("--interceptors: messages have no broker metadata; it is for --level entries")
     if options.redact and options.level == "entries":
@@ -117,45 +135,24 @@ def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
         raise click.UsageError("--columns: names are known of messages, whole; leave --level entries and --redact out")
     if options.private_keys and options.level == "entries":
         raise click.UsageError("--private-key: entries are exact bytes; it is for --level messages")
-    if app.settings.dry_run:
-        _preview(app, selection, options)
-    elif options.directory is None:
-        _dump_lines(app, selection, options)
-    else:
-        _dump_files(app, selection, options)
 
 
-def _dump_options(app: App, options: DumpRequest) -> DumpOptions:
-    from store.db.clocks import check_clock
-    from store.dump.options import DumpOptions
-    from store.model.window import Window
-
-    first = EARLIEST if options.first is None else options.first
-    last = LATEST if options.last is None else options.last
-    window = Window(first, last, options.start_ms, options.end_ms, check_clock(app.settings.clock)).checked()
+def _wanted(app: App, selection: TopicSelection, options: DumpRequest) -> DumpWanted:
     level: Any = options.level  # Any: click checked that it is one of the two
-    return DumpOptions(
-        level,
-        window,
-        options.payload,
-        options.value,
-        stripped=options.interceptors is not None,
-        redact=options.redact,
-        profile=options.profile,
-    )
-
-
-def _dump_lines(app: App, selection: TopicSelection, options: DumpRequest) -> None:
-    from store.dump.job import Dumped, dump_text, preview_dump
-
-    dumped = Dumped()
-    wanted = _dump_options(app, options)
-    with app.session.reader() as reader:
-        open_with(reader, options.private_keys)
-        topics = list(read_topics(app.session, reader, selection))
-        with app.scan(reader, preview_dump(reader, topics, wanted).bytes, "dump"):
-            _write_lines(app, dump_text(reader, topics, wanted, dumped))
-    app.report(dumped.problems)
+    return {
+        "pattern": selection.pattern,
+        "level": level,
+        "since": options.start_ms,
+        "until": options.end_ms,
+        "start": options.first or EARLIEST,
+        "end": options.last or LATEST,
+        "clock": check_clock(app.settings.clock),
+        "payload": options.payload,
+        "value": options.value,
+        "redact": options.redact,
+        "columns": options.profile,
+        "stripped": options.interceptors is not None,
+    }
 
 
 def _write_lines(app: App, pieces: Iterator[str]) -> None:
@@ -170,38 +167,9 @@ def _write_lines(app: App, pieces: Iterator[str]) -> None:
         app.emit_rows(json.loads(line) for line in whole_lines(pieces))
 
 
-def _dump_files(app: App, selection: TopicSelection, options: DumpRequest) -> None:
-    from store.dump.job import dump_directory, preview_dump
-
-    wanted = _dump_options(app, options)
-    form: Any = options.form  # Any: click checked that it is one of the two
-    assert options.directory is not None
-    with app.session.reader() as reader:
-        open_with(reader, options.private_keys)
-        topics = list(read_topics(app.session, reader, selection))
-        with app.scan(reader, preview_dump(reader, topics, wanted).bytes, "dump"):
-            done, problems = dump_directory(reader, topics, options.directory, form, wanted, lambda entries: None)
-    app.report(problems)
-    app.emit(done, plain=_render)
-
-
-def _preview(app: App, selection: TopicSelection, options: DumpRequest) -> None:
-    from store.dump.job import preview_dump
-
-    with app.session.reader() as reader:
-        topics = list(read_topics(app.session, reader, selection))
-        extent = preview_dump(reader, topics, _dump_options(app, options))
-    app.emit(
-        {
-            "directory": None if options.directory is None else str(options.directory),
-            "level": options.level,
-            "topics": len(topics),
-            "entries": extent.entries,
-            "messages": extent.messages,
-            "bytes": extent.bytes,
-            "dryRun": True,
-        }
-    )
+def _preview(app: App, size: DumpSize, options: DumpRequest) -> None:
+    directory = None if options.directory is None else str(options.directory)
+    app.emit({"directory": directory, "level": options.level, **to_json(size), "dryRun": True})
 
 
 def _render(done: Any) -> str:  # Any: DumpReport, without its import

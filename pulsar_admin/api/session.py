@@ -235,20 +235,21 @@ class Session(Caller):
     @contextmanager
     def scan(self, problems: list[StoreError] | None = None, *, unindexed: bool = False) -> Iterator[EntryReader]:
         """Open one snapshot whose entries are scanned on ``engine``; PROBLEMS are warned of at the end. UNINDEXED: see ``opened``."""
-        problems = [] if problems is None else problems
-        with self.engine(problems) as engine, self.reader(unindexed=unindexed) as reader:
-            reader.engine = engine
-            reader.failed = [] if engine is None else engine.failed
+        with self.reader(unindexed=unindexed) as reader, self._scanning(reader, [] if problems is None else problems):
             yield reader
-            if engine is None:
-                problems += [failed.error() for failed in reader.failed]
+
+    def scanning(self, reader: EntryReader, size_bytes: int, label: str) -> AbstractContextManager[None]:
+        """Let what READER scans, about SIZE_BYTES, run on ``engine``, with progress under LABEL."""
+        return self._scanning(reader, [])
 
     @contextmanager
-    def scanning(self, reader: EntryReader, size_bytes: int, label: str) -> Iterator[None]:
-        """Let what READER scans, about SIZE_BYTES, run on ``engine``, with progress under LABEL."""
-        with self.engine([]) as engine:
+    def _scanning(self, reader: EntryReader, problems: list[StoreError]) -> Iterator[None]:
+        with self.engine(problems) as engine:
             reader.engine = engine
+            reader.failed = [] if engine is None else engine.failed
             yield
+            if engine is None:
+                problems += [failed.error() for failed in reader.failed]
 
     def check_writable(self) -> None:
         """Raise NotWritable for a store that was opened for reading."""

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from pulsar_admin.api.changing import Changes
 from pulsar_admin.api.columns import Columns
+from pulsar_admin.api.dumping import Dumps
 from pulsar_admin.api.recovering import Recoveries
-from pulsar_admin.api.session import Session, Time, check_choice, whole_number
+from pulsar_admin.api.session import Session, Time, whole_number
 from pulsar_admin.api.topic import Topic
 from pulsar_admin.api.transfers import Transfers
 from store.db.environment import open_store as open_store_file
 from store.db.tree import Node, iter_children, read_node
-from store.errors import InvalidValue, StoreError, TopicNotFound
+from store.errors import TopicNotFound
 from store.model.topics import (
     check_namespace,
     expand_topic,
     iter_all_namespaces,
     iter_topic_texts,
-    read_topic,
     select_topics,
 )
 from store.names import TopicSelection, parse_namespace, parse_topic, parse_topics
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pulsar_admin.api.topic_policies import TopicPolicies
     from store.check import Finding
     from store.doctor import Diagnosis
-    from store.dump.job import DumpReport
     from store.index.rebuild import RebuildResult
     from store.model.broken import Missing
     from store.model.private_keys import PrivateKeys
@@ -49,11 +48,7 @@ if TYPE_CHECKING:
     from store.reports.summary import StoreSummary
     from store.reports.usage import Usage
     from store.reports.verify import LedgerVerdict
-    from store.scan.profiles import Profile
     from store.why.disk import WhyBytes
-
-Level = Literal["messages", "entries"]
-Format = Literal["parquet", "jsonl"]
 
 
 def open_store(
@@ -88,7 +83,7 @@ def open_store(
         raise
 
 
-class Store(Changes, Transfers, Recoveries, Columns):
+class Store(Changes, Transfers, Recoveries, Columns, Dumps):
     """An open store, from ``open_store``. Each question reads one snapshot, plans stay valid until something is written."""
 
     def __enter__(self) -> Store:
@@ -363,44 +358,3 @@ class Store(Changes, Transfers, Recoveries, Columns):
 
         wanted.setdefault("columns", ("topic", *COLUMNS))
         return search_of(self._session, lambda txn: select_topics(txn, parse_topics(topics)), wanted)
-
-    def dump(
-        self,
-        directory: Path | str,
-        *topics: str,
-        level: Level = "messages",
-        form: Format = "parquet",
-        since: Time | None = None,
-        until: Time | None = None,
-        clock: Literal["auto", "publish", "broker"] = "auto",
-        payload: bool = False,
-        value: bool = False,
-        redact: bool = False,
-        columns: Profile | None = None,
-    ) -> DumpReport:
-        """Write messages, or entries as exact bytes for ``load``, of TOPICS (default: all) into files of the new DIRECTORY.
-
-        Files are parted by topic and by day on CLOCK, which also chooses SINCE and UNTIL. PAYLOAD, VALUE and REDACT concern
-        messages; so does COLUMNS: under the names and types that another tool gives them, decoded values among them, as bytes with
-        PAYLOAD. What cannot be read is left out with a PartialData warning. Raises TopicNotFound, AlreadyExists, DiskFull.
-        """
-        from store.db.clocks import check_clock
-        from store.dump.job import dump_directory
-        from store.dump.options import DumpOptions
-        from store.model.window import Window
-        from store.scan.profiles import Profile
-
-        for what, chosen, choices in (("level", level, Level), ("form", form, Format), ("columns", columns, Profile)):
-            if chosen is not None:
-                check_choice(what, chosen, choices)
-        start_ms, end_ms = (None if time is None else self._session.time_ms(time) for time in (since, until))
-        window = Window(start_ms=start_ms, end_ms=end_ms, clock=check_clock(clock)).checked()
-        if columns is not None and (level == "entries" or redact):
-            raise InvalidValue("columns: names are known of messages, whole", hint="leave level entries and redact out")
-        options = DumpOptions(level, window, payload, value, redact=redact, profile=columns)
-        problems: list[StoreError] = []
-        with self._session.scan(problems) as reader:
-            listed = [read_topic(reader.txn, name) for name in select_topics(reader.txn, parse_topics(topics))]
-            report, lost = dump_directory(reader, listed, Path(directory), form, options, lambda entries: None)
-            problems += lost
-        return report

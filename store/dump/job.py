@@ -17,6 +17,7 @@ from store.dump.columns import HELPERS, DumpColumns
 from store.dump.options import DumpOptions
 from store.dump.tables import EntryColumns, entry_batch, json_text, known_text
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
+from store.frozen import frozen
 from store.model.extent import Extent, extent_of, iter_ledger_parts
 from store.model.ledgers import iter_gaps
 from store.model.messages import MessageReader, ReadOptions
@@ -213,9 +214,19 @@ def _report(
     )
 
 
-def preview_dump(reader: EntryReader, topics: Sequence[Topic], options: DumpOptions) -> Extent:
+@frozen
+class DumpSize:
+    """How much a dump reads."""
+
+    topics: int
+    entries: int
+    messages: int
+    bytes: int
+
+
+def preview_dump(reader: EntryReader, topics: Sequence[Topic], options: DumpOptions) -> DumpSize:
     """Return how much lies between the window's positions, from the index; its times are not looked at."""
     total = Extent()
     for topic in topics:
         total += extent_of(reader.txn, topic, [window_ranks(topic, options.window)])
-    return total
+    return DumpSize(len(topics), total.entries, total.messages, total.bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -286,5 +287,10 @@ def test_a_dump_has_the_messages(path: Path, tmp_path: Path) -> None:
             store.dump(tmp_path / "dumped", PLAIN)
         with pytest.raises(pa.InvalidValue):
             store.dump(tmp_path / "other", PLAIN, form="csv")  # type: ignore[arg-type]
+        assert store.dump_size(PLAIN).messages == len(ROWS)
+        lines = "".join(store.dump_lines(pattern=f"*{PLAIN}", start="0:0")).splitlines()
+        assert [json.loads(line)["sha1"] for line in lines] == [
+            row["sha1"].hex() for row in store.topic(PLAIN).messages().rows()
+        ]
     table = pyarrow.dataset.dataset(tmp_path / "dumped").to_table(["sha1"])
     assert Counter(digest.hex() for digest in table.column("sha1").to_pylist()) == Counter(sent())
