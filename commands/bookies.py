@@ -56,9 +56,7 @@ def get(app: App, bookie: str) -> None:
 )
 def set_rack(app: App, bookie: str, rack: str, group: str, hostname: str | None) -> None:
     """Put a bookie into a rack."""
-    with app.session.read() as txn:
-        plan = plan_set_rack(txn, bookie, group, {"rack": rack, "hostname": hostname}, app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan_rows(plan_set_rack, bookie, group, {"rack": rack, "hostname": hostname}))
 
 
 @mirrored(
@@ -70,6 +68,4 @@ def set_rack(app: App, bookie: str, rack: str, group: str, hostname: str | None)
 )
 def delete(app: App, bookie: str) -> None:
     """Take a bookie out of its rack."""
-    with app.session.read() as txn:
-        plan = plan_delete_rack(txn, bookie, app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan_rows(plan_delete_rack, bookie))

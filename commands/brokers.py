@@ -49,9 +49,7 @@ def get_all(app: App) -> None:
 )
 def update(app: App, config: str, value: str) -> None:
     """Set a dynamic setting of all brokers."""
-    with app.session.read() as txn:
-        plan = plan_set(txn, config, value, app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan_rows(plan_set, config, value))
 
 
 @mirrored(
@@ -61,6 +59,4 @@ def update(app: App, config: str, value: str) -> None:
 )
 def delete(app: App, config: str) -> None:
     """Remove a dynamic setting: each broker's configuration file applies again."""
-    with app.session.read() as txn:
-        plan = plan_delete(txn, config, app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan_rows(plan_delete, config))

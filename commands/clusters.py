@@ -117,9 +117,7 @@ def get(app: App, cluster: str) -> None:
 )
 def create(app: App, cluster: str, cluster_config_file: str | None, **options: object) -> None:
     """Add a cluster."""
-    with app.session.read() as txn:
-        plan = plan_create(txn, cluster, _given(options, cluster_config_file), app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan_rows(plan_create, cluster, _given(options, cluster_config_file)))
 
 
 @mirrored(
@@ -132,9 +130,7 @@ def create(app: App, cluster: str, cluster_config_file: str | None, **options: o
 )
 def update(app: App, cluster: str, cluster_config_file: str | None, **options: object) -> None:
     """Replace the settings of a cluster: options that are not given are cleared, including its peers."""
-    with app.session.read() as txn:
-        plan = plan_update(txn, cluster, _given(options, cluster_config_file), app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan_rows(plan_update, cluster, _given(options, cluster_config_file)))
 
 
 @mirrored(
@@ -147,9 +143,8 @@ def update(app: App, cluster: str, cluster_config_file: str | None, **options: o
 )
 def delete(app: App, cluster: str, all: bool) -> None:
     """Delete a cluster; tenants and namespaces may still name it."""
-    with app.session.reader() as reader:
-        plan = plan_delete_all(reader, cluster, app.now_ms) if all else plan_delete(reader.txn, cluster, app.now_ms)
-    app.change(plan)
+    made = app.session.plan(plan_delete_all, cluster) if all else app.session.plan_rows(plan_delete, cluster)
+    app.change(made)
 
 
 # -- peers and migration ----------------------------------------------------------------------------------------------
@@ -174,9 +169,7 @@ def get_peers(app: App, cluster: str) -> None:
 )
 def update_peers(app: App, cluster: str, peer_clusters: str) -> None:
     """Set the peers of a cluster."""
-    with app.session.read() as txn:
-        plan = plan_peers(txn, cluster, _names(peer_clusters), app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan_rows(plan_peers, cluster, _names(peer_clusters)))
 
 
 @mirrored(
@@ -202,9 +195,7 @@ def get_migration(app: App, cluster: str) -> None:
 def update_migration(app: App, cluster: str, migrated: bool, **options: str | None) -> None:
     """Set whether a cluster is migrated, and to where."""
     url = {_KEYS[name]: value for name, value in options.items()}
-    with app.session.read() as txn:
-        plan = plan_migration(txn, cluster, migrated, url, app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan_rows(plan_migration, cluster, migrated, url))
 
 
 # -- failure domains --------------------------------------------------------------------------------------------------
@@ -246,9 +237,7 @@ _EXAMPLE = "pulsar-admin clusters {} standalone --domain-name rack-1 --broker-li
 
 
 def _set_domain(app: App, command: str, cluster: str, domain: str, brokers: str | None) -> None:
-    with app.session.read() as txn:
-        plan = plan_domain(txn, command, cluster, domain, _names(brokers), app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan_rows(plan_domain, command, cluster, domain, _names(brokers)))
 
 
 @mirrored("clusters create-failure-domain", examples=[_EXAMPLE.format("create-failure-domain")], **_DOMAIN)
@@ -271,6 +260,4 @@ def update_domain(app: App, cluster: str, domain_name: str, broker_list: str | N
 )
 def delete_domain(app: App, cluster: str, domain_name: str) -> None:
     """Delete a failure domain of a cluster."""
-    with app.session.read() as txn:
-        plan = plan_delete_domain(txn, cluster, domain_name, app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan_rows(plan_delete_domain, cluster, domain_name))

@@ -70,9 +70,7 @@ def set_policy(
 ) -> None:
     """Let only some brokers serve some namespaces."""
     policy = isolation_of(brokers, auto_failover_policy_type, auto_failover_policy_params, unload_scope)
-    with app.session.read() as txn:
-        plan = plan_set(txn, cluster, name, policy, app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan_rows(plan_set, cluster, name, policy))
 
 
 @mirrored(
@@ -83,6 +81,4 @@ def set_policy(
 )
 def delete(app: App, cluster: str, name: str) -> None:
     """Delete an isolation policy."""
-    with app.session.read() as txn:
-        plan = plan_delete(txn, cluster, name, app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan_rows(plan_delete, cluster, name))

@@ -64,9 +64,7 @@ def get(app: App, name: str) -> None:
 
 
 def _put(app: App, command: str, name: str, rates: dict[str, int | None]) -> None:
-    with app.session.read() as txn:
-        plan = plan_group(txn, command, name, {_RATES[key]: value for key, value in rates.items()}, app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan_rows(plan_group, command, name, {_RATES[key]: value for key, value in rates.items()}))
 
 
 @mirrored("resourcegroups create", examples=[_EXAMPLE.format("create")], errors=[MetadataCorrupt], **_GROUP)
@@ -90,9 +88,7 @@ def update(app: App, name: str, **rates: int | None) -> None:
 )
 def delete(app: App, name: str) -> None:
     """Delete a resource group that no namespace is in."""
-    with app.session.read() as txn:
-        plan = plan_delete_group(txn, name, app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan_rows(plan_delete_group, name))
 
 
 # -- quotas of bundles ------------------------------------------------------------------------------------------------
@@ -124,9 +120,10 @@ def set_quota(app: App, namespace: str | None, bundle: str | None, dynamic: bool
     """Set the quota of a bundle, or the default one."""
     keys = ("msgRateIn", "msgRateOut", "bandwidthIn", "bandwidthOut", "memory")
     quota = {key: float(amount) for key, amount in zip(keys, amounts.values(), strict=True)}
-    with app.session.read() as txn:
-        plan = plan_quota(txn, _bundle(txn, namespace, bundle), {**quota, "dynamic": dynamic}, app.now_ms)
-    app.change(plan)
+    quota["dynamic"] = dynamic
+    app.change(
+        app.session.plan_rows(lambda txn, now_ms: plan_quota(txn, _bundle(txn, namespace, bundle), quota, now_ms))
+    )
 
 
 @mirrored(
@@ -141,6 +138,5 @@ def set_quota(app: App, namespace: str | None, bundle: str | None, dynamic: bool
 )
 def reset_quota(app: App, namespace: str, bundle: str) -> None:
     """Remove the quota of a bundle: the default quota applies again."""
-    with app.session.read() as txn:
-        plan = plan_reset_quota(txn, read_bundle(txn, parse_namespace(namespace), bundle), app.now_ms)
-    app.change(plan)
+    name = parse_namespace(namespace)
+    app.change(app.session.plan_rows(lambda txn, now_ms: plan_reset_quota(txn, read_bundle(txn, name, bundle), now_ms)))

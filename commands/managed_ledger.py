@@ -88,9 +88,7 @@ def delete_managed_ledger_ids(app: App, managed_ledger_path: str, ledger_ids: st
     name, given = parse_managed_ledger(managed_ledger_path), _given(ledger_ids, "--ledgerIds").split(",")
     if not all(text.strip().isascii() and text.strip().isdigit() for text in given):
         raise InvalidValue(f"invalid ledger ids {ledger_ids!r}", hint="write ids with commas between: 3,7")
-    with app.session.read() as txn:
-        plan = plan_forget_ledgers(txn, name, {int(text) for text in given}, app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan_rows(plan_forget_ledgers, name, {int(text) for text in given}))
     _print_updated(app, f"{name.path} with value\n", lambda txn: _topic_text(txn, name))
 
 

@@ -24,10 +24,8 @@ from store.changes.namespace_json import (
     read_permissions,
     read_subscription_permissions,
 )
-from store.changes.plan import Plan
 from store.codec.java import hash_order, java_split, java_text
 from store.codec.policies import JsonObject
-from store.db.environment import Txn
 from store.errors import (
     AlreadyExists,
     InvalidValue,
@@ -81,12 +79,6 @@ _PERMISSION: Any = {
 }
 
 
-def _change(app: App, plan: Callable[[Txn], Plan]) -> None:
-    with app.session.read() as txn:
-        made = plan(txn)
-    app.change(made)
-
-
 # -- made, and their bundles ------------------------------------------------------------------------------------------
 
 
@@ -100,7 +92,7 @@ def _change(app: App, plan: Callable[[Txn], Plan]) -> None:
 )
 def create(app: App, namespace: NamespaceName, clusters: tuple[str, ...], bundles: int) -> None:
     """Make a namespace."""
-    _change(app, lambda txn: plan_create(txn, namespace, clusters, bundles, app.now_ms))
+    app.change(app.session.plan_rows(plan_create, namespace, clusters, bundles))
 
 
 @mirrored(
@@ -134,9 +126,7 @@ def delete(app: App, namespace: NamespaceName, force: bool) -> None:
 
     Undo restores all of it until it is exported.
     """
-    with app.session.reader() as reader:
-        plan = plan_delete_namespace(reader, namespace, app.now_ms, force=force)
-    app.change(plan)
+    app.change(app.session.plan(lambda reader, now_ms: plan_delete_namespace(reader, namespace, now_ms, force=force)))
 
 
 @mirrored("namespaces bundles", examples=["pulsar-admin namespaces bundles acme/iot"], **_READS)
@@ -205,7 +195,7 @@ def topic_positions(app: App, namespace: NamespaceName, bundle: str | None, topi
 
 
 def _properties(app: App, command: str, namespace: NamespaceName, change: Callable[[JsonObject], JsonObject]) -> None:
-    _change(app, lambda txn: plan_properties(txn, f"namespaces {command}", namespace, change, app.now_ms))
+    app.change(app.session.plan_rows(plan_properties, f"namespaces {command}", namespace, change))
 
 
 def _read_properties(app: App, namespace: NamespaceName) -> JsonObject:
@@ -295,7 +285,7 @@ def permissions(app: App, namespace: NamespaceName) -> None:
 def grant(app: App, namespace: NamespaceName, role: str, actions: tuple[str, ...]) -> None:
     """Grant a role permissions on a namespace, replacing those it had."""
     given = Grant(role, check_actions(actions))
-    _change(app, lambda txn: plan_permission(txn, "namespaces grant-permission", namespace, given, app.now_ms))
+    app.change(app.session.plan_rows(plan_permission, "namespaces grant-permission", namespace, given))
 
 
 @mirrored(
@@ -305,7 +295,7 @@ def grant(app: App, namespace: NamespaceName, role: str, actions: tuple[str, ...
 )
 def revoke(app: App, namespace: NamespaceName, role: str) -> None:
     """Revoke a role's permissions on a namespace."""
-    _change(app, lambda txn: plan_permission(txn, "namespaces revoke-permission", namespace, Grant(role), app.now_ms))
+    app.change(app.session.plan_rows(plan_permission, "namespaces revoke-permission", namespace, Grant(role)))
 
 
 @mirrored(
@@ -327,7 +317,7 @@ def subscription_permissions(app: App, namespace: NamespaceName) -> None:
 )
 def grant_subscription(app: App, namespace: NamespaceName, subscription: str, roles: tuple[str, ...]) -> None:
     """Restrict a subscription name in a namespace to some roles."""
-    _change(app, lambda txn: plan_grant_subscription(txn, namespace, subscription, roles, app.now_ms))
+    app.change(app.session.plan_rows(plan_grant_subscription, namespace, subscription, roles))
 
 
 @mirrored(
@@ -338,7 +328,7 @@ def grant_subscription(app: App, namespace: NamespaceName, subscription: str, ro
 )
 def revoke_subscription(app: App, namespace: NamespaceName, subscription: str, role: str) -> None:
     """Revoke a role's access to a subscription; without any role left, all roles may use it again."""
-    _change(app, lambda txn: plan_revoke_subscription(txn, namespace, subscription, role, app.now_ms))
+    app.change(app.session.plan_rows(plan_revoke_subscription, namespace, subscription, role))
 
 
 # -- clusters ---------------------------------------------------------------------------------------------------------
@@ -363,7 +353,7 @@ def allowed_clusters(app: App, namespace: NamespaceName) -> None:
 )
 def set_allowed_clusters(app: App, namespace: NamespaceName, clusters: str) -> None:
     """Set the clusters that a namespace may replicate to."""
-    _change(app, lambda txn: plan_allowed_clusters(txn, namespace, java_split(clusters), app.now_ms))
+    app.change(app.session.plan_rows(plan_allowed_clusters, namespace, java_split(clusters)))
 
 
 # -- what one cluster alone knows -------------------------------------------------------------------------------------
@@ -371,7 +361,7 @@ def set_allowed_clusters(app: App, namespace: NamespaceName, clusters: str) -> N
 
 def _put_local(app: App, command: str, namespace: NamespaceName, key: str, value: object) -> None:
     job = JsonJob(f"namespaces {command}", put(key, value), [key])
-    _change(app, lambda txn: plan_local_json(txn, namespace, job, app.now_ms))
+    app.change(app.session.plan_rows(plan_local_json, namespace, job))
 
 
 @mirrored(

@@ -127,9 +127,7 @@ def upload(app: App, topic: TopicName, filename: str) -> None:
 
     A schema that is already registered is not changed.
     """
-    with app.session.reader() as reader:
-        plan = plan_upload(reader, topic, _read(filename), app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan(plan_upload, topic, _read(filename)))
 
 
 @mirrored(
@@ -157,6 +155,4 @@ def compatibility(app: App, topic: TopicName, filename: str) -> None:
 )
 def delete(app: App, topic: TopicName, force: bool) -> None:
     """Delete the schema of a topic."""
-    with app.session.read() as txn:
-        plan = plan_delete_schema(txn, topic, force=force, now_ms=app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan_rows(lambda txn, now_ms: plan_delete_schema(txn, topic, force=force, now_ms=now_ms)))

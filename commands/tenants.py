@@ -45,9 +45,7 @@ def get(app: App, tenant: str) -> None:
 )
 def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters: tuple[str, ...]) -> None:
     """Create a tenant; without clusters it may use all of them."""
-    with app.session.read() as txn:
-        plan = plan_create(txn, tenant, admin_roles, allowed_clusters, app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan_rows(plan_create, tenant, admin_roles, allowed_clusters))
 
 
 @mirrored(
@@ -60,9 +58,7 @@ def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
 )
 def update(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters: tuple[str, ...]) -> None:
     """Change the roles or the clusters of a tenant; options that are not given are kept."""
-    with app.session.read() as txn:
-        plan = plan_update(txn, tenant, admin_roles, allowed_clusters, app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan_rows(plan_update, tenant, admin_roles, allowed_clusters))
 
 
 @mirrored(
@@ -76,6 +72,4 @@ def update(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
 )
 def delete(app: App, tenant: str, force: bool) -> None:
     """Delete a tenant that has no namespaces; with --force also its namespaces and their topics."""
-    with app.session.reader() as reader:
-        plan = plan_delete_tenant(reader, tenant, app.now_ms, force=force)
-    app.change(plan)
+    app.change(app.session.plan(lambda reader, now_ms: plan_delete_tenant(reader, tenant, now_ms, force=force)))

@@ -216,9 +216,7 @@ def snapshot_internal_stats(app: App, topic: str, metadata: bool) -> None:
 )
 def scale(app: App, replicas: int) -> None:
     """Increase the number of transaction coordinators."""
-    with app.session.reader() as reader:
-        plan = plan_coordinators(reader, replicas, app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan(plan_coordinators, replicas))
 
 
 def _internal(reader: EntryReader, name: TopicName, metadata: bool) -> dict[str, Any]:  # Any: JSON

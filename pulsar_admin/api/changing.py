@@ -107,9 +107,7 @@ class Changes:
 
         topic, given = parse_topic(name), properties or {}
         command = "topics create" if partitions is None else "topics create-partitioned-topic"
-        return self._session.plan(
-            lambda reader, now_ms: plan_topic(reader.txn, command, topic, partitions, given, now_ms)
-        )
+        return self._session.plan_rows(plan_topic, command, topic, partitions, given)
 
     def create_shadow_topic(self, name: str, source: str, *, properties: Mapping[str, str] | None = None) -> Plan:
         """Plan making a topic that shows the entries of SOURCE and has subscriptions of its own (PIP-180).
@@ -119,7 +117,7 @@ class Changes:
         from store.changes.topics import plan_shadow
 
         topic, of = parse_topic(name), parse_topic(source)
-        return self._session.plan(lambda reader, now_ms: plan_shadow(reader.txn, topic, of, properties or {}, now_ms))
+        return self._session.plan_rows(plan_shadow, topic, of, properties or {})
 
     def delete_topics(self, *topics: str, partitioned: bool = False, force: bool = False) -> Plan:
         """Plan deleting TOPICS, or PARTITIONED ones with their partitions: subscriptions, ledgers, schemas and policies go, too.

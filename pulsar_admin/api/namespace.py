@@ -161,12 +161,12 @@ class Namespace(PolicyPlans):
         """Plan delivering everything at once; the widths of the index stay."""
         from store.changes.delayed import plan_disable
 
-        return self._session.plan(lambda reader, now_ms: plan_disable(reader.txn, self._name, now_ms))
+        return self._session.plan_rows(plan_disable, self._name)
 
     def _plan_policy(self, job: PolicyJob) -> Plan:
         from store.changes.namespaces import plan_job
 
-        return self._session.plan(lambda reader, now_ms: plan_job(reader.txn, self._name, job, now_ms))
+        return self._session.plan_rows(plan_job, self._name, job)
 
 
 def _width_ms(value: Width) -> int:

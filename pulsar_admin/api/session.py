@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, TypeVar, TypeVarTuple, get_args
 
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.broken import broken_texts, texts_of_broken
@@ -43,6 +43,7 @@ Clock = Literal["auto", "publish", "broker", "event"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Given = TypeVarTuple("Given")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
@@ -227,10 +228,15 @@ class Session(Caller):
         """Report the broken ledgers of TOPIC."""
         warn_partial(texts_of_broken(txn, topic), stacklevel=5)
 
-    def plan(self, make: Callable[[EntryReader, int], StorePlan | WritingPlan]) -> Plan:
-        """Return what MAKE plans on one snapshot and now, in epoch milliseconds."""
+    def plan(self, make: Callable[[EntryReader, *Given, int], StorePlan | WritingPlan], *given: *Given) -> Plan:
+        """Return what MAKE plans on one snapshot with what is GIVEN, and now, in epoch milliseconds."""
         with self.reader() as reader:
-            return plan_of(make(reader, self.now_ms))
+            return plan_of(make(reader, *given, self.now_ms))
+
+    def plan_rows(self, make: Callable[[Txn, *Given, int], StorePlan | WritingPlan], *given: *Given) -> Plan:
+        """Return what MAKE, which reads no entries, plans: see ``plan``."""
+        with self.read() as txn:
+            return plan_of(make(txn, *given, self.now_ms))
 
     @contextmanager
     def scan(self, problems: list[StoreError] | None = None, *, unindexed: bool = False) -> Iterator[EntryReader]:

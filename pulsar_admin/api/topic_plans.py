@@ -65,13 +65,13 @@ class TopicPlans(PolicyPlans):
         """
         from store.changes.topics import plan_partitions
 
-        return self._session.plan(lambda reader, now_ms: plan_partitions(reader, self._name, partitions, now_ms))
+        return self._session.plan(plan_partitions, self._name, partitions)
 
     def create_missed_partitions(self) -> Plan:
         """Plan making the partitions of a partitioned topic that are not there."""
         from store.changes.topics import plan_missing_partitions
 
-        return self._session.plan(lambda reader, now_ms: plan_missing_partitions(reader.txn, self._name, now_ms))
+        return self._session.plan_rows(plan_missing_partitions, self._name)
 
     # -- properties and permissions -----------------------------------------------------------------------------------
 
@@ -96,9 +96,7 @@ class TopicPlans(PolicyPlans):
         def change(found: dict[str, str]) -> dict[str, str]:
             return {key: value for key, value in {**found, **given}.items() if key not in removed}
 
-        return self._session.plan(
-            lambda reader, now_ms: plan_properties(reader.txn, command, self._name, change, now_ms)
-        )
+        return self._session.plan_rows(plan_properties, command, self._name, change)
 
     def permissions(self) -> Mapping[str, Sequence[str]]:
         """Return what each role may do: its own permissions and those of its namespace. Raises NamespaceNotFound, MetadataCorrupt."""
@@ -122,6 +120,4 @@ class TopicPlans(PolicyPlans):
     def _plan_grant(self, command: str, grant: Grant) -> Plan:
         from store.changes.namespace_json import plan_topic_permission
 
-        return self._session.plan(
-            lambda reader, now_ms: plan_topic_permission(reader.txn, command, self._name, grant, now_ms)
-        )
+        return self._session.plan_rows(plan_topic_permission, command, self._name, grant)
