@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,8 +17,9 @@ from store.db.tree import Node, row_of
 from store.history.as_of import Moment, read_tree_at
 from store.history.servers import parse_place
 from store.model.references import index_owners
+from store.sources.layout import read_standalone_layout
 from store.sources.rocksdb import apply_changes, lock_database
-from store.transfer.imports import ImportOptions, import_standalone
+from store.transfer.imports import ImportOptions, ImportResult, Warn, import_layout
 from tests.worlds import world
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,6 +33,13 @@ def _code_digest() -> str:
     for file in sorted((ROOT / "store").rglob("*.py")):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def import_standalone(
+    root: Path, path: Path, options: ImportOptions, advance: Callable[[int], None], warn: Warn = lambda text: None
+) -> ImportResult:
+    """Import the standalone directory ROOT into a new store at PATH, or finish an import that was stopped there."""
+    return import_layout(read_standalone_layout(root), path, options, advance, warn)
 
 
 @lru_cache

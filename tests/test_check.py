@@ -178,7 +178,8 @@ def test_only_a_deep_check_finds(case: str, tmp_path: Path, damages_stores: None
 
 
 def test_a_record_that_rotted_since_import(tmp_path: Path) -> None:
-    from store.transfer.imports import ImportOptions, import_standalone
+    from store.transfer.imports import ImportOptions
+    from tests.stores import import_standalone
     from tests.worlds import scratch_copy
 
     source = scratch_copy("small", "clean", tmp_path)

@@ -84,7 +84,8 @@ def _name(log: LogFile) -> tuple[str, str]:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The content of the store that ``import standalone`` makes of the cluster in one directory."""
-    from store.transfer.imports import ImportOptions, import_standalone
+    from store.transfer.imports import ImportOptions
+    from tests.stores import import_standalone
 
     made: dict[str, Any] = {}
 

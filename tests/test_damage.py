@@ -15,9 +15,9 @@ from store.db.blocks import ledger_key
 from store.db.environment import open_store
 from store.db.tree import Node, decode_node, put_nodes, tree_key
 from store.errors import IndexCorrupt, MetadataCorrupt
-from store.transfer.imports import ImportOptions, import_standalone
+from store.transfer.imports import ImportOptions
 from tests.conftest import Cli
-from tests.stores import copied, imported
+from tests.stores import copied, import_standalone, imported
 from tests.worlds import assert_unchanged, copy_tree, scratch_copy, world
 
 COMMANDS: tuple[tuple[str, ...], ...] = (

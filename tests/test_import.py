@@ -30,9 +30,9 @@ from store.sources.layout import read_standalone_layout
 from store.transfer import cataloguing
 from store.transfer import imports as importer
 from store.transfer.exports import plan_export
-from store.transfer.imports import ImportOptions, import_standalone
+from store.transfer.imports import ImportOptions
 from tests.conftest import Cli
-from tests.stores import copied, imported
+from tests.stores import copied, import_standalone, imported
 from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, oracle, scratch_copy, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
@@ -197,6 +197,7 @@ _KILLED = """
 import os, signal, sys
 from pathlib import Path
 from store.transfer import cataloguing
+from store.sources.layout import read_standalone_layout
 from store.transfer import imports as importer
 from store.scan.files import FileScan
 
@@ -233,7 +234,8 @@ elif where == "tree":
 elif where == "owners":
     importer.make_owners = lambda *a, before=importer.make_owners: (before(*a), die())[0]
 mode = sys.argv[5]
-importer.import_standalone(Path(sys.argv[1]), Path(sys.argv[2]), importer.ImportOptions(mode, now_ms=1), lambda n: None)
+layout = read_standalone_layout(Path(sys.argv[1]))
+importer.import_layout(layout, Path(sys.argv[2]), importer.ImportOptions(mode, now_ms=1), lambda n: None)
 """
 
 

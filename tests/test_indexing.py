@@ -23,9 +23,10 @@ from store.index.build import Scanning, index_files, ledger_digests
 from store.kernels import records as kernel
 from store.scan import files, filewindow
 from store.scan.runs import Runs, decode_runs, pack_runs
-from store.transfer.imports import ImportOptions, import_standalone
+from store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.reference_index import assert_index_is_right
+from tests.stores import import_standalone
 from tests.worlds import scratch_copy, world
 
 ROWS = ("entries", "times", "damage", "logs")

@@ -16,10 +16,10 @@ from store.db.blocks import Block
 from store.db.environment import Store, Txn, open_store
 from store.db.files import iter_damage, iter_logs
 from store.db.tree import find_node
-from store.transfer.imports import ImportOptions, import_standalone
+from store.transfer.imports import ImportOptions
 from store.transfer.refresh import RefreshOptions, RefreshResult, refresh_store
 from tests.conftest import Cli
-from tests.stores import copied, imported
+from tests.stores import copied, import_standalone, imported
 from tests.worlds import assert_unchanged, copy_tree, scratch_copy, world
 
 DATABASES = ("tree", "entries", "times", "owners", "damage")

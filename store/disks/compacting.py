@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.entrylog import (
     CURRENT_VERSION,
     HEADER_BYTES,
@@ -30,7 +31,6 @@ from store.disks.placed import Places, join_places
 from store.errors import EntryLogCorrupt
 from store.files import create_file, open_file, remove_file
 from store.names import FileKind
-from store.recovery.known import Array
 from store.scan.files import FileScan, LedgerDigests, Slice
 
 COMPACTING = ".compacting"

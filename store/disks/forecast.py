@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.entrylog import log_id_of
 from store.disks.compacting import COMPACTING, bytes_of_logs
 from store.disks.live import LiveRecords, read_live
@@ -23,7 +24,7 @@ from store.disks.placed import Find, Index, Places, join_places, open_index
 from store.errors import StoreError
 from store.frozen import NamedTuple, frozen
 from store.recovery.disks import read_ledger_ids
-from store.recovery.known import Array, Known, is_among
+from store.recovery.known import Known, is_among
 from store.reports.log_files import read_ledger_sizes
 from store.scan.ledgers_map import read_ledgers_map
 from store.sources.bookies import read_bookie_directory

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.entry import RECORD_MAX_BYTES, find_digest_type
 from store.codec.entrylog import SIZE_BYTES, log_file_name
 from store.disks.placed import Find, Places
 from store.errors import StoreError
 from store.files import open_file
 from store.names import FileKind
-from store.recovery.known import Array, is_among
+from store.recovery.known import is_among
 from store.scan.files import FileScan, LedgerDigests, Slice
 
 _NAMES = ("ledger_id", "entry_id", "offset", "size")

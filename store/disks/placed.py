@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.entrylog import SIZE_BYTES
 from store.errors import MetadataCorrupt, Refused
 from store.frozen import NamedTuple
-from store.recovery.known import Array
 from store.sources.rocksdb import apply_changes
 from store.sources.rocksopen import iter_pairs, open_links
 from store.sources.storage import Storage

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.bookie import COOKIE_FILE
 from store.codec.entrylog import log_id_of
 from store.db.bookies import Bookie
@@ -50,7 +51,7 @@ from store.files import (
     rename,
     sync_directory,
 )
-from store.recovery.known import Array, Known, is_among
+from store.recovery.known import Known, is_among
 from store.sources.log_files import newest_log_id, raise_last_id
 from store.sources.rocksdb import check_unlocked, is_rocksdb, lock_database
 from store.sources.storage import Storage, cookie_of, storages_of

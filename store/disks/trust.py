@@ -10,13 +10,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.ledgermetadata import LEDGERS_ROOT, decode_members, ledger_id_of_path
 from store.db.bookies import Bookie
 from store.db.environment import Store
 from store.db.files import METADATA_FILE_ID, Damage, iter_damage
 from store.db.tree import decode_node, iter_values
 from store.errors import Refused, StoreError
-from store.recovery.known import Array, Known, read_known
+from store.recovery.known import Known, read_known
 from store.sources.bookies import identity_of
 from store.sources.nodes import Source, iter_source_rows
 from store.sources.storage import cookie_of

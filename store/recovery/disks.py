@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.dbledger import ledger_key
 from store.codec.ledgerindex import HEADER_BYTES, ledger_id_of_index
 from store.db.bookies import Bookie
@@ -23,7 +24,6 @@ from store.frozen import NamedTuple, frozen
 from store.index.idx_files import iter_index_files
 from store.names import LONG_MAX
 from store.recovery.journals import iter_replayed_ledgers
-from store.recovery.known import Array
 from store.reports.log_files import read_ledger_sizes
 from store.scan.ledgers_map import read_ledgers_map
 from store.sources.bookies import read_bookie_directory

@@ -22,7 +22,7 @@ from store.model.placement import ensemble_bookies
 from store.names import FileKind
 
 if TYPE_CHECKING:
-    from store.recovery.known import Array
+    from store.aliases import Array
 
 Indexed = Mapping[str, "Array"]
 """Bookie id → the ledgers that its index has, ascending."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 
+from store.aliases import Array
 from store.codec.bookie import Cookie
 from store.codec.cursor import decode_cursor_head, decode_cursor_ledger_id
 from store.codec.ledgermetadata import COOKIES, INSTANCE_ID, LEDGERS_ROOT, decode_members, ledger_id_of_path
@@ -21,8 +21,6 @@ from store.errors import StoreError, Unsupported
 from store.frozen import frozen
 from store.names import MANAGED_LEDGERS, decode_name, topic_of_path
 from store.sources.bookies import find_cookie
-
-Array = np.ndarray[Any, Any]  # int64, ascending, unless something else is said
 
 _BITS = 64
 _LAYOUTS = ("org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1", "hierarchical:1")

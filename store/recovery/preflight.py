@@ -12,12 +12,13 @@ from dataclasses import field
 
 import numpy as np
 
+from store.aliases import Array
 from store.db.bookies import Bookie
 from store.errors import InvalidValue, Refused
 from store.frozen import frozen
 from store.recovery.broker_forecast import BrokerForecast
 from store.recovery.disks import Disk, IndexKind, LogLedgers, count_entries, iter_log_ledgers, read_disks
-from store.recovery.known import Array, Known
+from store.recovery.known import Known
 from store.sources.bookies import identity_of, read_cookie
 from store.sources.given import missing_directories
 from store.wording import counted

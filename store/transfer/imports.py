@@ -41,7 +41,7 @@ from store.model.absent_journals import find_absent_journals
 from store.model.references import make_owners
 from store.sources.bookies import files_of, find_strangers, foreign_ids
 from store.sources.given import missing_directories
-from store.sources.layout import Layout, read_standalone_layout
+from store.sources.layout import Layout
 from store.sources.nodes import MetadataDirectory, iter_source_rows
 from store.transfer.cataloguing import catalogue_new, delete_logs, file_modes
 from store.wording import counted
@@ -131,16 +131,6 @@ def preview_of(layout: Layout, path: Path) -> ImportPreview:
         sum(file.stat().st_size for file in files),
         layout.metadata.holder() if layout.metadata else None,
     )
-
-
-def import_standalone(
-    root: Path, path: Path, options: ImportOptions, advance: Advance, warn: Warn = lambda text: None
-) -> ImportResult:
-    """Import the standalone directory ROOT into a new store at PATH, or finish an import that was stopped there.
-
-    Raises SourceNotFound for anything but a whole standalone directory, AlreadyExists for a finished store.
-    """
-    return import_layout(read_standalone_layout(root), path, options, advance, warn)
 
 
 def import_layout(

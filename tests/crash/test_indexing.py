@@ -13,10 +13,11 @@ import pytest
 
 from store.db.environment import Txn, open_store
 from store.db.files import LogFile, delete_log, iter_logs
-from store.transfer.imports import ImportOptions, import_standalone
+from store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.crash.forking import RunChild, forking_server
 from tests.reference_index import assert_index_is_right
+from tests.stores import import_standalone
 from tests.test_refresh import become, contents_of, rows_of
 from tests.worlds import scratch_copy, world
 

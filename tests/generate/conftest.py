@@ -11,7 +11,8 @@ import pytest
 
 from store.generate.cluster import GenerateResult, apply_generate, plan_generate
 from store.generate.spec import ClusterSpec
-from store.transfer.imports import ImportOptions, ImportResult, import_standalone
+from store.transfer.imports import ImportOptions, ImportResult
+from tests.stores import import_standalone
 
 
 class Made(NamedTuple):

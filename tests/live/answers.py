@@ -12,11 +12,12 @@ from pathlib import Path
 
 from store.db.environment import open_store
 from store.db.tree import iter_nodes
-from store.transfer.imports import ImportOptions, import_standalone
+from store.transfer.imports import ImportOptions
 from tests.answers import Answer, Answers, given_nodes, own_nodes, read_answers, write_answers
 from tests.live.broker import BASE_SETTINGS, Broker
 from tests.live.distribution import find_distribution
 from tests.live.upstream import UpstreamAdmin
+from tests.stores import import_standalone
 
 SETTINGS = {**BASE_SETTINGS, "transactionCoordinatorEnabled": "true", "topicLevelPoliciesEnabled": "true"}
 

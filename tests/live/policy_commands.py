@@ -19,10 +19,11 @@ from store.db.environment import Txn, open_store
 from store.db.tree import find_node, iter_children
 from store.names import parse_namespace
 from store.policies.events import find_policy_events
-from store.transfer.imports import ImportOptions, import_standalone
+from store.transfer.imports import ImportOptions
 from tests.live.broker import BASE_SETTINGS, Broker
 from tests.live.distribution import find_distribution
 from tests.live.upstream import Said, UpstreamAdmin
+from tests.stores import import_standalone
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 LINES, STORED = GOLDEN / "policies.txt", GOLDEN / "policies.json"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from store.proto import managed_ledger_pb2
-from store.transfer.imports import ImportOptions, import_standalone
+from store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.recovery.written import entries_of, writes_of
-from tests.stores import NOW_MS, apply_values, copied
+from tests.stores import NOW_MS, apply_values, copied, import_standalone
 from tests.worlds import CLUSTER, oracle, scratch_copy, world
 
 DOOMED = "public/default/doomed"  # deleted with its seven closed ledgers and an open one

@@ -18,9 +18,9 @@ from store.scan.connector_options import CONNECTOR_OPTIONS, is_connector_read, r
 from store.scan.datasource import read_stream_options
 from store.scan.source_options import OPTIONS
 from store.scan.topic_planning import plan_topic_pieces, topics_operation
-from store.transfer.imports import ImportOptions, import_standalone
+from store.transfer.imports import ImportOptions
 from tests.connector import Recorded, as_here, readings, recorded, written
-from tests.stores import imported
+from tests.stores import import_standalone, imported
 from tests.worlds import oracle, world
 
 LIVE = {"service.url": "pulsar://localhost:6650", "admin.url": "http://localhost:8080"}

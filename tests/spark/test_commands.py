@@ -103,7 +103,8 @@ def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def damaged_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of the directory with every kind of damage."""
-    from store.transfer.imports import ImportOptions, import_standalone
+    from store.transfer.imports import ImportOptions
+    from tests.stores import import_standalone
 
     path = tmp_path_factory.mktemp("damaged") / "store"
     import_standalone(world("nometa") / "mutated", path, ImportOptions(), lambda _: None)

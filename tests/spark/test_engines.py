@@ -30,7 +30,8 @@ from store.scan.schemas import ENTRY_SCHEMA
 from store.sources.cluster import make_layout, open_metadata
 from store.sources.given import GivenBookie
 from store.transfer.adding import add_sources
-from store.transfer.imports import ImportOptions, import_layout, import_standalone
+from store.transfer.imports import ImportOptions, import_layout
+from tests.stores import import_standalone
 from tests.worlds import oracle, world
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from store.names import Position, parse_topic
 from store.search.by_time import find_first_at_or_after
 from store.tables import entry_rows, sorted_rows
 from store.tables.opened import open_tables
-from store.transfer.imports import ImportOptions, import_standalone
+from store.transfer.imports import ImportOptions
 from tests.conftest import Cli
-from tests.stores import NOW_MS, imported
+from tests.stores import NOW_MS, import_standalone, imported
 from tests.tables.writing import write_tables
 from tests.test_search import ASKED, check_publish_times, check_rule_broker
 from tests.worlds import CLUSTER, WORLD_NAMES, scratch_copy
