@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from store.errors import EntryCorrupt, EntryLogCorrupt
+from store.kernels.compiled import METER
 from store.model.ledgers import iter_blocks
 from store.model.reader import EntryReader
+from store.names import LONG_MAX
 from store.scan.files import LedgerDigests
 from store.scan.places import BATCH_BYTES, BATCH_ENTRIES, EntryBatch, Part, Places, PlacesReader, doubtful, split_places
 
@@ -92,6 +94,8 @@ class EntryScan:
     def _places(self) -> Iterator[Places]:
         for ledger_id, first, last in self.parts:
             expected = last - first + 1
+            if last < LONG_MAX - 1:  # else nobody knows how many there are
+                METER.expect(expected)
             for block in iter_blocks(self.reader.txn, ledger_id, first):
                 low, high = block.index_of(first), block.index_of(last + 1)
                 if high == 0:
