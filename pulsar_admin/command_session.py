@@ -14,6 +14,7 @@ from store.model.reader import open_reader
 
 if TYPE_CHECKING:
     from pulsar_admin.api.cursors import Cursors
+    from pulsar_admin.api.delayed import DelayedBacklogs
     from pulsar_admin.api.ledger import Ledger
     from pulsar_admin.api.namespace import Namespace
     from pulsar_admin.api.store import Store as ApiStore
@@ -74,6 +75,12 @@ class CommandSession(Session):
         from pulsar_admin.api.cursors import Cursors
 
         return Cursors(self, selection, subscription)
+
+    def delayed(self, selection: TopicSelection, subscription: str | None) -> DelayedBacklogs:
+        """Return what SUBSCRIPTION, None: each that may delay, waits for in the topics meant as the Python interface has it."""
+        from pulsar_admin.api.delayed import DelayedBacklogs
+
+        return DelayedBacklogs(self, selection, subscription)
 
     def ledger(self, ledger_id: int) -> Ledger:
         """Return a ledger as the Python interface has it; whether it is there is seen when it is used."""

@@ -132,7 +132,11 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/compaction/explaining.py": {"store.compaction.forms"},
     "commands/compaction/last_id.py": set(),
     "commands/compaction/reading.py": {"store.compaction.reading"},
+    "commands/delayed/building.py": set(),
+    "commands/delayed/choosing.py": set(),
     "commands/delayed/inspecting.py": {"store.delayed.verify"},
+    "commands/delayed/listing.py": {"store.delayed.backlog", "store.delayed.status"},
+    "commands/delayed/replaying.py": {"store.delayed.replay"},
     "commands/doctor.py": {
         "store.db.storeinfo",
         "store.doctor.causes",
@@ -206,7 +210,6 @@ ASKS_THE_API: dict[str, set[str]] = {
 """Commands that call ``pulsar_admin.api`` alone → modules of ``store``, beside the floor, whose words, values and names they use."""
 
 OPENS_STORES = {
-    "commands/delayed/building.py": "a snapshot for each subscription: building one writes",
     "commands/store/bundle.py": "what it checks may be damaged",
     "commands/store/past.py": "two stores are compared",
     "commands/store/recover.py": "two stores are compared",

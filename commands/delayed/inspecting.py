@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commands.delayed.choosing import UNKNOWN_TYPE, delaying, iter_delaying
+from commands.delayed.choosing import UNKNOWN_TYPE, delaying
 from pulsar_admin.columns import Column, alarm, caution
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, pass_app
@@ -56,7 +56,7 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Non
     """
     rows = []
     with app.session.scan() as reader:
-        for topic, cursor in iter_delaying(app, reader, selection, subscription, unsubscribed=True):
+        for topic, cursor in app.session.delayed(selection, subscription).cursors(reader, unsubscribed=True):
             found = app.session.topic(topic.name).delayed(cursor.name or None).status()
             if (conflict := found.ttl_conflict) is not None and conflict.messages:
                 app.warn(
@@ -89,7 +89,7 @@ def verify(app: App, selection: TopicSelection, subscription: str | None) -> Non
     from store.delayed.verify import iter_leaked_buckets
 
     with app.session.scan() as reader:
-        chosen = list(iter_delaying(app, reader, selection, subscription))
+        chosen = list(app.session.delayed(selection, subscription).cursors(reader))
         rows = [app.session.topic(topic.name).delayed(cursor.name).verify() for topic, cursor in chosen]
         rows += iter_leaked_buckets(reader, frozenset(topic.name for topic, _ in chosen))
     for row in rows:

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.delayed.choosing import delaying, iter_waiting
+from commands.delayed.choosing import delaying, noted
 from pulsar_admin.columns import Column, time_text, zone_name
 from pulsar_admin.context import App
 from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, gather, pass_app
 from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.visible import clean_document
 from store.errors import AlreadyExists, DiskFull, IndexCorrupt, InvalidValue, MissingComponent, TopicNotFound
-from store.model.reader import EntryReader
 from store.names import LONG_MAX, LONG_MIN, Position
 from store.timespec import format_duration_ms
 
 if TYPE_CHECKING:
     from pulsar_admin.plot import Chart
     from store.delayed.waiting import Waiting
+    from store.model.reader import EntryReader
 
 Json = dict[str, Any]  # Any: JSON values
 _COLUMNS_MAX = 60
@@ -73,11 +73,8 @@ def due(app: App, selection: TopicSelection, subscription: str | None, until_ms:
     disables delays, everything is due now. Exclusive and Failover subscriptions ignore delays, but the disk does not
     record the type of a subscription.
     """
-    from store.delayed.runs import open_runs
-
-    with app.session.scan() as reader, open_runs() as file:
-        chosen = iter_waiting(app, reader, selection, subscription, file)
-        app.emit_rows((row for waiting in chosen for row in _due(reader, waiting, until_ms)), DUE_COLUMNS)
+    with app.session.delayed(selection, subscription).waiting() as (reader, found):
+        app.emit_rows((row for waiting in noted(app, found) for row in _due(reader, waiting, until_ms)), DUE_COLUMNS)
 
 
 def _due(reader: EntryReader, waiting: Waiting, until_ms: int) -> Iterator[Json]:
@@ -131,12 +128,9 @@ class HistogramOptions:
 @pass_app
 def histogram(app: App, selection: TopicSelection, options: HistogramOptions) -> None:
     """Plot how many delayed messages fall due when."""
-    from store.delayed.runs import open_runs
-
     require_plot(app.settings.output)
-    with app.session.scan() as reader, open_runs() as file:
-        chosen = iter_waiting(app, reader, selection, options.subscription, file)
-        documents = [_document(waiting, app.now_ms) for waiting in chosen]
+    with app.session.delayed(selection, options.subscription).waiting() as (_, found):
+        documents = [_document(waiting, app.now_ms) for waiting in noted(app, found)]
     if options.png is not None and documents:
         from pulsar_admin.plot import save_chart
 

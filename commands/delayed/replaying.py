@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.delayed.choosing import delaying, iter_waiting
+from commands.delayed.choosing import delaying, noted
 from commands.delayed.listing import REPLAY_COLUMNS, message_row
 from pulsar_admin.columns import time_text
 from pulsar_admin.context import App
@@ -76,10 +76,9 @@ def replay(app: App, selection: TopicSelection, options: ReplayOptions) -> None:
 
 def _rows(app: App, selection: TopicSelection, options: ReplayOptions) -> Iterator[dict[str, Any]]:  # Any: JSON
     from store.delayed.replay import iter_replay
-    from store.delayed.runs import open_runs
 
-    with app.session.scan() as reader, open_runs() as file:
-        waitings = list(iter_waiting(app, reader, selection, options.subscription, file))
+    with app.session.delayed(selection, options.subscription).waiting() as (_, found):
+        waitings = list(noted(app, found))
         total = sum(waiting.count_before(options.until_ms + 1) for waiting in waitings)
         slots = iter_replay(waitings, options.from_ms, options.until_ms)
         with app.progress(total, "messages", "delayed replay") as bar:

@@ -2,28 +2,147 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pulsar_admin.api.cursors import read_cursors, read_topics
 from pulsar_admin.api.session import Session, Time
 from store.db.delayed_entries import join_rows
+from store.db.environment import Store as StoreFile
 from store.delayed.backlog import cursor_of_nobody, read_due_times
-from store.delayed.runs import open_runs
+from store.delayed.build import (
+    BuildResult,
+    Draft,
+    Wanted,
+    apply_draft,
+    draft_index,
+    finish_draft,
+    iter_turns,
+    read_drafts,
+    result_of,
+)
+from store.delayed.runs import RunFile, open_runs
 from store.delayed.summary import DelayedSummary, Delivery, open_delivery, summarize
-from store.errors import InvalidValue
-from store.model.cursors import Cursor, read_cursor
+from store.errors import InvalidValue, SubscriptionNotFound
+from store.model.cursors import Cursor, is_consumed, iter_cursor_names, read_cursor
 from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
-from store.names import LONG_MAX, TopicName
+from store.names import LONG_MAX, TopicName, TopicSelection
 from store.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from store.delayed.build import BuildResult
     from store.delayed.replay import Replayed
     from store.delayed.verify import Verified
+    from store.delayed.waiting import Waiting
+    from store.engine.operation import Engine
+
+
+class DelayedBacklogs:
+    """What SUBSCRIPTION waits for in several topics; None: every subscription but the broker's own.
+
+    All methods raise TopicNotFound, SubscriptionNotFound, IndexCorrupt, DiskFull (large backlogs are sorted on disk).
+    """
+
+    def __init__(self, session: Session, selection: TopicSelection, subscription: str | None) -> None:
+        self._session = session
+        self._selection = selection
+        self._subscription = subscription
+
+    def cursors(self, reader: EntryReader, *, unsubscribed: bool = False) -> Iterator[tuple[Topic, Cursor]]:
+        """Yield the cursors meant; with UNSUBSCRIBED, of a topic without any what a subscription created at its beginning would be."""
+        session, subscription, named = self._session, self._subscription, bool(self._selection.topics)
+        found = False
+        for topic in read_topics(session, reader, self._selection):
+            names = sorted(iter_cursor_names(reader.txn, topic.name))
+            if subscription is None:
+                names = [name for name in names if is_consumed(name)]
+            elif self._selection.single is None or subscription in names:
+                names = [name for name in names if name == subscription]
+            else:
+                names = [subscription]  # which raises that it is not there
+            if not names and subscription is None and unsubscribed:
+                yield topic, cursor_of_nobody(topic)
+            for cursor in read_cursors(session, reader, topic, names, named=named):
+                found = True
+                yield topic, cursor
+        if not found and subscription is not None:
+            raise SubscriptionNotFound(f"no topic that matches has a subscription {subscription!r}")
+
+    @contextmanager
+    def waiting(self) -> Iterator[tuple[EntryReader, Iterator[Waiting]]]:
+        """Open what each of them waits for, those with nothing delayed left out, and what reads its entries."""
+        with self._session.scan() as reader, open_runs() as file:
+            yield reader, self._iter_waiting(reader, file)
+
+    def _iter_waiting(self, reader: EntryReader, file: RunFile) -> Iterator[Waiting]:
+        for topic, cursor in self.cursors(reader, unsubscribed=True):
+            delivery = open_delivery(reader, topic, cursor, file, self._session.now_ms)
+            self._session.warn([delivery.warning] if delivery.warning else ())
+            if delivery.waiting.messages:
+                yield delivery.waiting
+
+    def build(self, *, rebuild: bool = False, dry_run: bool = False) -> Iterator[BuildResult]:
+        """Build the index of each of them, or bring it up to date, in a transaction each; DRY_RUN: write nothing.
+
+        The entries of many are read together; REBUILD makes indexes anew, whatever there is. No change of the audit log: they are
+        derived. Raises NotWritable, Unsupported.
+        """
+        with self._session.reader() as reader:
+            chosen = [Wanted.of(*one) for one in self.cursors(reader)]
+        job = _Build(self._session, rebuild, dry_run, len(chosen) == 1)
+        what = len(chosen), "subscriptions", "delayed build"
+        with (
+            self._session.engine([], sum(wanted.bytes for wanted in chosen)) as engine,
+            self._session.opened() if dry_run else self._session.writing() as store,
+            self._session.progress(*what, resumes=True) as advance,
+        ):
+            for turn in iter_turns(chosen):
+                for result in job.turn(store, engine, turn):
+                    advance(1)
+                    yield result
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    """How to build indexes. ALONE: one subscription is meant, whose error ends the work."""
+
+    session: Session
+    rebuild: bool
+    dry_run: bool
+    alone: bool
+
+    def turn(self, store: StoreFile, engine: Engine | None, turn: Sequence[Wanted]) -> Iterator[BuildResult]:
+        """Read what the subscriptions of TURN lack, all together; then write each in a transaction of its own."""
+        now_ms, each, commits = self.session.now_ms, self.session.each, 0
+
+        def write(draft: Draft) -> BuildResult:
+            nonlocal commits
+            index = draft.index if self.dry_run else apply_draft(store, draft, commits)
+            commits += not self.dry_run
+            return result_of(draft, index)
+
+        with open_runs() as file:
+            with open_reader(store, engine) as reader:
+
+                def draft_of(wanted: Wanted) -> Draft:
+                    return draft_index(reader, wanted, now_ms, file, rebuild=self.rebuild)
+
+                drafts = list(each(turn, draft_of, alone=self.alone))
+                read_drafts(drafts)
+                drafts = list(each(drafts, finish_draft, alone=self.alone))
+            for result in each(drafts, write, alone=self.alone):
+                self.session.partial(_lost(result))
+                yield result
+
+
+def _lost(result: BuildResult) -> list[str]:
+    lost = result.missing + result.unreadable
+    what = counted(lost, "waiting entry is", "waiting entries are")
+    return [f"{result.topic} {result.subscription}: {what} lost or damaged"] if lost else []
 
 
 class Delayed:
@@ -113,24 +232,9 @@ class Delayed:
 
         No change of the audit log: it is derived. Raises NotWritable, InvalidValue (no subscription), Unsupported, DiskFull.
         """
-        from store.delayed.build import Wanted, apply_draft, draft_index, finish_draft, read_drafts, result_of
-
-        name = self._named()
-        with self._session.engine([]) as engine, self._session.writing() as store, open_runs() as file:
-            with open_reader(store, engine) as reader:
-                topic = read_topic(reader.txn, self._name)
-                wanted = Wanted.of(topic, read_cursor(reader.txn, reader, topic, name))
-                draft = draft_index(reader, wanted, self._session.now_ms, file, rebuild=rebuild)
-                read_drafts([draft])
-                finish_draft(draft)
-            result = result_of(draft, apply_draft(store, draft))
-        lost = result.missing + result.unreadable
-        if lost:
-            self._session.partial(
-                [
-                    f"{self._name} {name}: {counted(lost, 'entry that waits is', 'entries that wait are')} lost or damaged"
-                ]
-            )
+        with self._session.read() as txn:
+            name = read_topic(txn, self._name).name
+        (result,) = DelayedBacklogs(self._session, TopicSelection((name,)), self._named()).build(rebuild=rebuild)
         return result
 
     def _named(self) -> str:
