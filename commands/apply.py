@@ -42,9 +42,7 @@ def apply(app: App, file: Path) -> None:
         _ask_again(app, plan, row)
         return
     check_current(app.store, plan)
-    with app.session.reader() as reader:
-        plan = derive_plan(reader, plan, app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan(derive_plan, plan))
 
 
 def _row_of(plan: Plan | Intent) -> Row:

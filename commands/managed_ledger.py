@@ -107,9 +107,7 @@ def update_mark_delete_cursor(
     """
     name, cursor = parse_managed_ledger(managed_ledger_path), _given(cursor_name, "--cursorName")
     position = parse_position(_given(cursor_mark_delete, "--cursorMarkDelete"))
-    with app.session.reader() as reader:
-        plan = plan_mark_delete(reader, name, cursor, position, app.now_ms)
-    app.change(plan)
+    app.change(app.session.plan(plan_mark_delete, name, cursor, position))
     _print_updated(app, f"{name.cursor_path(cursor)} with value \n", lambda txn: _cursor_text(txn, name, cursor))
 
 

@@ -198,8 +198,7 @@ class Changes:
             )
         with self._session.opened() as store:
             check_current(store, plan)
-        with self._session.reader() as reader:
-            return plan_of(derive_plan(reader, plan, self._session.now_ms))
+        return self._session.plan(derive_plan, plan)
 
     def changes(self) -> tuple[Change, ...]:
         """Return the audit log, oldest first."""

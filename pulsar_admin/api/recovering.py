@@ -167,15 +167,13 @@ class Recoveries:
         """
         from store.changes.restoring import plan_restore
 
-        with self._session.reader() as reader:
-            return plan_of(plan_restore(reader, ledgers, self._session.now_ms))
+        return self._session.plan(plan_restore, ledgers)
 
     def extend_ledgers(self, *ledgers: int) -> Plan:
         """Plan that closed LEDGERS, or all, end behind the last entry that was acknowledged; raises LedgerNotFound, Refused."""
         from store.recovery.extend import plan_extend
 
-        with self._session.reader() as reader:
-            return plan_of(plan_extend(reader, ledgers, self._session.now_ms))
+        return self._session.plan(plan_extend, ledgers)
 
     def undelete_ledgers(self, *ledgers: int, zookeeper: Sequence[str] = (), with_gaps: bool = False) -> Plan:
         """Plan the last metadata of LEDGERS that a broker deleted, or of all that have entries here, so that bookies keep these.
