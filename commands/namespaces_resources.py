@@ -7,8 +7,7 @@ from typing import Any
 
 from pulsar_admin.context import App
 from pulsar_admin.upstream import mirrored
-from store.changes.bundles import choose_bundle, plan_create, plan_split
-from store.changes.deleting import plan_delete_namespace
+from store.changes.bundles import choose_bundle, plan_split
 from store.changes.namespace_json import (
     Grant,
     JsonJob,
@@ -92,7 +91,7 @@ _PERMISSION: Any = {
 )
 def create(app: App, namespace: NamespaceName, clusters: tuple[str, ...], bundles: int) -> None:
     """Make a namespace."""
-    app.change(app.session.plan_rows(plan_create, namespace, clusters, bundles))
+    app.change(app.session.api.create_namespace(str(namespace), clusters=clusters, bundles=bundles))
 
 
 @mirrored(
@@ -126,7 +125,7 @@ def delete(app: App, namespace: NamespaceName, force: bool) -> None:
 
     Undo restores all of it until it is exported.
     """
-    app.change(app.session.plan(lambda reader, now_ms: plan_delete_namespace(reader, namespace, now_ms, force=force)))
+    app.change(app.session.api.delete_namespace(str(namespace), force=force))
 
 
 @mirrored("namespaces bundles", examples=["pulsar-admin namespaces bundles acme/iot"], **_READS)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pulsar_admin.context import App
 from pulsar_admin.upstream import mirrored
-from store.changes.deleting import plan_delete_tenant
-from store.changes.tenants import plan_create, plan_update
+from store.changes.tenants import plan_update
 from store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StoreNotFound
 from store.model.resources import TENANT, list_tenants, read_tenant
 
@@ -45,7 +44,7 @@ def get(app: App, tenant: str) -> None:
 )
 def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters: tuple[str, ...]) -> None:
     """Create a tenant; without clusters it may use all of them."""
-    app.change(app.session.plan_rows(plan_create, tenant, admin_roles, allowed_clusters))
+    app.change(app.session.api.create_tenant(tenant, admin_roles=admin_roles, allowed_clusters=allowed_clusters))
 
 
 @mirrored(
@@ -72,4 +71,4 @@ def update(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
 )
 def delete(app: App, tenant: str, force: bool) -> None:
     """Delete a tenant that has no namespaces; with --force also its namespaces and their topics."""
-    app.change(app.session.plan(lambda reader, now_ms: plan_delete_tenant(reader, tenant, now_ms, force=force)))
+    app.change(app.session.api.delete_tenant(tenant, force=force))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from pulsar_admin.api.plan import Plan, plan_of, steps_of
 from pulsar_admin.api.session import Clock, Duration, Session, check_choice, whole_number
 from store.errors import InvalidValue
 from store.model.topics import select_topics
-from store.names import parse_topic, parse_topics
+from store.names import parse_namespace, parse_topic, parse_topics
 
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import Change, ChangeReport
@@ -95,6 +95,36 @@ class Changes:
         request = CopyRequest(Path(source), names, None if to is None else parse_topic(to), self._session.now_ms)
         with self._session.opened() as store:
             return plan_of(plan_copy(store, request))
+
+    def create_tenant(
+        self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
+    ) -> Plan:
+        """Plan making a tenant that may use ALLOWED_CLUSTERS, default: all; raises AlreadyExists, InvalidValue, Refused."""
+        from store.changes.tenants import plan_create
+
+        return self._session.plan_rows(plan_create, name, admin_roles, allowed_clusters)
+
+    def delete_tenant(self, name: str, *, force: bool = False) -> Plan:
+        """Plan deleting a tenant, with FORCE also its namespaces and their topics; raises NamespaceNotFound, Refused."""
+        from store.changes.deleting import plan_delete_tenant
+
+        return self._session.plan(lambda reader, now_ms: plan_delete_tenant(reader, name, now_ms, force=force))
+
+    def create_namespace(self, name: str, *, clusters: Sequence[str] = (), bundles: int = 0) -> Plan:
+        """Plan making a namespace of CLUSTERS, default: the store's, with so many BUNDLES, 0: four.
+
+        Raises NamespaceNotFound (no such tenant), AlreadyExists, InvalidValue, Refused.
+        """
+        from store.changes.bundles import plan_create
+
+        return self._session.plan_rows(plan_create, parse_namespace(name), clusters, bundles)
+
+    def delete_namespace(self, name: str, *, force: bool = False) -> Plan:
+        """Plan deleting a namespace, with FORCE also its topics; raises NamespaceNotFound, Refused."""
+        from store.changes.deleting import plan_delete_namespace
+
+        found = parse_namespace(name)
+        return self._session.plan(lambda reader, now_ms: plan_delete_namespace(reader, found, now_ms, force=force))
 
     def create_topic(
         self, name: str, *, partitions: int | None = None, properties: Mapping[str, str] | None = None

@@ -1,4 +1,4 @@
-"""Topics are made, ended and deleted through the Python interface, and get properties and permissions."""
+"""Tenants, namespaces and topics are made, ended and deleted through the Python interface, and get properties and permissions."""
 
 from __future__ import annotations
 
@@ -44,6 +44,26 @@ def test_topics_are_made_and_deleted(store: pa.Store) -> None:
     store.apply(store.delete_topics("public/default/made", "public/default/shadow"))
     store.apply(store.delete_topics("public/default/split", partitioned=True))
     assert store.topics() == before
+
+
+def test_tenants_and_namespaces_are_made_and_deleted(store: pa.Store) -> None:
+    before = store.namespaces()
+    with pytest.raises(pa.NamespaceNotFound):
+        store.create_namespace("shop/orders")
+    store.apply(store.create_tenant("shop", admin_roles=["shop-admin"]))
+    store.apply(store.create_namespace("shop/orders", bundles=8))
+    assert store.namespace("shop/orders").policies()["bundles"]["numBundles"] == 8
+    store.apply(store.create_topic("shop/orders/new"))
+    with pytest.raises(pa.Refused, match="non empty"):
+        store.delete_namespace("shop/orders")
+    number = store.apply(store.delete_tenant("shop", force=True)).number
+    assert store.namespaces() == before
+    assert number is not None
+    store.undo(number)
+    assert store.namespaces("shop") == ("shop/orders",)
+    store.apply(store.delete_topics("shop/orders/new"))
+    store.apply(store.delete_namespace("shop/orders"))
+    assert store.namespaces() == before
 
 
 def test_an_ended_topic_ends_at_its_last_entry(store: pa.Store) -> None:
