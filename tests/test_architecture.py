@@ -160,6 +160,12 @@ ASKS_THE_API: dict[str, set[str]] = {
         "store.sources.layout",
         "store.transfer.imports",
     },
+    "commands/store/inspect.py": {
+        "store.db.bookies",
+        "store.db.tree",
+        "store.model.redaction",
+        "store.model.structures",
+    },
     "commands/store/offloads.py": set(),
     "commands/store/past.py": {
         "store.history.events",

@@ -13,20 +13,15 @@ from pulsar_admin.jsonify import to_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app, redact_properties_option
 from pulsar_admin.visible import clean_text
-from store.codec.cursor import CursorInfo
-from store.codec.ledgermetadata import LedgerMetadata
 from store.db.bookies import decode_bookie
 from store.db.tree import Node, find_node, iter_children, read_node
-from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreError, StoreNotFound
-from store.model.cursors import range_text, read_cursor
-from store.model.ledger_owners import LedgerOwners, custom_text
-from store.model.reader import EntryReader
-from store.model.structures import cursor_of_path, decode_structure, structure_of
-from store.model.topics import read_topic
+from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreNotFound
+from store.model.structures import structure_of
 from store.wording import counted, plural
 
 if TYPE_CHECKING:
     from store.db.environment import Txn
+    from store.model.ledger_owners import LedgerOwners
     from store.reports.summary import StoreSummary
 
 # -- info -------------------------------------------------------------------------------------------------------------
@@ -173,14 +168,13 @@ def cat(app: App, path: str, form: str | None, redact: bool) -> None:
     """Show the value of one metadata node."""
     if redact and form is not None:
         raise click.UsageError("--redact: --raw and --hex are exact bytes")
-    with app.session.reader() as reader:
-        node = read_node(reader.txn, path)
-        if form == "raw":
-            _write_raw(app, node.value)
-        elif form == "hex":
-            app.emit(node.value.hex())
-        else:
-            app.emit(_hidden(_node_document(app, reader, node)) if redact else _node_document(app, reader, node))
+    api = app.session.api
+    if form == "raw":
+        _write_raw(app, api.node(path).value)
+    elif form == "hex":
+        app.emit(api.node(path).value.hex())
+    else:
+        app.emit(_hidden(api.decoded(path)) if redact else api.decoded(path))
 
 
 def _write_raw(app: App, value: bytes) -> None:
@@ -192,73 +186,10 @@ def _write_raw(app: App, value: bytes) -> None:
     stream.buffer.flush()
 
 
-def _hidden(document: dict[str, Any]) -> Any:  # Any: JSON
+def _hidden(document: Mapping[str, Any]) -> Any:  # Any: JSON
     from store.model.redaction import redact_metadata
 
     return redact_metadata(to_json(document))
-
-
-def _node_document(app: App, reader: EntryReader, node: Node) -> dict[str, Any]:  # Any: JSON
-    document = {
-        "path": node.path,
-        "version": node.stat.version,
-        "created": node.stat.created_ms,
-        "modified": node.stat.modified_ms,
-        "bytes": len(node.value),
-    }
-    structure, value = decode_structure(node.path, node.value)
-    document |= {"structure": structure, "value": _readable(value)}
-    if structure == "ManagedCursorInfo":
-        document["truth"] = _truth(app, reader, node.path)
-    return document
-
-
-def readable_node(path: str, value: bytes | None) -> dict[str, Any] | None:  # Any: JSON
-    """Return what VALUE of the node at PATH is, decoded, with secrets hidden; in hexadecimal where it cannot be read; None for none."""
-    from store.model.redaction import hide_secrets_in
-
-    if value is None:
-        return None
-    try:
-        structure, found = decode_structure(path, value)
-    except StoreError as error:
-        return {"structure": "unreadable", "error": error.message, "value": value.hex()}
-    return {"structure": structure, "value": hide_secrets_in(_readable(found))}
-
-
-def _readable(value: object) -> object:
-    """Return VALUE as JSON with names for upstream's numbers, text for custom metadata, and short ranges."""
-    document = to_json(value)
-    if isinstance(value, LedgerMetadata):
-        digest = None if value.digest_type is None else value.digest_type.name
-        document |= {"state": value.state.name, "digestType": digest, "custom": custom_text(value)}
-    elif isinstance(value, CursorInfo):
-        document |= {
-            "markDelete": None if value.mark_delete is None else str(value.mark_delete),
-            "ranges": range_text(value.ranges),
-        }
-    return document
-
-
-def _truth(app: App, reader: EntryReader, path: str) -> dict[str, Any] | None:  # Any: JSON
-    """Return where the cursor really stands, or None (and a warning) when that cannot be read."""
-    found = cursor_of_path(path)
-    assert found is not None
-    topic, name = found
-    try:
-        cursor = read_cursor(reader.txn, reader, read_topic(reader.txn, topic), name)
-    except StoreError as error:
-        app.warn(f"the position of this cursor cannot be read: {error.message}")
-        return None
-    return {
-        "source": cursor.source,
-        "markDeletePosition": str(cursor.mark_delete),
-        "individuallyDeletedMessages": range_text(cursor.state.ranges),
-        "batchDeletes": {str(position): list(words) for position, words in cursor.state.batch_deletes.items()},
-        "properties": dict(cursor.state.properties),
-        "skippedEntries": cursor.skipped_entries,
-        "recoverableMarkDeletePosition": None if cursor.recoverable is None else str(cursor.recoverable.mark_delete),
-    }
 
 
 # -- owner ------------------------------------------------------------------------------------------------------------

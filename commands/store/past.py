@@ -126,7 +126,7 @@ def _row(event: Event) -> dict[str, Any]:  # Any: JSON
 
 
 def _json_row(event: Event) -> dict[str, Any]:  # Any: JSON
-    from commands.store.inspect import readable_node
+    from pulsar_admin.api.nodes import readable_node
 
     version = event.version
     before = readable_node(version.path, event.before)
@@ -211,7 +211,7 @@ def _changed(
 def _changed_row(app: App, found: Changed) -> dict[str, Any]:  # Any: JSON
     row: dict[str, Any] = {name: getattr(found, name) for name in ("kind", "name", "change", "what", "subscriptions")}
     if app.settings.output in ("json", "jsonl"):
-        from commands.store.inspect import readable_node
+        from pulsar_admin.api.nodes import readable_node
 
         nodes = (
             (node, readable_node(node.path, node.before), readable_node(node.path, node.after)) for node in found.nodes

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from pulsar_admin.api.changing import Changes
 from pulsar_admin.api.columns import Columns
@@ -240,6 +240,15 @@ class Store(Changes, Transfers, Recoveries, Columns, Dumps):
         """Return the metadata node at PATH: ``value``, its exact bytes, and ``stat``; raises PathNotFound."""
         with self._session.read() as txn:
             return read_node(txn, path)
+
+    def decoded(self, path: str) -> Mapping[str, Any]:  # Any: JSON
+        """Return the metadata node at PATH as JSON: its stat, times in ms, ``structure`` and ``value``.
+
+        Of a cursor also ``truth``: where it really stands. Raises PathNotFound, MetadataCorrupt.
+        """
+        from pulsar_admin.api.nodes import decoded_node
+
+        return decoded_node(self._session, path)
 
     # -- the whole store ----------------------------------------------------------------------------------------------
 

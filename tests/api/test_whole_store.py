@@ -256,8 +256,12 @@ def test_metadata_nodes(path: Path) -> None:
         assert {"acme", "public"} <= set(store.nodes("/managed-ledgers"))
         value = store.node("/admin/policies/acme/delayed").value
         assert f'"tickTime":{recorded["tickTime"]}'.encode() in value
+        decoded = store.decoded("/admin/policies/acme/delayed")["value"]
+        assert decoded["delayed_delivery_policies"] == recorded
+        truth = store.decoded("/managed-ledgers/public/default/persistent/plain/half")["truth"]
+        assert truth["markDeletePosition"] == str(store.topic(PLAIN).cursor("half").state().mark_delete)
         with pytest.raises(pa.PathNotFound):
-            store.node("/nothing")
+            store.decoded("/nothing")
 
 
 def test_logs_without_a_store() -> None:
