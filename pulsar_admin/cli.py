@@ -7,7 +7,6 @@ table of ``pulsar_admin.errors``.
 from __future__ import annotations
 
 import atexit
-import gc
 import os
 import re
 import sys
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 PROGRAMS = ("pulsar-admin", "pulsar-admin-offline")
 _JSON = ("json", "jsonl")
 _AGAIN_S = 0.02
-# Importing makes many objects and no garbage: with Python's default of 700 a tenth of a cold command is collecting.
-_GARBAGE_THRESHOLD = 200_000
 CONTEXT: dict[str, Any] = {  # Any: click's settings
     "help_option_names": ["-h", "--help"],
     "max_content_width": 100,
@@ -209,7 +206,6 @@ def _invoke(arguments: Sequence[str], program: str) -> int:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Console script: run the command line and end the process with its exit code."""
-    gc.set_threshold(_GARBAGE_THRESHOLD, 10, 10)
     limit_library_threads()
     sys.unraisablehook = interrupt_again
     name = os.path.basename(sys.argv[0])
