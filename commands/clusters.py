@@ -17,7 +17,6 @@ from store.changes.clusters import (
     plan_update,
     read_cluster_file,
 )
-from store.changes.deleting import plan_delete_all
 from store.codec.java import java_split, java_text
 from store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, Refused, ResourceNotFound, StoreNotFound
 from store.model.resources import (
@@ -143,8 +142,9 @@ def update(app: App, cluster: str, cluster_config_file: str | None, **options: o
 )
 def delete(app: App, cluster: str, all: bool) -> None:
     """Delete a cluster; tenants and namespaces may still name it."""
-    made = app.session.plan(plan_delete_all, cluster) if all else app.session.plan_rows(plan_delete, cluster)
-    app.change(made)
+    from store.changes.deleting import plan_delete_all
+
+    app.change(app.session.plan(plan_delete_all, cluster) if all else app.session.plan_rows(plan_delete, cluster))
 
 
 # -- peers and migration ----------------------------------------------------------------------------------------------

@@ -154,8 +154,7 @@ class Changes:
 
         FORCE: also where parts of the metadata cannot be read. Raises TopicNotFound, Refused, MetadataCorrupt, InvalidValue.
         """
-        from store.changes.deleting import plan_delete_topics
-        from store.changes.ending import check_deletable
+        from store.changes.ending import check_deletable, plan_delete_topics
 
         with self._session.reader() as reader:
             check = (

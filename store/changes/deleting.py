@@ -1,4 +1,4 @@
-"""Deleting topics with their policies, namespaces and tenants, with what a broker removes beside their own nodes.
+"""Deleting namespaces and tenants, with what a broker removes beside their own nodes.
 
 Upstream: ``NamespacesBase.internalDeleteNamespaceAsync``, ``TenantsBase`` and ``CmdClusters.Delete`` (Pulsar 4.0.8). Quotas of bundles
 stay, as there. Entries stay in the bookies' files until these collect their garbage.
@@ -11,12 +11,10 @@ from dataclasses import replace
 
 from store.changes import ending
 from store.changes.clusters import plan_delete as plan_delete_cluster
-from store.changes.intent import WritingPlan
 from store.changes.plan import Plan, Step, delete_step
 from store.changes.report import ChangePart
 from store.changes.resources import NodeChange, plan_nodes
 from store.changes.tenants import check_deletable
-from store.changes.topic_policies import forget_policies
 from store.db.environment import Txn
 from store.db.tree import iter_children, iter_nodes
 from store.errors import NamespaceNotFound, Refused
@@ -27,28 +25,6 @@ from store.model.resources import current_cluster, find_json, list_tenants, tena
 from store.model.topics import iter_topics
 from store.names import NamespaceName, TopicName, decode_name, shell_word
 from store.wording import listed
-
-
-def plan_delete_topics(
-    reader: EntryReader,
-    names: Sequence[TopicName],
-    now_ms: int,
-    interceptors: tuple[str, ...] | None = None,
-    *,
-    partitioned: bool = False,
-    force: bool = False,
-) -> WritingPlan:
-    """Plan deleting the topics NAMES, which ``check_deletable`` passed, or PARTITIONED ones with their partitions.
-
-    INTERCEPTORS, FORCE: see ``forget_policies``. Raises TopicNotFound, Refused, MetadataCorrupt.
-    """
-    command, gone = "topics delete", names
-    if partitioned:
-        command = "topics delete-partitioned-topic"
-        gone = [one for name in names for one in ending.partitions_to_delete(reader.txn, name)]
-    bases = [name for name in names if name.partition_index < 0]
-    plan = ending.plan_delete(reader, command, gone, bases, now_ms, force=force)
-    return forget_policies(reader.txn, plan, bases, now_ms, interceptors, force=force)
 
 
 def plan_delete_namespace(reader: EntryReader, namespace: NamespaceName, now_ms: int, *, force: bool) -> Plan:

@@ -7,11 +7,12 @@ the bookies' files until these collect their garbage, so that undo brings everyt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from store.changes.appending import last_broker_entry
 from store.changes.cursors import CursorMove, cleared, plan_moves
+from store.changes.intent import WritingPlan
 from store.changes.ledger_list import put_managed_ledger
 from store.changes.plan import Plan, Step, delete_step
 from store.changes.report import ChangePart
@@ -149,6 +150,30 @@ def partitions_to_delete(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
             topic=str(name),
         )
     return existing_partitions(txn, name)
+
+
+def plan_delete_topics(
+    reader: EntryReader,
+    names: Sequence[TopicName],
+    now_ms: int,
+    interceptors: tuple[str, ...] | None = None,
+    *,
+    partitioned: bool = False,
+    force: bool = False,
+) -> WritingPlan:
+    """Plan deleting the topics NAMES, which ``check_deletable`` passed, or PARTITIONED ones with their partitions.
+
+    INTERCEPTORS, FORCE: see ``forget_policies``. Raises TopicNotFound, Refused, MetadataCorrupt.
+    """
+    from store.changes.topic_policies import forget_policies
+
+    command, gone = "topics delete", names
+    if partitioned:
+        command = "topics delete-partitioned-topic"
+        gone = [one for name in names for one in partitions_to_delete(reader.txn, name)]
+    bases = [name for name in names if name.partition_index < 0]
+    plan = plan_delete(reader, command, gone, bases, now_ms, force=force)
+    return forget_policies(reader.txn, plan, bases, now_ms, interceptors, force=force)
 
 
 def plan_delete(
