@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,8 +14,6 @@ from commands.topics.moving import read_lines, shown_path
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER
 from pulsar_admin.options import DURATION, POSITION, TOPIC, command, gather, pass_app, subscription_option
-from store.changes.nacks import Nacks, plan_add
-from store.db.environment import Txn
 from store.errors import (
     EntryNotFound,
     InvalidValue,
@@ -25,15 +23,7 @@ from store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from store.model.cursors import iter_cursor_names, read_cursor
-from store.model.reader import EntryReader
-from store.model.topics import Topic, expand_topic, read_topic
-from store.nacks.buckets import due_time
-from store.nacks.holes import NackedEntries, hole_intervals
-from store.names import Position, TopicName, shell_word
-
-if TYPE_CHECKING:
-    pass
+from store.names import Position, TopicName
 
 # -- add --------------------------------------------------------------------------------------------------------------
 
@@ -87,12 +77,16 @@ def add(app: App, topic: TopicName, subscription: str, options: AddRequest) -> N
     "delay" of their own. Changes of one subscription are undone latest first.
     """
     lines = _check_sources(options)
-
-    with app.session.reader() as reader:
-        entries = _gather_entries(app, reader, topic, subscription, options, lines)
-        nacks = [Nacks(name, subscription, groups, options.bits) for name, groups in entries.items()]
-        plan = plan_add(reader.txn, "nacks add", nacks)
-    app.change(plan)
+    nacks = app.session.topic(topic).cursor(subscription).nacks()
+    if options.holes:
+        app.change(nacks.add_holes(options.delay_ms, precision_bits=options.bits))
+        return
+    rows = iter_position_rows(lines, shown_path(options.from_file or Path()), topic)
+    own = (
+        (place, options.delay_ms if row.delay_ms is None else row.delay_ms) for row in rows for place in row.positions
+    )
+    positions: Iterator[Position | tuple[Position, int]] = chain(options.positions, own)
+    app.change(nacks.add(positions, options.delay_ms, precision_bits=options.bits, force=options.force))
 
 
 def _check_sources(options: AddRequest) -> list[str]:
@@ -100,36 +94,3 @@ def _check_sources(options: AddRequest) -> list[str]:
     if bool(options.positions) + (options.from_file is not None) + options.holes != 1:
         raise click.UsageError("name positions, or give --from-file FILE, or --holes", click.get_current_context())
     return [] if options.from_file is None else read_lines(options.from_file)
-
-
-def _gather_entries(
-    app: App, reader: EntryReader, name: TopicName, subscription: str, options: AddRequest, lines: list[str]
-) -> dict[str, Any]:  # Any: see NackedEntries.entries
-    topics = [read_topic(reader.txn, one) for one in expand_topic(reader.txn, name)]
-    if not options.force:
-        _check_subscription(reader.txn, topics, subscription)
-    found = NackedEntries(topics, unknown=options.force)
-    due_ms = due_time(options.delay_ms, app.now_ms)
-    if options.holes:
-        for topic in topics:
-            state = read_cursor(reader.txn, reader, topic, subscription).state
-            found.add_intervals(topic, hole_intervals(topic, state), due_ms)
-    for position in options.positions:
-        found.add(position, due_ms)
-    for row in iter_position_rows(lines, shown_path(options.from_file or Path()), name):
-        row_due_ms = due_ms if row.delay_ms is None else due_time(row.delay_ms, app.now_ms)
-        for position in row.positions:
-            found.add(position, row_due_ms)
-    entries = {topic: groups for topic, groups in found.entries.items() if groups}
-    return entries or dict(list(found.entries.items())[:1])
-
-
-def _check_subscription(txn: Txn, topics: Iterable[Topic], subscription: str) -> None:
-    for topic in topics:
-        if subscription not in iter_cursor_names(txn, topic.name):
-            raise SubscriptionNotFound(
-                f"topic {topic.name} has no subscription {subscription!r}",
-                hint=f"list them with: pulsar-admin topics subscriptions {shell_word(topic.name)}",
-                topic=str(topic.name),
-                subscription=subscription,
-            )

@@ -67,16 +67,27 @@ class Nacks:
 
         return self._session.plan(lambda reader, now_ms: plan_pop(reader.txn, list(self._due(reader.txn)), now_ms))
 
-    def add(self, positions: Iterable[Place], delay: Delay, *, precision_bits: int | None = None) -> Plan:
+    def add(
+        self,
+        positions: Iterable[Place | tuple[Place, Delay]],
+        delay: Delay,
+        *,
+        precision_bits: int | None = None,
+        force: bool = False,
+    ) -> Plan:
         """Plan tracking the entries at POSITIONS (batch indexes are dropped), due DELAY after now, and earlier by less than 2^bits ms.
 
-        Raises SubscriptionNotFound, EntryNotFound, InvalidValue, Refused (another precision while some wait).
+        One of a pair has a delay of its own. FORCE: also what the store does not know. Raises SubscriptionNotFound, EntryNotFound,
+        InvalidValue, Refused (another precision while some wait).
         """
-        due_ms = due_time(_delay_ms(delay), self._session.now_ms)
+        usual_ms, now_ms = due_time(_delay_ms(delay), self._session.now_ms), self._session.now_ms
         with self._session.reader() as reader:
-            found = NackedEntries(self._topics(reader))
-            for position in positions:
-                found.add(position_of(position), due_ms)
+            found = NackedEntries(self._topics(reader, known=not force), unknown=force)
+            for one in positions:
+                if isinstance(one, tuple) and not isinstance(one, Position):
+                    found.add(position_of(one[0]), due_time(_delay_ms(one[1]), now_ms))
+                else:
+                    found.add(position_of(one), usual_ms)
             return self._plan(reader, found, precision_bits)
 
     def add_holes(self, delay: Delay, *, precision_bits: int | None = None) -> Plan:
@@ -90,16 +101,18 @@ class Nacks:
                 found.add_intervals(topic, hole_intervals(topic, state), due_ms)
             return self._plan(reader, found, precision_bits)
 
-    def _topics(self, reader: EntryReader) -> list[Topic]:
+    def _topics(self, reader: EntryReader, *, known: bool = True) -> list[Topic]:
         topics = [read_topic(reader.txn, name) for name in expand_topic(reader.txn, self._name)]
-        for topic in topics:
+        for topic in topics if known else ():
             read_cursor(reader.txn, reader, topic, self._subscription)  # raises that it is not there
         return topics
 
     def _plan(self, reader: EntryReader, found: NackedEntries, bits: int | None) -> Plan:
         from store.changes import nacks
 
-        rows = [nacks.Nacks(name, self._subscription, groups, bits) for name, groups in found.entries.items() if groups]
+        groups = {name: groups for name, groups in found.entries.items() if groups}
+        groups = groups or dict([*found.entries.items()][:1])  # whose report says that there is nothing
+        rows = [nacks.Nacks(name, self._subscription, of_topic, bits) for name, of_topic in groups.items()]
         return plan_of(nacks.plan_add(reader.txn, "nacks add", rows))
 
     def _due(self, txn: Txn) -> Iterable[KeptGroup]:

@@ -207,6 +207,8 @@ def test_nacks_are_kept_due_and_popped(path: Path, cli: Cli) -> None:
         assert (stats.entries, stats.due_entries, nacks.due()) == (2, 0, ())
         with pytest.raises(pa.EntryNotFound):
             nacks.add(["1:1"], "10m")
+        unknown = nacks.add(["1:1", ("1:2", "1h")], "10m", force=True).preview().documents()[0]
+        assert (unknown["entries"], unknown["alreadyTracked"]) == (2, 0)
         with pytest.raises(pa.SubscriptionNotFound):
             store.topic(PLAIN).cursor("none").nacks().add(["29:20"], 5)
         holes = store.apply(store.topic(PLAIN).cursor("holes").nacks().add_holes(timedelta(hours=1)))
