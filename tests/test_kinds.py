@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin import verify_logs
 from tests.conftest import Cli
 from tests.worlds import copy_tree, oracle, world
 
@@ -65,6 +66,8 @@ def test_healthy_indexes_are_passed_over_in_silence(tmp_path: Path, cli: Cli) ->
     indexes = [row for row in verified.json if row["kind"] == "index"]
     assert {row["map"] for row in indexes} == {"ok"}
     assert sum(row["records"] for row in indexes) == 15 * 3 + 50 * 3
+    verdicts = verify_logs(world("kinds") / "clean" / "bookie1" / "ledgers")
+    assert sum(verdict.records for verdict in verdicts if verdict.kind == "index") == 15 * 3 + 50 * 3
 
 
 def _slot(path: Path, entry: int, location: int | None) -> None:

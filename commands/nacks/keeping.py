@@ -11,6 +11,7 @@ import click
 
 from commands.nacks.positions import iter_position_rows
 from commands.topics.moving import read_lines, shown_path
+from pulsar_admin.api.nacks import Nacks
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER
 from pulsar_admin.options import DURATION, POSITION, TOPIC, command, gather, pass_app, subscription_option
@@ -77,7 +78,7 @@ def add(app: App, topic: TopicName, subscription: str, options: AddRequest) -> N
     "delay" of their own. Changes of one subscription are undone latest first.
     """
     lines = _check_sources(options)
-    nacks = app.session.topic(topic).cursor(subscription).nacks()
+    nacks = Nacks(app.session, topic, subscription)
     if options.holes:
         app.change(nacks.add_holes(options.delay_ms, precision_bits=options.bits))
         return

@@ -12,6 +12,7 @@ from store.reports.log_files import (
     iter_log_records,
     log_paths,
     read_log_summary,
+    verify_indexes,
     verify_log,
 )
 
@@ -34,8 +35,9 @@ def log_records(path: Path | str, *, verify: bool = True) -> Iterator[LogRecord]
 
 
 def verify_logs(path: Path | str) -> tuple[LogVerdict, ...]:
-    """Read the log PATH, or those of a bookie's directory, whole; return records, ``problems`` and ``details`` of each.
+    """Read the log PATH, or those of a bookie's directory and its ``.idx`` files, whole; return records, ``problems``, ``details`` of each.
 
     Raises SourceNotFound, SourceChanged, EntryLogCorrupt.
     """
-    return tuple(verify_log(file, lambda size_bytes: None) for file in log_paths(Path(path)))
+    files = log_paths(Path(path))
+    return (*(verify_log(file, lambda size_bytes: None) for file in files), *verify_indexes(Path(path)))
