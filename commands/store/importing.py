@@ -122,25 +122,13 @@ def import_layout(app: App, layout: Layout, at: Moment | None, *, mode: Mode | N
 
 def render_preview(preview: ImportPreview) -> str:
     """Return what an import would read as lines of text."""
-    rows = [
-        ("store", preview.store),
-        ("source", preview.source),
-        ("metadata nodes", f"{preview.nodes:,}"),
-        ("undecodable values", f"{preview.undecodable_values:,}"),
-        ("files", f"{preview.files:,} ({preview.bytes:,} bytes)"),
-        ("dry run", "nothing was written"),
-    ]
-    return text_rows(rows)
+    return text_rows([*_rows_of_source(preview), ("dry run", "nothing was written")])
 
 
 def render_import(result: ImportResult) -> str:
     """Return the result of an import as lines of text."""
     rows = [
-        ("store", result.store),
-        ("source", result.source),
-        ("metadata nodes", f"{result.nodes:,}"),
-        ("undecodable values", f"{result.undecodable_values:,}"),
-        ("files", f"{result.files:,} ({result.bytes:,} bytes)"),
+        *_rows_of_source(result),
         ("records", f"{result.records:,}"),
         ("entries", f"{result.entries:,}"),
         ("checksums", "verified" if result.checksums else "NOT verified"),
@@ -149,6 +137,16 @@ def render_import(result: ImportResult) -> str:
         ("seconds", f"{result.seconds:.1f}"),
     ]
     return text_rows(rows)
+
+
+def _rows_of_source(found: ImportPreview | ImportResult) -> list[tuple[str, str]]:
+    return [
+        ("store", found.store),
+        ("source", found.source),
+        ("metadata nodes", f"{found.nodes:,}"),
+        ("undecodable values", f"{found.undecodable_values:,}"),
+        ("files", f"{found.files:,} ({found.bytes:,} bytes)"),
+    ]
 
 
 def text_rows(rows: list[tuple[str, str]]) -> str:

@@ -12,11 +12,14 @@ from pulsar_admin.api.session import Session, check_choice
 from store.errors import InvalidValue, StoreError
 
 if TYPE_CHECKING:
+    from store.db.environment import Store as StoreFile
     from store.engine.operation import Engine
     from store.model.publish_times import Form
     from store.scan.profiles import Profile
     from store.sources.given import GivenBookie
     from store.tables.export import TablesReport
+    from store.transfer.bookie_export import BookieExportPlan
+    from store.transfer.ensemble_export import EnsemblePlan
     from store.transfer.exports import ExportPlan
     from store.transfer.imports import ImportPreview
     from store.transfer.offloads import OffloadResult
@@ -120,36 +123,40 @@ class Transfers:
         with self._session.writing() as store, self._session.progress(plan.bytes, "bytes", "add") as advance:
             return add_offload(store, plan, self._session.now_ms, advance)
 
-    def preview_export(
-        self, directory: Path | str, *, in_place: bool = False, annotate: Form | None = None
-    ) -> Mapping[str, Any]:  # Any: JSON
-        """Return what ``export`` would do, ``nodes`` and ``ledgers`` to be written; raises what it raises before it writes."""
-        return self._plan_export(directory, in_place, annotate).report(dry_run=True)
-
     def export(
-        self, directory: Path | str, *, in_place: bool = False, annotate: Form | None = None
+        self,
+        directory: Path | str,
+        *,
+        in_place: bool = False,
+        annotate: Form | None = None,
+        dry_run: bool = False,
     ) -> Mapping[str, Any]:  # Any: JSON
         """Write the store's changes into a copy of the imported directory, the new DIRECTORY, or IN_PLACE into DIRECTORY itself.
 
-        A broker starts on it. ANNOTATE: also publish times (PIP-345) of closed ledgers, as properties or fields. Returns source,
-        target, and the nodes and ledgers written. Raises NotWritable, AlreadyExists, SourceBusy, StalePlan, Refused.
+        A broker starts on it. ANNOTATE: also publish times (PIP-345) of closed ledgers, as properties or fields. DRY_RUN: only plan it.
+        Returns source, target, ``nodes`` and ``ledgers`` written. Raises NotWritable, AlreadyExists, SourceBusy, StalePlan, Refused.
         """
-        from store.transfer.exports import run_export
-
-        plan = self._plan_export(directory, in_place, annotate)
-        self._session.confirm(plan)
-        with self._session.writing() as store:
-            return run_export(store, plan, self._session.now_ms)
-
-    def _plan_export(self, directory: Path | str, in_place: bool, annotate: Form | None) -> ExportPlan:
         from store.model.publish_times import Form
-        from store.transfer.exports import plan_export
+        from store.transfer.exports import plan_export, run_export
 
         if annotate is not None:
             check_choice("annotate", annotate, Form)
+        now_ms = self._session.now_ms
         with self._session.opened() as store:
-            now_ms = self._session.now_ms
-            return plan_export(store, Path(directory), in_place=in_place, annotate=annotate, now_ms=now_ms)
+            plan = plan_export(store, Path(directory), in_place=in_place, annotate=annotate, now_ms=now_ms)
+        return self._export(plan, lambda store: run_export(store, plan, now_ms), dry_run)
+
+    def _export(
+        self,
+        plan: ExportPlan | EnsemblePlan | BookieExportPlan,
+        run: Callable[[StoreFile], Mapping[str, Any]],
+        dry_run: bool,
+    ) -> Mapping[str, Any]:  # Any: JSON
+        if dry_run:
+            return plan.report(dry_run=True)
+        self._session.confirm(plan)
+        with self._session.writing() as store:
+            return run(store)
 
     def export_zookeeper(
         self, address: str, *, client: Path | str | None = None, jute_maxbuffer: int = 1_048_575, dry_run: bool = False
@@ -165,13 +172,9 @@ class Transfers:
         place, login = parse_address(address), read_client(None if client is None else Path(client))
         with self._session.opened() as store:
             plan = plan_ensemble_export(store, place, login, jute_maxbuffer)
-        if dry_run:
-            return plan.report(dry_run=True)
         if not plan.nodes:
             self._session.tell(f"{place} has every change of the store: nothing to write")
-        self._session.confirm(plan)
-        with self._session.writing() as store:
-            return run_ensemble_export(store, plan, login, self._session.now_ms)
+        return self._export(plan, lambda store: run_ensemble_export(store, plan, login, self._session.now_ms), dry_run)
 
     def export_snapshot(self, directory: Path | str, *, force: bool = False) -> Mapping[str, Any]:  # Any: JSON
         """Write the store's metadata as a snapshot that a ZooKeeper server starts on into the new DIRECTORY, its dataDir.
@@ -202,11 +205,7 @@ class Transfers:
         check_apart(found)
         with self._session.opened() as store:
             plan = plan_bookie_export(store, found, self._session.now_ms)
-        if dry_run:
-            return plan.report(dry_run=True)
-        self._session.confirm(plan)
-        with self._session.writing() as store:
-            return apply_bookie_export(store, plan, self._session.now_ms)
+        return self._export(plan, lambda store: apply_bookie_export(store, plan, self._session.now_ms), dry_run)
 
     def export_tables(
         self,

@@ -146,7 +146,7 @@ def test_an_export_has_the_changes(source: Path, tmp_path: Path) -> None:
     with pa.open_store(made, writable=True, now=NOW_MS) as store:
         store.apply(store.topic(PLAIN).cursor("half").reset(to=pa.Position(29, 20)))
         moved = store.topic(PLAIN).cursor("half").state().mark_delete
-        preview = store.preview_export(exported)
+        preview = store.export(exported, dry_run=True)
         assert not exported.exists()
         done = store.export(exported)
         assert done == {**preview, "dryRun": False}
