@@ -197,11 +197,10 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/topics/message_id.py": set(),
     "commands/topics/messages.py": {"store.model.entries", "store.model.message_row"},
     "commands/topics/printout.py": {"store.model.message_row", "store.model.messages", "store.model.redaction"},
-    "commands/topics/read.py": {"store.model.window"},
+    "commands/topics/read.py": set(),
     "commands/topics/search.py": {
         "store.model.jsonpath",
         "store.model.message_row",
-        "store.model.window",
         "store.scan.matching",
     },
     "commands/topics/making.py": set(),

@@ -25,7 +25,7 @@ from pulsar_admin.options import (
 )
 from store.db.clocks import check_clock
 from store.errors import AlreadyExists, Corrupt, DiskFull, InvalidValue, NotFound, Refused, TopicNotFound
-from store.names import EARLIEST, LATEST, Position, TopicName
+from store.names import Position, TopicName
 from store.scan.profiles import PROFILES, Profile
 from store.wording import counted
 
@@ -144,8 +144,8 @@ def _wanted(app: App, selection: TopicSelection, options: DumpRequest) -> DumpWa
         "level": level,
         "since": options.start_ms,
         "until": options.end_ms,
-        "start": options.first or EARLIEST,
-        "end": options.last or LATEST,
+        "start": options.first,
+        "end": options.last,
         "clock": check_clock(app.settings.clock),
         "payload": options.payload,
         "value": options.value,

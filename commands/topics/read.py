@@ -15,8 +15,7 @@ from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import POSITION, TIME, TopicSelection, command, gather, pass_app, topics_argument
 from store.errors import InvalidValue, TopicNotFound
-from store.model.window import Window
-from store.names import EARLIEST, LATEST, Position
+from store.names import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +73,9 @@ def read(app: App, selection: TopicSelection, options: Request) -> None:
     Encrypted payloads are shown as stored, or with --private-key as the consumer with that key reads them.
     """
     columns = message_columns(payload=options.payload, value=options.value, markers=options.markers)
-    query = MessageQuery(
-        _window(app, options), columns, limit=options.limit, each=True, uncommitted=options.uncommitted
-    )
+    bounds = options.start_ms, options.end_ms, options.first, options.last
+    window = app.session.window(*bounds, clock=app.settings.clock, key=options.key)
+    query = MessageQuery(window, columns, limit=options.limit, each=True, uncommitted=options.uncommitted)
     with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
@@ -85,8 +84,3 @@ def read(app: App, selection: TopicSelection, options: Request) -> None:
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
             emit_messages(app, found, several=chosen.several, value=options.value, hide=options.redact)
     app.report(found.problems)
-
-
-def _window(app: App, options: Request) -> Window:
-    first, last = options.first or EARLIEST, options.last or LATEST
-    return Window(first, last, options.start_ms, options.end_ms, app.settings.clock, options.key).checked()

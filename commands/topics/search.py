@@ -29,8 +29,7 @@ from pulsar_admin.options import (
 from store.errors import InvalidValue, NothingMatches, TopicNotFound
 from store.model.jsonpath import PathTest, parse_path_test
 from store.model.message_row import redacted
-from store.model.window import Window
-from store.names import EARLIEST, LATEST, Position
+from store.names import Position
 
 if TYPE_CHECKING:
     from store.scan.matching import Match
@@ -157,8 +156,8 @@ def _columns(app: App, query: MessageQuery, *, several: bool) -> tuple[Column, .
 
 def _query(app: App, options: Request) -> MessageQuery:
     match = _match(options)
-    first, last = options.first or EARLIEST, options.last or LATEST
-    window = Window(first, last, options.start_ms, options.end_ms, app.settings.clock).checked()
+    bounds = options.start_ms, options.end_ms, options.first, options.last
+    window = app.session.window(*bounds, clock=app.settings.clock)
     before, after = (options.around if side is None else side for side in (options.before, options.after))
     columns = message_columns(payload=options.payload, value=options.value or match.needs_value)
     query = MessageQuery(window, columns, limit=options.limit, uncommitted=options.uncommitted, match=match)

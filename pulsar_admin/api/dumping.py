@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
-from pulsar_admin.api.session import Place, Session, Time, check_choice, position_of
+from pulsar_admin.api.session import Place, Session, Time, check_choice
 from store.errors import InvalidValue
-from store.names import EARLIEST, LATEST, parse_topics
+from store.names import parse_topics
 
 if TYPE_CHECKING:
     from store.dump.job import DumpReport, DumpSize
@@ -34,8 +34,8 @@ class DumpWanted(TypedDict, total=False):
     level: Level
     since: Time | None
     until: Time | None
-    start: Place
-    end: Place
+    start: Place | None
+    end: Place | None
     clock: Literal["auto", "publish", "broker"]
     payload: bool
     value: bool
@@ -105,7 +105,6 @@ class Dumps:
 def _options(session: Session, wanted: DumpWanted) -> DumpOptions:
     from store.db.clocks import check_clock
     from store.dump.options import DumpOptions
-    from store.model.window import Window
     from store.scan.profiles import Profile
 
     level, profile, redact = wanted.get("level", "messages"), wanted.get("columns"), wanted.get("redact", False)
@@ -114,14 +113,10 @@ def _options(session: Session, wanted: DumpWanted) -> DumpOptions:
         check_choice("columns", profile, Profile)
         if level == "entries" or redact:
             raise InvalidValue("columns: names are known of messages, whole", hint="leave level entries and redact out")
-    since, until = (
-        None if time is None else session.time_ms(time) for time in (wanted.get("since"), wanted.get("until"))
-    )
-    first, last = position_of(wanted.get("start", EARLIEST)), position_of(wanted.get("end", LATEST))
-    window = Window(first, last, since, until, check_clock(wanted.get("clock", "auto"))).checked()
+    bounds = wanted.get("since"), wanted.get("until"), wanted.get("start"), wanted.get("end")
     return DumpOptions(
         level,
-        window,
+        session.window(*bounds, clock=check_clock(wanted.get("clock", "auto"))),
         wanted.get("payload", False),
         wanted.get("value", False),
         stripped=wanted.get("stripped", False),

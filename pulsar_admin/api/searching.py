@@ -6,11 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypedDict
 
 from pulsar_admin.api.messages import Choose, MessageQuery, Messages, chosen_columns, messages_of
-from pulsar_admin.api.session import Clock, Place, Session, Time, position_of
+from pulsar_admin.api.session import Clock, Place, Session, Time
 from store.errors import InvalidValue
 from store.model.jsonpath import parse_path_test
-from store.model.window import Window
-from store.names import EARLIEST, LATEST
 from store.scan.matching import Match
 
 
@@ -49,11 +47,8 @@ def search_of(session: Session, names: Choose, wanted: Wanted) -> Messages:
         raise InvalidValue(
             f"unknown keyword: {', '.join(unknown)}", hint=f"there are {', '.join(Wanted.__annotations__)}"
         )
-    since, until = (
-        None if time is None else session.time_ms(time) for time in (wanted.get("since"), wanted.get("until"))
-    )
-    first, last = position_of(wanted.get("start", EARLIEST)), position_of(wanted.get("end", LATEST))
-    window = Window(first, last, since, until, wanted.get("clock", "auto")).checked()
+    bounds = wanted.get("since"), wanted.get("until"), wanted.get("start"), wanted.get("end")
+    window = session.window(*bounds, clock=wanted.get("clock", "auto"))
     query = MessageQuery(
         window,
         chosen_columns(wanted.get("columns")),

@@ -18,7 +18,7 @@ from store.db.environment import Txn
 from store.db.storeinfo import check_state
 from store.errors import InvalidValue, NotWritable, Refused, StoreError
 from store.model.reader import EntryReader, open_reader
-from store.names import Position, TopicName, parse_position
+from store.names import EARLIEST, LATEST, Position, TopicName, parse_position
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from store.engine.operation import Engine
     from store.model.private_keys import PrivateKeys
     from store.model.topics import Topic
+    from store.model.window import Window
 
 Time = datetime | timedelta | str | int
 """A point in time: a datetime with a zone; ``2024-05-01T09:00:00Z`` and whatever else the command line takes; so long ago as
@@ -237,6 +238,24 @@ class Session(Caller):
         """Return what MAKE, which reads no entries, plans: see ``plan``."""
         with self.read() as txn:
             return plan_of(make(txn, *given, self.now_ms))
+
+    def window(
+        self,
+        since: Time | None,
+        until: Time | None,
+        start: Place | None = None,
+        end: Place | None = None,
+        *,
+        clock: str = "auto",
+        key: str | None = None,
+    ) -> Window:
+        """Return which messages are meant, None: all on that side; raises InvalidValue."""
+        from store.model.window import Window
+
+        start_ms, end_ms = (None if value is None else self.time_ms(value) for value in (since, until))
+        first = EARLIEST if start is None else position_of(start)
+        last = LATEST if end is None else position_of(end)
+        return Window(first, last, start_ms, end_ms, clock, key).checked()
 
     @contextmanager
     def scan(self, problems: list[StoreError] | None = None, *, unindexed: bool = False) -> Iterator[EntryReader]:

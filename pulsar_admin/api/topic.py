@@ -212,10 +212,8 @@ class Topic(TopicPlans):
         UNCOMMITTED: also messages of open and aborted transactions; MARKERS: also a broker's own entries. Raises InvalidValue.
         """
         from pulsar_admin.api.messages import MessageQuery, chosen_columns, messages_of
-        from store.model.window import Window
 
-        times = [None if value is None else self._session.time_ms(value) for value in (since, until)]
-        window = Window(position_of(start), position_of(end), times[0], times[1], clock, key).checked()
+        window = self._session.window(since, until, start, end, clock=clock, key=key)
         query = MessageQuery(
             window, chosen_columns(columns), subscription, limit, uncommitted=uncommitted, markers=markers
         )
