@@ -23,7 +23,7 @@ from store.names import NamespaceName, in_hash_order
 class ListOptions:
     """Which topics to list."""
 
-    topic_domain: str
+    topic_domain: str | None
     bundle: str | None
     include_system_topic: bool
 
@@ -43,7 +43,6 @@ class ListOptions:
     "-td",
     "--topic-domain",
     type=click.Choice(["persistent", "non_persistent", "non-persistent"], case_sensitive=False),
-    default="persistent",
     help="Only this domain; nothing of a non-persistent topic is on disk.",
 )
 @click.option("-b", "--bundle", metavar="0xLOW_0xHIGH", help="Only topics that hash into this bundle.")
@@ -56,7 +55,8 @@ def list_topics(app: App, namespace: NamespaceName | None, options: ListOptions)
     All topics are listed namespace by namespace; --bundle needs a namespace.
     """
     system, bundle = options.include_system_topic, options.bundle
-    domain: Any = options.topic_domain.replace("_", "-")  # Any: click checked that it is one of the two
+    given = options.topic_domain or "persistent"
+    domain: Any = given.replace("_", "-")  # Any: click checked that it is one of the two
     if bundle is not None and namespace is None:
         raise click.UsageError("--bundle: name the namespace that the bundle is of")
     with app.session.read() as txn:
