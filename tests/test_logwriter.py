@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -26,10 +27,11 @@ from store.db.own_ledgers import (
     largest_ledger_id,
     sequence_after_export,
 )
-from store.errors import LimitExceeded, StalePlan
+from store.errors import DiskFull, LimitExceeded, StalePlan
 from store.model.ledgers import iter_ledger_ids, read_ledger
 from store.model.reader import open_reader
 from store.sources.rocksdb import read_values
+from tests.conftest import Cli
 from tests.stores import NOW_MS, copied
 from tests.worlds import world
 
@@ -141,7 +143,6 @@ def test_undo_keeps_the_ids_taken_and_can_be_undone(tmp_path: Path) -> None:
                 assert bytes(reader.read(ledger.ledger_id, 9).payload) == PAYLOADS[9]
         again = write_ledgers(store, [(LedgerSpec({"component": b"managed-ledger"}), PAYLOADS)])
         assert again.ledgers[0].ledger_id == ledger.ledger_id + 1
-        again.discard()
 
 
 def test_nothing_is_left_when_a_payload_fails(tmp_path: Path) -> None:
@@ -150,10 +151,39 @@ def test_nothing_is_left_when_a_payload_fails(tmp_path: Path) -> None:
         with pytest.raises(LimitExceeded):
             write_ledgers(store, [(LedgerSpec({"component": b"managed-ledger"}), [b"x", b"y" * 6_000_000])])
         assert list((tmp_path / "s" / "entries").iterdir()) == []
-        written = write_ledgers(store, [(LedgerSpec({"component": b"managed-ledger"}), [b"x"])])
-        with pytest.raises(StalePlan):
+        one = [(LedgerSpec({"component": b"managed-ledger"}), [b"x"])]
+        with pytest.raises(StalePlan), write_ledgers(store, one) as written:
             apply_written(written, Plan("test", 10**6, (), (ChangePart(),)), NOW_MS)
         assert list((tmp_path / "s" / "entries").iterdir()) == []
+
+
+_WRITING = (
+    "topics set-message-ttl public/default/plain --ttl 60",
+    "topics delete public/default/plain --force",
+    "schemas delete public/default/json",
+    "compaction run acme/orders/compacted --from-start",
+    "topics load dump --topic public/default/again",
+)
+
+
+def test_no_command_leaves_files_when_what_follows_fails(
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ledgers are on disk before the change that names them is planned."""
+    monkeypatch.chdir(tmp_path)
+    path = copied("small", "clean", tmp_path)
+    for line in (_WRITING[0], "topics dump public/default/json --level entries --directory dump"):
+        assert cli("--store", path, *line.split()).exit_code == 0
+    before = sorted((path / "entries").iterdir())
+
+    def full(*_: object) -> NoReturn:
+        raise DiskFull("no room for the metadata")
+
+    monkeypatch.setattr(WrittenLedgers, "steps", full)
+    for line in (_WRITING[0].replace("60", "61"), *_WRITING[1:]):
+        result = cli("--store", path, "--yes", *line.split())
+        assert (result.exit_code, "no room for the metadata" in result.stderr) == (8, True), (line, result)
+        assert sorted((path / "entries").iterdir()) == before, line
 
 
 @pytest.mark.parametrize("stop", ["written", "indexed"])

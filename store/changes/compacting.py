@@ -115,9 +115,10 @@ class Compactor:
                 for found in compaction.payloads(advance)
             )
             written = write_ledgers(self.store, [(spec, payloads)])
-        swap = _swap(prepared, compaction, written.ledgers[0].ledger_id)
-        plan = plan_swap(reader.txn, job.command, swap, written.steps(reader.txn, self.now_ms), self.now_ms)
-        return apply_written(written, plan, self.now_ms)
+        with written:
+            swap = _swap(prepared, compaction, written.ledgers[0].ledger_id)
+            plan = plan_swap(reader.txn, job.command, swap, written.steps(reader.txn, self.now_ms), self.now_ms)
+            return apply_written(written, plan, self.now_ms)
 
 
 def _swap(prepared: Prepared, compaction: Compaction, ledger_id: int | None) -> LedgerSwap:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from store.changes.own_ledgers import next_own_ledgers, way_back_of
 from store.changes.plan import Plan, Step, apply_plan, put_value_step
@@ -92,13 +92,20 @@ class WrittenLedger:
 
 @dataclass(frozen=True, slots=True)
 class WrittenLedgers:
-    """Durable ledgers that the store does not know yet; hand them to ``apply_written`` or ``discard`` them."""
+    """Durable ledgers that the store does not know yet. Use in ``with``: an error that leaves it removes their files."""
 
     store: Store
     ledgers: tuple[WrittenLedger, ...]
     files: tuple[Path, ...]
     own: OwnLedgers
     bookie: str
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is not None:
+            self._discard()
 
     def steps(self, txn: Txn, now_ms: int) -> tuple[Step, ...]:
         """Return the steps that create the ledgers' metadata nodes."""
@@ -125,7 +132,7 @@ class WrittenLedgers:
             index_own_file(self.store, txn, path, self.ledgers)
         put_own_ledgers(txn, self.own)
 
-    def discard(self) -> None:
+    def _discard(self) -> None:
         """Remove the files unless the catalogue names them, or cannot be read: an error of its own would hide the first."""
         try:
             with self.store.read() as txn:
@@ -177,14 +184,10 @@ def _check_free(store: Store, ledger_id: int, kept: set[int]) -> None:
 def apply_written(written: WrittenLedgers, plan: Plan, now_ms: int) -> ChangeReport:
     """Apply PLAN (which holds ``written.steps``) and make the ledgers known, in one transaction; return its report.
 
-    Any error leaves the store as it was, without the files. Raises StalePlan.
+    Any error leaves the store as it was. Raises StalePlan.
     """
     told = way_back_of(written.store, [ledger.ledger_id for ledger in written.ledgers])
-    try:
-        return apply_plan(written.store, replace(plan, warnings=(*plan.warnings, *told)), now_ms, first=written.index)
-    except BaseException:
-        written.discard()
-        raise
+    return apply_plan(written.store, replace(plan, warnings=(*plan.warnings, *told)), now_ms, first=written.index)
 
 
 def _check_size(size_bytes: int, entry_id: int) -> None:

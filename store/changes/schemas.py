@@ -177,12 +177,12 @@ def _plan_version(txn: Txn, command: str, name: TopicName, entry: SchemaEntry, n
     def make(store: Store) -> tuple[ChangeReport, ...]:
         with store.read() as current:
             check_transaction(plan.txn_id, current.id)
-        written = write_ledgers(store, [(LedgerSpec(schema_claims(name)), [encode_schema_entry(entry)])])
-        item = IndexEntry(version, Position(written.ledgers[0].ledger_id, 0), digest)
-        with store.read() as current:
-            node = find_node(current, name.schema_path)
-            value = encode_schema_locator(SchemaLocator(item, (*index, item)), b"" if node is None else node.value)
-            steps = (*written.steps(current, now_ms), put_value_step(current, name.schema_path, value, now_ms))
-        return (apply_written(written, replace(plan, steps=steps), now_ms),)
+        with write_ledgers(store, [(LedgerSpec(schema_claims(name)), [encode_schema_entry(entry)])]) as written:
+            item = IndexEntry(version, Position(written.ledgers[0].ledger_id, 0), digest)
+            with store.read() as current:
+                node = find_node(current, name.schema_path)
+                value = encode_schema_locator(SchemaLocator(item, (*index, item)), b"" if node is None else node.value)
+                steps = (*written.steps(current, now_ms), put_value_step(current, name.schema_path, value, now_ms))
+            return (apply_written(written, replace(plan, steps=steps), now_ms),)
 
     return WritingPlan(command, txn.id, lambda: (plan.preview(),), make)

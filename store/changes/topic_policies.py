@@ -197,14 +197,10 @@ def apply_changes(
         if not changes:
             return None
         batches = [_batch(reader, *group, now_ms, interceptors) for group in _by_events(changes)]
-    written = write_ledgers(store, [ledger for batch in batches for ledger in batch.ledgers()])
-    try:
+    with write_ledgers(store, [ledger for batch in batches for ledger in batch.ledgers()]) as written:
         with store.read() as txn:
             plan = _plan(txn, written, changes, batches, job, now_ms)
-    except BaseException:
-        written.discard()
-        raise
-    return apply_written(written, plan, now_ms)
+        return apply_written(written, plan, now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,15 +320,12 @@ def forget_policies(
         with open_reader(store) as reader:
             check_transaction(plan.txn_id, reader.txn.id)
             batches = [_batch(reader, *group, now_ms, interceptors) for group in _by_events(changes)]
-        written = write_ledgers(store, [ledger for batch in batches for ledger in batch.ledgers()])
-        with store.read() as txn:
-            added = list(written.steps(txn, now_ms))
-            rest = iter(written.ledgers)
-            for batch in batches:
-                added.append(_topic_step(txn, batch, next(rest)))
-                if batch.schema is not None:
-                    added.append(_schema_step(txn, batch, next(rest)))
-        return (apply_written(written, replace(plan, steps=(*plan.steps, *added)), now_ms),)
+        with write_ledgers(store, [ledger for batch in batches for ledger in batch.ledgers()]) as written:
+            with store.read() as txn:
+                added = [*written.steps(txn, now_ms)]
+                for _, _, more in _batch_steps(txn, written, batches):
+                    added += more
+            return (apply_written(written, replace(plan, steps=(*plan.steps, *added)), now_ms),)
 
     return WritingPlan(plan.command, plan.txn_id, lambda: (plan.preview(),), make)
 
@@ -367,19 +360,26 @@ def _plan(
 ) -> Plan:
     steps = list(written.steps(txn, now_ms))
     parts: list[ChangePart] = []
-    rest = iter(written.ledgers)
-    for batch in batches:
-        ledger = next(rest)
-        steps.append(_topic_step(txn, batch, ledger))
-        if batch.schema is not None:
-            steps.append(_schema_step(txn, batch, next(rest)))
+    for batch, ledger_id, more in _batch_steps(txn, written, batches):
+        steps += more
         for number, (change, payload) in enumerate(zip(batch.changes, batch.payloads, strict=True)):
-            parts.append(change.part(job, Position(ledger.ledger_id, number), len(payload)))
+            parts.append(change.part(job, Position(ledger_id, number), len(payload)))
     for change in changes:
         if change.events is None:
             steps.append(_node_step(txn, change, now_ms))
             parts.append(change.part(job))
     return Plan(job.command, txn.id, tuple(steps), tuple(parts))
+
+
+def _batch_steps(txn: Txn, written: WrittenLedgers, batches: list[_Batch]) -> Iterator[tuple[_Batch, int, list[Step]]]:
+    """Yield each batch, the ledger of its events, and the steps that list what was written for it."""
+    rest = iter(written.ledgers)
+    for batch in batches:
+        ledger = next(rest)
+        steps = [_topic_step(txn, batch, ledger)]
+        if batch.schema is not None:
+            steps.append(_schema_step(txn, batch, next(rest)))
+        yield batch, ledger.ledger_id, steps
 
 
 def _topic_step(txn: Txn, batch: _Batch, ledger: WrittenLedger) -> Step:

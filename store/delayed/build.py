@@ -8,6 +8,7 @@ the index cursor, so a process killed at any instant leaves the index as it was.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -173,22 +174,17 @@ def apply_draft(store: Store, draft: Draft, commits: int = 0) -> Index:
     STORE is open for writing; COMMITS: transactions that the caller committed since the draft was made. Raises StalePlan when
     there were others, DiskFull.
     """
-    written = write_ledgers(store, ledgers_of(draft)) if draft.writes else None
-    index = written_index(draft, () if written is None else written.ledgers)
+    with write_ledgers(store, ledgers_of(draft)) if draft.writes else nullcontext() as written:
+        index = written_index(draft, () if written is None else written.ledgers)
 
-    def work(txn: Txn) -> None:
-        if txn.id - 1 != draft.txn_id + commits:
-            raise StalePlan("the store changed while the index was built", hint="run the same command again")
-        if written is not None:
-            written.index(txn)
-        put_index(txn, index)
+        def work(txn: Txn) -> None:
+            if txn.id - 1 != draft.txn_id + commits:
+                raise StalePlan("the store changed while the index was built", hint="run the same command again")
+            if written is not None:
+                written.index(txn)
+            put_index(txn, index)
 
-    try:
         store.write(work)
-    except BaseException:
-        if written is not None:
-            written.discard()
-        raise
     return index
 
 

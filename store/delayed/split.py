@@ -70,12 +70,12 @@ def apply_split(store: Store, drafts: Drafts, plan: Plan, now_ms: int) -> Change
 
     Undoing the change brings the old directories back: their ledgers stay. Raises StalePlan, DiskFull.
     """
-    written = write_ledgers(store, (ledger for _, draft in drafts for ledger in ledgers_of(draft)))
-    ledgers = iter(written.ledgers)
-    steps = []
-    with store.read() as txn:
-        for index, draft in drafts:
-            new = written_index(draft, list(islice(ledgers, len(draft.writes.counts))))
-            key = index_key(index.topic, index.subscription)
-            steps.append(Step("delayed", key, txn.get("delayed", key), encode_index(new)))
-    return apply_written(written, replace(plan, steps=(*plan.steps, *steps)), now_ms)
+    with write_ledgers(store, (ledger for _, draft in drafts for ledger in ledgers_of(draft))) as written:
+        ledgers = iter(written.ledgers)
+        steps = []
+        with store.read() as txn:
+            for index, draft in drafts:
+                new = written_index(draft, list(islice(ledgers, len(draft.writes.counts))))
+                key = index_key(index.topic, index.subscription)
+                steps.append(Step("delayed", key, txn.get("delayed", key), encode_index(new)))
+        return apply_written(written, replace(plan, steps=(*plan.steps, *steps)), now_ms)

@@ -89,17 +89,12 @@ def plan_copy(store: Store, request: CopyRequest) -> WritingPlan:
             with target.read() as txn:
                 check_transaction(planned, txn.id)
                 ledgers = _Copying(theirs, txn, request).ledgers()
-            written = write_ledgers(
-                target, ((one.spec, theirs.payloads(one.ledger_id, one.entries)) for one in ledgers)
-            )
-            try:
+            copies = ((one.spec, theirs.payloads(one.ledger_id, one.entries)) for one in ledgers)
+            with write_ledgers(target, copies) as written:
                 ids = {one.ledger_id: new.ledger_id for one, new in zip(ledgers, written.ledgers, strict=True)}
                 with target.read() as txn:
                     plan = _Copying(theirs, txn, request).plan(ids, written)
-            except BaseException:
-                written.discard()
-                raise
-        return (apply_written(written, plan, request.now_ms),)
+                return (apply_written(written, plan, request.now_ms),)
 
     return WritingPlan(COMMAND, planned, show, make, digest=lambda: _digest(store, request))
 

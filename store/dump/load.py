@@ -84,14 +84,11 @@ def apply_load(store: Store, source: Source, options: LoadOptions, advance: Adva
     found: list[LoadedTopic] = []
     with open_reader(store) as reader:
         written = write_ledgers(store, _iter_ledgers(reader, source, options, found, advance))
-    try:
+    with written:
         _check_any(found)
         with store.read() as txn:
             plan = _plan(txn, written, found, options)
-    except BaseException:
-        written.discard()
-        raise
-    return apply_written(written, plan, options.now_ms)
+        return apply_written(written, plan, options.now_ms)
 
 
 # -- what is there ----------------------------------------------------------------------------------------------------

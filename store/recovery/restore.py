@@ -189,7 +189,7 @@ class Restoring:
             with open_reader(store) as current:
                 check_transaction(planned.txn_id, current.txn.id)
                 written, copies = self._write(store, current, copied)
-            try:
+            with written:
                 with open_reader(store) as current:
                     plan = self._planned(current, copies)
                     steps = (*written.steps(current.txn, self.now_ms), *plan.steps)
@@ -198,9 +198,6 @@ class Restoring:
                     replace(one, extent=two.extent) for one, two in zip(plan.parts, planned.parts, strict=True)
                 )
                 return (apply_written(written, replace(plan, steps=steps, parts=parts), self.now_ms),)
-            except BaseException:
-                written.discard()
-                raise
 
         return WritingPlan(self.command, planned.txn_id, lambda: (planned.preview(),), make)
 
