@@ -8,15 +8,19 @@ these classes as any dataclass. The other functions are shared.
 
 from __future__ import annotations
 
+import sys
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from inspect import get_annotations
 from operator import attrgetter
+from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 _T = TypeVar("_T")
 _set = object.__setattr__
+_describing = RLock()
+"""Held while a class is described, which asks for what it inherits from."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -75,8 +79,9 @@ class _FirstInit:
 
 
 def _described(written: type) -> Any:  # Any: a dataclass
-    known = "__dataclass_fields__" in vars(written)
-    return written if known else dataclass(init=False, repr=False, eq=False)(written)
+    with _describing:  # the decorator takes the fields' defaults out of the class: a second thread would not find them
+        known = "__dataclass_fields__" in vars(written)
+        return written if known else dataclass(init=False, repr=False, eq=False, frozen=True)(written)
 
 
 def _parts_of(written: type) -> list[Field[Any]]:
@@ -111,11 +116,13 @@ def _init_of(cls: type, parts: list[Field[Any]]) -> Callable[..., None]:
             parameters.append(f"{found}=_default_{found}")
         else:
             parameters.append(found)
-        lines.append(f" _set(self, {one.name!r}, {found})\n")
+        lines.append(f"  _set(self, {one.name!r}, {found})\n")
     if hasattr(cls, "__post_init__"):
-        lines.append(" self.__post_init__()\n")
-    exec(f"def __init__(self, {', '.join(parameters)}):\n{''.join(lines) or ' pass'}", names)
-    made: Callable[..., None] = names["__init__"]
+        lines.append("  self.__post_init__()\n")
+    code = f" def __init__(self, {', '.join(parameters)}):\n{''.join(lines) or '  pass'}"
+    local: dict[str, Any] = {}  # Any: the one function
+    exec(f"def make({', '.join(names)}):\n{code}\n return __init__", vars(sys.modules[cls.__module__]), local)
+    made: Callable[..., None] = local["make"](**names)
     made.__qualname__ = f"{cls.__qualname__}.__init__"
     made.__annotations__ = {one.name: one.type for one in parts} | {"return": None}
     return made

@@ -5,9 +5,12 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import sys
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, replace
-from typing import Any
+from pathlib import Path
+from threading import Barrier, Thread
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -118,3 +121,71 @@ def test_what_a_class_defines_itself_stays() -> None:
 def test_a_missing_argument_is_named() -> None:
     with pytest.raises(TypeError, match=r"Cheap\.__init__\(\) missing 1 required positional argument: 'number'"):
         Cheap()  # type: ignore[call-arg]
+
+
+def test_threads_that_look_at_a_class_at_once_see_all_of_its_fields() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(200):
+
+            @frozen
+            class Fresh:
+                items: list[int] = field(default_factory=list)
+                hidden: str = field(default="secret", repr=False)
+
+            seen: list[str] = []
+            _at_once(6, lambda made=Fresh, seen=seen: seen.append(repr(made([1]))))  # type: ignore[misc]
+            assert {one.rpartition(".")[2] for one in seen} == {"Fresh(items=[1])"}
+            assert len(seen) == 6
+            assert [one.repr for one in fields(Fresh)] == [True, False]
+            assert fields(Fresh)[0].default_factory is list
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def _at_once(count: int, work: Callable[[], object]) -> None:
+    barrier = Barrier(count)
+
+    def run() -> None:
+        barrier.wait()
+        work()
+
+    threads = [Thread(target=run) for _ in range(count)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+
+
+def test_others_inherit_as_from_the_standard_ones() -> None:
+    for base in (Cheap, Standard):
+
+        @dataclass(frozen=True)
+        class More(base):  # type: ignore[misc, valid-type]
+            more: int = 9
+
+        made = More(1, "b")
+        assert (made.number, made.text, made.more, made == More(1, "b")) == (1, "b", 9, True)
+        with pytest.raises(FrozenInstanceError, match="'more'"):
+            made.more = 1
+        with pytest.raises(TypeError, match="cannot inherit non-frozen"):
+
+            @dataclass
+            class Loose(base):  # type: ignore[misc, valid-type]
+                more: int = 9
+
+
+@frozen
+class Placed:
+    """A class whose field is of a type that only its module knows."""
+
+    path: Path
+    other: Cheap
+
+
+def test_types_of_arguments_are_found_where_the_class_is() -> None:
+    types = {"path": Path, "other": Cheap}
+    assert get_type_hints(Placed) == types
+    assert get_type_hints(Placed.__init__) == {**types, "return": type(None)}
+    assert inspect.signature(Placed, eval_str=True).parameters["path"].annotation is Path
