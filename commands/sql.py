@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -29,6 +28,7 @@ from store.errors import (
     StoreNotFound,
 )
 from store.extras import require
+from store.frozen import frozen
 from store.model.reader import EntryReader
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 TERMINAL_ROWS = 500
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shown:
     """How answers are shown."""
 
@@ -126,7 +126,7 @@ def _tables_of(app: App) -> Iterator[tuple[StoreTables | ExportedTables, EntryRe
         yield StoreTables(reader, find_cluster_name(reader.txn)), reader
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """The tables of a snapshot of the store, or of --tables, where there is no reader."""
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from pulsar_admin.columns import GAP, Column
+from store.frozen import frozen
 
 _FOLD_WIDTH = 16
 _PIECE_WIDTH = 30
@@ -31,7 +31,7 @@ Measure = Callable[[str], int]
 Rows = Sequence[Sequence[str]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Manner:
     """What is done to a table. ``dropped``: columns that may be left out, so many of them."""
 
@@ -45,7 +45,7 @@ class _Manner:
     dropped: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """What a page of a table shows in a terminal: the columns' indices and widths, and what becomes of their cells."""
 

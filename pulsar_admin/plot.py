@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from pulsar_admin.pictures import require_plot
 from store.errors import InvalidValue
 from store.extras import require
+from store.frozen import frozen
 
 WIDTH_MAX = 120
 HEIGHT = 16
@@ -21,7 +22,7 @@ _TICK_GAP = 3
 _AXIS_COLUMNS = 12  # what values on the left take at most
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chart:
     """Series over common x values. ``labels``: the text of each x value; ``series``: name → one number an x value."""
 

@@ -34,6 +34,7 @@ def _made(order: bool) -> Callable[[type[_T]], type[_T]]:
 
     def make(written: type[_T]) -> type[_T]:
         parts = _parts_of(written)
+        assert all(one.init for one in parts), f"{written.__qualname__}: a field that is no parameter"
         inherited = {name for base in written.__mro__[1:] for name in getattr(base, "__slots__", ())}
         left_out = {one.name for one in parts} | {"__dict__", "__weakref__"}
         own: dict[str, Any] = {name: value for name, value in vars(written).items() if name not in left_out}  # Any: its
@@ -194,12 +195,12 @@ def __delattr__(self: Any, name: str) -> None:
 
 
 def __getstate__(self: Any) -> list[Any]:
-    return [getattr(self, one.name) for one in fields(self)]
+    return [getattr(self, name) for name in type(self).__match_args__]
 
 
 def __setstate__(self: Any, state: list[Any]) -> None:
-    for one, found in zip(fields(self), state, strict=True):
-        _set(self, one.name, found)
+    for name, found in zip(type(self).__match_args__, state, strict=True):
+        _set(self, name, found)
 
 
 _SHARED = (__repr__, __eq__, __hash__, __setattr__, __delattr__, __getstate__, __setstate__)

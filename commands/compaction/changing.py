@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import click
 
 from commands.topics.answers import selected
@@ -12,6 +10,7 @@ from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, topics_argument
 from store.compaction.forms import FORMATS, INDEXED, RULE_4_2, RULES, CompactionJob
 from store.errors import EntryCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
+from store.frozen import frozen
 
 KEEP, BY_KEY = "keep", "by-key"
 _COLUMNS = (
@@ -26,7 +25,7 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunOptions:
     """How to compact."""
 

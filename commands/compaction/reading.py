@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +17,7 @@ from pulsar_admin.numbers import whole
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
 from store.compaction.reading import FoundInView, views_bytes
 from store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
+from store.frozen import frozen
 from store.names import Position, TopicName, parse_topic, shell_word
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _status(app: App, topic: Topic) -> CompactionStatus:
 # -- read -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadOptions:
     """Which messages of the view, and how much of them to show."""
 

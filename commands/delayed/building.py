@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import click
 
 from commands.delayed.choosing import UNKNOWN_TYPE, delaying
@@ -12,6 +10,7 @@ from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection, command, gather, pass_app
 from store.errors import DiskFull, IndexCorrupt, StoreBusy, TopicNotFound, Unsupported
+from store.frozen import frozen
 
 _COLUMNS = (
     Column("TOPIC", "topic"),
@@ -25,7 +24,7 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BuildOptions:
     """What to build."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, g
 from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.visible import clean_document
 from store.errors import AlreadyExists, DiskFull, IndexCorrupt, InvalidValue, MissingComponent, TopicNotFound
+from store.frozen import frozen
 from store.names import LONG_MAX, LONG_MIN, Position
 from store.timespec import format_duration_ms
 
@@ -103,7 +103,7 @@ def message_row(topic: str, subscription: str, time_ms: int, position: Position)
 # -- histogram --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HistogramOptions:
     """What to draw, and where."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,13 +16,14 @@ from pulsar_admin.numbers import NUMBER
 from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, gather, pass_app
 from pulsar_admin.progress import Progress
 from store.errors import DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
+from store.frozen import frozen
 from store.names import Position
 
 if TYPE_CHECKING:
     from store.delayed.replay import Replayed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplayOptions:
     """What to replay, and how fast. ``speed``: seconds of due time a second; None: at once."""
 

@@ -6,7 +6,6 @@ A cron job asks every minute: what only changes need is imported by what changes
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +22,7 @@ from store.errors import (
     StoreBusy,
     TopicNotFound,
 )
+from store.frozen import frozen
 from store.names import TopicName
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ STATS_COLUMNS = (
 # -- due --------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DueRequest:
     """Whose nacks, and what to do with them."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -24,12 +23,13 @@ from store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
+from store.frozen import frozen
 from store.names import Position, TopicName
 
 # -- add --------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AddRequest:
     """What to track, and for how long."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from pulsar_admin.options import DURATION, SIZE, TOPIC, command, gather, pass_ap
 from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.plot import Chart, line_chart
 from store.errors import AlreadyExists, InvalidValue, MissingComponent, SubscriptionNotFound, TopicNotFound
+from store.frozen import frozen
 from store.model.cursors import read_cursor
 from store.model.topics import read_topic
 from store.nacks.buckets import DEFAULT_PRECISION_BITS
@@ -59,7 +59,7 @@ DOCUMENT_COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanRequest:
     """The load, or where to take it from, and where to draw."""
 

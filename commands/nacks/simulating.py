@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.plot import Chart, line_chart
 from store.codec.given import json_object
 from store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent, reason_of
+from store.frozen import frozen
 from store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits
 from store.timespec import format_duration_ms, parse_duration_ms
 
@@ -68,7 +69,7 @@ SWEEP_COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SimulateRequest:
     """The events, or the load to generate; several rates, delays or bits make a grid."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from pulsar_admin.numbers import whole
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
 from pulsar_admin.pictures import plot_option
 from store.errors import MissingComponent, SourceNotFound, SubscriptionNotFound, TopicNotFound
+from store.frozen import frozen
 from store.model.cursors import range_text
 from store.recovery.acks import AckState, Bound
 
@@ -37,7 +37,7 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HistoryOptions:
     """What to show of the states, and where else to look for them."""
 

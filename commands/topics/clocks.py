@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,6 +18,7 @@ from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.visible import clean_text
 from store.db.clocks import check_clock
 from store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent, TopicNotFound
+from store.frozen import frozen
 from store.names import TopicName
 from store.timespec import format_duration_ms
 from store.wording import counted
@@ -92,7 +92,7 @@ def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> None:
 # -- timeline ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlotOptions:
     """What to count and where to draw it."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from pulsar_admin.options import (
 )
 from store.db.clocks import check_clock
 from store.errors import AlreadyExists, Corrupt, DiskFull, InvalidValue, NotFound, Refused, TopicNotFound
+from store.frozen import frozen
 from store.names import Position, TopicName
 from store.scan.profiles import PROFILES, Profile
 from store.wording import counted
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from store.dump.job import DumpSize
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DumpRequest:
     """What to dump, and where to."""
 

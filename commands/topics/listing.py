@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -14,12 +13,13 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pass_app, topics_argument
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, TopicNotFound
+from store.frozen import frozen
 from store.model.partitions import select_partitioned
 from store.model.topics import iter_all_namespaces
 from store.names import NamespaceName, in_hash_order
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListOptions:
     """Which topics to list."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from pulsar_admin.numbers import INTEGER, whole
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
 from pulsar_admin.visible import clean_text
 from store.errors import EntryCorrupt, EntryNotFound, NothingMatches, SubscriptionNotFound, TopicNotFound
+from store.frozen import frozen
 from store.model.entries import find_topic_of, nth_position
 from store.model.message_row import redacted
 from store.names import Position
@@ -51,7 +51,7 @@ def last_message_id(app: App, selection: TopicSelection) -> None:
     answer(app, selection, lambda topic: topic.last_entry_id(), _ID_COLUMNS)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MessageOptions:
     """How to show single messages."""
 
@@ -145,7 +145,7 @@ def examine_messages(app: App, selection: TopicSelection, origin: str, number: i
     app.report(found.problems)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Style:
     """What is shown of messages beside themselves: of SEVERAL topics their names, and VALUE."""
 
@@ -177,7 +177,7 @@ def _emit_messages(app: App, found: Messages, style: _Style, *, one: bool = Fals
 _COMMITTED = "READ_COMMITTED"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PeekOptions:
     """How many, and what beside committed messages."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -15,10 +14,11 @@ from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import POSITION, TIME, TopicSelection, command, gather, pass_app, topics_argument
 from store.errors import InvalidValue, TopicNotFound
+from store.frozen import frozen
 from store.names import Position
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """Which part of the topic, and what of its messages."""
 

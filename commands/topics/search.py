@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from pulsar_admin.options import (
     topics_argument,
 )
 from store.errors import InvalidValue, NothingMatches, TopicNotFound
+from store.frozen import frozen
 from store.model.jsonpath import PathTest, parse_path_test
 from store.model.message_row import redacted
 from store.names import Position
@@ -46,7 +47,7 @@ _PATH = ParsedType("path", parse_path_test, "PATH[=VALUE]")
 _PROPERTY = ParsedType("property", _property, "NAME[=VALUE]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """What is looked for, where, and what is shown of it."""
 

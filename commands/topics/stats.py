@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import click
 
 from commands.topics.answers import answer, answer_partitioned
@@ -11,6 +9,7 @@ from pulsar_admin.columns import Column, caution
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, redact_properties_option, topics_argument
 from store.errors import MetadataCorrupt, TopicNotFound
+from store.frozen import frozen
 
 _COLUMNS = (
     Column("BYTES", "storageSize", "bytes", sums=True),
@@ -44,7 +43,7 @@ _earliest = click.option(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicOptions:
     """Which sizes and times are there, and whether to show properties."""
 
@@ -81,7 +80,7 @@ def stats(app: App, selection: TopicSelection, options: TopicOptions, precise: b
     answer(app, selection, lambda topic: topic.stats(**wanted), _COLUMNS, redact=options.redact)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionedOptions:
     """What to add to the sums, whether sizes of backlogs are there, and whether to show properties."""
 

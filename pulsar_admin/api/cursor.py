@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pulsar_admin.api.cursors import Cursors
 from pulsar_admin.api.session import Place, Session, position_of
+from store.frozen import frozen
 from store.model.cursors import backlog_entries, backlog_size_bytes, read_cursor
 from store.model.topics import read_topic
 from store.names import Position, TopicName, TopicSelection
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from store.why.subscription import Why
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CursorPlace:
     """Where the cursor of one topic or partition stands.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pulsar_admin.api.cursors import read_cursors, read_topics
@@ -26,6 +25,7 @@ from store.delayed.build import (
 from store.delayed.runs import RunFile, open_runs
 from store.delayed.summary import DelayedSummary, Delivery, open_delivery, summarize
 from store.errors import InvalidValue, SubscriptionNotFound
+from store.frozen import frozen
 from store.model.cursors import Cursor, is_consumed, iter_cursor_names, read_cursor
 from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
@@ -106,7 +106,7 @@ class DelayedBacklogs:
                     yield result
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Build:
     """How to build indexes. ALONE: one subscription is meant, whose error ends the work."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import Place, Session, position_of
 from store.db.environment import Txn
 from store.errors import InvalidValue
+from store.frozen import frozen
 from store.model.cursors import read_cursor
 from store.model.reader import EntryReader
 from store.model.topics import Topic, expand_topic, read_topic
@@ -23,7 +23,7 @@ Delay = timedelta | str | int
 """So long: a timedelta, ``10m`` and whatever else the command line takes, or milliseconds as an int."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DueNack:
     """One entry to redeliver. ``due_ms``: when it was due, to the precision of its bucket, never too late."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from store.changes.compaction import LedgerSwap, plan_swap, swap_part
@@ -23,6 +23,7 @@ from store.compaction.prepare import (
     view_claims,
 )
 from store.db.environment import Store
+from store.frozen import frozen
 from store.model.extent import Extent
 from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
@@ -38,7 +39,7 @@ _REDUCED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compactor:
     """Compacts topics of STORE, which is open for writing unless it only previews; scans run on ENGINE.
 

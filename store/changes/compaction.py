@@ -6,8 +6,6 @@ Here all of it is one transaction; the old ledger's entries stay where they are,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from store.changes.plan import Plan, Step, delete_step, put_value_step
 from store.changes.report import ChangePart, CompactionDetails
 from store.codec.cursor import CursorInfo, encode_cursor_info
@@ -15,6 +13,7 @@ from store.codec.ledgermetadata import ledger_path
 from store.db.environment import Txn
 from store.db.owners import find_owners
 from store.db.tree import find_node
+from store.frozen import frozen
 from store.model.cursors import COMPACTION_CURSOR, Cursor
 from store.model.extent import Extent
 from store.model.references import COMPACTED_LEDGER
@@ -22,7 +21,7 @@ from store.model.topics import Topic
 from store.names import Position
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LedgerSwap:
     """A new compacted ledger for a topic. ``ledger_id`` None: of a dry run. ``extent``: what it holds."""
 

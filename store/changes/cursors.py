@@ -6,7 +6,7 @@ Every move forward is ``advanced``: upstream's mark-delete (``ManagedCursorImpl.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from store.changes.plan import Plan, Step, put_value_step
@@ -15,6 +15,7 @@ from store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
 from store.db.environment import Txn
 from store.db.tree import read_node
 from store.errors import Refused
+from store.frozen import frozen
 from store.model.coverage import absent_of
 from store.model.cursors import (
     COMPACTION_CURSOR,
@@ -33,7 +34,7 @@ from store.policies.trimming import Freed, freed_ledgers, read_mark_deletes
 from store.wording import counted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CursorMove:
     """One cursor and the state it is to have, and what the report says of it beyond that."""
 

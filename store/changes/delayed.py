@@ -6,7 +6,7 @@ Upstream: ``DelayedDeliveryPolicies`` (active, tickTime, maxDeliveryDelayInMilli
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,12 +25,13 @@ from store.db.delayed_rules import (
 )
 from store.db.environment import Txn
 from store.errors import MetadataCorrupt
+from store.frozen import frozen
 from store.names import NamespaceName
 from store.policies.in_force import iter_own_policies
 from store.wording import counted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelayedPolicy:
     """What a namespace says about delays: Pulsar's part, and ours (None: never set, the defaults count)."""
 

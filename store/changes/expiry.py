@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from store.changes.cursors import CursorMove, advanced, cleared, ledger_parts
 from store.changes.report import BrokerMove, ExpiryDetails, FutureDated, MoveBasis
@@ -10,6 +10,7 @@ from store.changes.resets import batch_size, bit_words, check_position, start_po
 from store.codec.cursor import CursorState
 from store.db.clocks import Clock
 from store.errors import InvalidValue, Refused
+from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.extent import Extent, extent_of, pending_intervals, subtract
 from store.model.reader import EntryReader
@@ -25,7 +26,7 @@ from store.wording import counted
 _OR_BROKER = ", or add --rule broker: it goes by the next entry there is"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExpiryRequest:
     """What to expire: everything older than LIMIT_MS, or up to POSITION (EXCLUDE: it stays). TTL: the policy LIMIT_MS comes from.
 

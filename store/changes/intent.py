@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -18,12 +17,13 @@ from store.changes.report import ChangeReport, Json
 from store.codec.given import text
 from store.db.environment import Store, Txn
 from store.errors import StalePlan
+from store.frozen import frozen
 
 INTENT_FORMAT = 2
 WORDS_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WritingPlan:
     """A change that makes itself: ``shown`` returns what it would do, ``made`` does it in a store open for writing.
 
@@ -57,7 +57,7 @@ def asked_again(plan: Plan, now_ms: int) -> WritingPlan:
     return WritingPlan(plan.command, plan.txn_id, lambda: (plan.preview(),), make, plan.loses)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Intent:
     """What was asked for: the command's own WORDS, the interceptors in force, and the JSON that it showed.
 

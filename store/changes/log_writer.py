@@ -14,7 +14,7 @@ import os
 import struct
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -37,6 +37,7 @@ from store.db.owners import find_owners
 from store.db.tree import iter_children
 from store.errors import IndexCorrupt, LimitExceeded, Refused, StoreError
 from store.files import create_file, mode_below, open_regular, remove_file
+from store.frozen import frozen
 from store.model.ledgers import find_metadata, find_times
 from store.names import FileKind
 
@@ -52,7 +53,7 @@ _RECORD_HEAD = struct.Struct(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LedgerSpec:
     """A ledger to write. ``custom``: what it says of itself (``store.codec.claims``).
 
@@ -64,7 +65,7 @@ class LedgerSpec:
     ledger_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PayloadColumns:
     """Payloads of many entries: data[starts[i]:starts[i] + sizes[i]]; numpy arrays (u8, i64, i64, i64).
 
@@ -80,7 +81,7 @@ class PayloadColumns:
 Payload = bytes | memoryview | PayloadColumns
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WrittenLedger:
     """A ledger that is on disk. ``entries``: last entry id + 1; ``size_bytes``: payload bytes, as LedgerInfo.size counts."""
 
@@ -90,7 +91,7 @@ class WrittenLedger:
     spec: LedgerSpec
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WrittenLedgers:
     """Durable ledgers that the store does not know yet. Use in ``with``: an error that leaves it removes their files."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from store.db.nacks import (
     tracker_key,
 )
 from store.errors import NothingMatches, Refused
+from store.frozen import frozen
 from store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits, trim_lower_bits
 from store.nacks.kept import KeptGroup, find_tracker, group_of, next_deadline_ms, pending_entries
 from store.wording import counted
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 DUE_COMMAND = "nacks due --pop"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nacks:
     """Entries to track for one subscription: (due time in epoch ms, ledger id) → entry ids.
 

@@ -7,7 +7,6 @@ not meant to change stay as they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from store.changes.plan import Plan, put_value_step
 from store.changes.report import ChangePart
@@ -16,6 +15,7 @@ from store.codec.policies import JsonObject, encode_json_object
 from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import InvalidValue, Refused, ResourceNotFound, TopicNotFound
+from store.frozen import frozen
 from store.model.bundles import DEFAULT_BUNDLES, bundles_of, local_policies_path, read_policies
 from store.model.resources import find_json, read_tenant
 from store.names import NamespaceName, TopicName
@@ -23,7 +23,7 @@ from store.names import NamespaceName, TopicName
 ACTIONS = ("produce", "consume", "functions", "sources", "sinks", "packages")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JsonJob:
     """What to do with a JSON object: the command's name, the change, and the keys that reports show."""
 
@@ -32,7 +32,7 @@ class JsonJob:
     keys: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node:
     """Where a JSON object stands, and what it is, or would be made as."""
 
@@ -40,7 +40,7 @@ class Node:
     found: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Grant:
     """What a role may do in place of what it might; nothing: it is forgotten."""
 

@@ -13,7 +13,7 @@ import json
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from store.changes.chain import check_link, next_link, put_link
@@ -25,6 +25,7 @@ from store.db.environment import DATABASES, Store, Txn
 from store.db.owners import find_owners, put_owners
 from store.db.tree import Node, decode_node, encode_node, find_node, tree_key
 from store.errors import ChangeNotFound, IndexCorrupt, InvalidValue, Refused, StalePlan, UndoConflict, reason_of
+from store.frozen import frozen
 from store.model.reader import EntryReader
 from store.model.references import references
 
@@ -33,7 +34,7 @@ _NUMBER = struct.Struct(">Q")
 PLAN_FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """One row to write: its bytes before (None: not there) and after (None: delete)."""
 
@@ -43,7 +44,7 @@ class Step:
     after: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """A change that was computed on the store's transaction ``txn_id`` and is applied on exactly that state or not at all.
 
@@ -114,7 +115,7 @@ def _check_current(txn: Txn, plan: Plan, found: int) -> None:
         written[row] = step.after
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """One line of the audit log. ``reports``: its parts, as JSON."""
 

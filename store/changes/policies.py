@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from store.changes.plan import Plan, Step, put_value_step
@@ -20,6 +20,7 @@ from store.codec.policies import (
 from store.db.environment import Txn
 from store.db.tree import Node, find_node
 from store.errors import NamespaceNotFound, Refused
+from store.frozen import frozen
 from store.model.topics import check_namespace
 from store.names import NamespaceName
 from store.policies.places import Entry, Options, PerCluster, Place
@@ -30,7 +31,7 @@ from store.policies.values import find_cluster
 Change = Callable[[Policies], Policies]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PolicyJob:
     """Setting a policy, or with a VALUE of None removing it. ``command``: upstream's; ``options``: what names a part of it."""
 
@@ -78,7 +79,7 @@ def policy_job(command: str, name: str, options: Options) -> PolicyJob:
     return PolicyJob(command, policy, value, options)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PolicyChange:
     """What a namespace's policies were and become. ``steps`` is empty when they stay."""
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from store.frozen import frozen
 from store.model.extent import Extent
 from store.model.redaction import hide_secrets_in
 from store.names import Position
@@ -16,7 +17,7 @@ from store.names import Position
 Json = Mapping[str, Any]  # Any: JSON values
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BrokerMove:
     """Where a broker would move the cursor to. ``entries``: how many more than we; below 0: fewer."""
 
@@ -25,7 +26,7 @@ class BrokerMove:
     entries: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Deletable:
     """The ledgers that a broker may delete after the change, and what retains the others."""
 
@@ -41,7 +42,7 @@ class Deletable:
     """The ledgers that it retains; not in JSON."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LedgerPart:
     """How much of one ledger a change concerns."""
 
@@ -49,7 +50,7 @@ class LedgerPart:
     extent: Extent
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FutureDated:
     """What no age expires, because producers dated it in the future: how much, and the first position."""
 
@@ -59,7 +60,7 @@ class FutureDated:
     producers: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotDue:
     """Delayed messages that go before they are due: how many, and the first of them with their due times."""
 
@@ -67,7 +68,7 @@ class NotDue:
     first: tuple[tuple[Position, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelayLoss:
     """What an expiry does to delayed messages.
 
@@ -82,7 +83,7 @@ class DelayLoss:
     checks_quotas: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MoveBasis:
     """What a cursor was moved by: a position, a time, or the age limit of an expiry, of which ``ttl_seconds`` may be the reason.
 
@@ -99,7 +100,7 @@ class MoveBasis:
     broker: BrokerMove | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExpiryDetails:
     """What an expiry says beyond a move. ``delays`` None: delayed messages were not looked for."""
 
@@ -108,7 +109,7 @@ class ExpiryDetails:
     delays: DelayLoss | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WrittenEvent:
     """The event of a topic policy. ``topic`` None: the policies stand in a node. ``position`` None: it is not written."""
 
@@ -116,7 +117,7 @@ class WrittenEvent:
     position: Position | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompactionDetails:
     """What a compaction read and kept. Bytes are payload bytes of entries; ``payload_bytes``: of messages, before and after."""
 
@@ -131,7 +132,7 @@ class CompactionDetails:
     damaged: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SplitIndex:
     """What narrower partitions do to one delayed index."""
 
@@ -248,7 +249,7 @@ class ChangePart:
             yield "warnings", list(self.warnings)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangeReport:
     """What a plan would do (``dry_run``), or what a change did.
 

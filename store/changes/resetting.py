@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from store.changes.cursors import CursorMove, check_movable, plan_moves
@@ -17,6 +17,7 @@ from store.changes.report import BrokerMove, MoveBasis
 from store.changes.resets import check_position, reset_state, reset_to_time, shifted_state, state_of_other, ttl_warnings
 from store.db.clocks import check_clock
 from store.errors import InvalidValue, LedgerNotFound, Refused, StoreError
+from store.frozen import frozen
 from store.model.broken import find_broken
 from store.model.cursors import Cursor, read_cursor
 from store.model.reader import EntryReader
@@ -31,7 +32,7 @@ EXACT: ResetRule = "exact"
 BROKER: ResetRule = "broker"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResetTarget:
     """Where to: exactly one of the four; ``exclude``: start behind it."""
 
@@ -42,7 +43,7 @@ class ResetTarget:
     exclude: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResetRequest:
     """How to get there. ``broker``: whom rule ``broker`` asks, and the exact one is compared with.
 
@@ -61,7 +62,7 @@ class ResetRequest:
         return target.time_ms is not None and self.rule == EXACT
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResetRow:
     """The reset that one line of a file asks for; ``where`` names the line."""
 
@@ -71,7 +72,7 @@ class ResetRow:
     target: ResetTarget
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reset:
     """One cursor, and where to. ``where``: the line of a file that asks for it, empty for none."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from store.changes.plan import Plan, Step, delete_step, put_value_step
 from store.changes.report import ChangePart
 from store.codec.policies import JsonObject, encode_json_object
 from store.db.environment import Txn
+from store.frozen import frozen
 from store.model.resources import find_json
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeChange:
     """What a node becomes; ``after`` None: it is deleted. ``resource``: its name in reports, such as ``tenant acme``."""
 

@@ -7,7 +7,6 @@ refused: where the entries lie must be what round robin over the ensemble gives,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, assert_never
 
@@ -27,6 +26,7 @@ from store.db.environment import Txn
 from store.db.owners import Owner, OwnerKind, find_owners, iter_owners
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, Refused, StoreError
+from store.frozen import frozen
 from store.model.coverage import read_disks, read_held
 from store.model.cursors import COMPACTION_CURSOR, read_cursor
 from store.model.ledger_owners import custom_text, read_owners
@@ -45,7 +45,7 @@ _SIBLINGS = 1000
 """Ledgers of others that are looked at for quorums."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _End:
     """Where a ledger ends: its last entry, and the payload bytes up to it."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from store.changes.intent import WritingPlan
@@ -31,6 +31,7 @@ from store.codec.schema import (
 from store.db.environment import Store, Txn
 from store.db.tree import find_node
 from store.errors import EntryCorrupt, InvalidValue, Refused
+from store.frozen import frozen
 from store.model.reader import EntryReader
 from store.model.schemas import find_locator, live_versions
 from store.model.topics import check_namespace
@@ -43,7 +44,7 @@ BROKER_DEFAULT = "FULL"
 """``schemaCompatibilityStrategy`` of a broker that sets nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewSchema:
     """A schema to register: upstream's ``PostSchemaPayload``."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from store.changes.cursors import CursorMove, deletable_of, info_of_state, plan_moves, state_json
 from store.changes.plan import Plan, Step, delete_step, put_value_step
@@ -13,6 +13,7 @@ from store.codec.cursor import CursorState, encode_cursor_info
 from store.codec.given import parse_integer
 from store.db.tree import find_node, read_node
 from store.errors import AlreadyExists, InvalidValue, Refused
+from store.frozen import frozen
 from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, INTERNAL_PROPERTY_PREFIX, REPLICATOR_PREFIX, Cursor
 from store.model.extent import extent_of, pending_intervals
 from store.model.reader import EntryReader
@@ -24,7 +25,7 @@ from store.policies.trimming import freed_ledgers, read_mark_deletes
 REPLICATED_PROPERTY = "pulsar.replicated.subscription"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewSubscription:
     """A subscription to make: where it starts, whether clusters share its position, its properties."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 from store.changes.appending import append_payload, last_broker_entry, recover_chain
@@ -38,6 +38,7 @@ from store.codec.topicpolicies import decode_topic_policies
 from store.db.environment import Store, Txn
 from store.db.tree import find_node, iter_children
 from store.errors import MetadataCorrupt, Refused
+from store.frozen import frozen
 from store.model.extent import Extent
 from store.model.reader import EntryReader, open_reader
 from store.model.schemas import find_locator, find_schema
@@ -55,7 +56,7 @@ _SCHEMA_PROPERTIES = {"__jsr310ConversionEnabled": "false", "__alwaysAllowNull":
 _NODES = ("/admin/topic-policies/local", "/admin/topic-policies/global")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicChange:
     """What one topic's policies were and become. ``events``: where its event goes, None: its node is written.
 
@@ -203,7 +204,7 @@ def apply_changes(
         return apply_written(written, plan, now_ms)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Batch:
     """The events that go to one topic. ``schema``: the definition to register, None when the topic has one.
 

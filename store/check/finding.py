@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from store.errors import StoreError
+from store.frozen import frozen
 from store.names import EVENTS
 
 
@@ -18,7 +19,7 @@ class Severity(StrEnum):
     SUMMARY = "summary"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """What is wrong or worth knowing, with a stable ``code``.
 

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
 
 from store.codec.given import parse_integer
 from store.codec.prototext import parse_text, render_text
 from store.errors import MetadataCorrupt, Unsupported
+from store.frozen import frozen
 from store.proto.bookkeeper_pb2 import CookieFormat
 
 COOKIE_FILE = "VERSION"
@@ -41,7 +41,7 @@ _MARK = struct.Struct(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cookie:
     """Who a bookie is: ``bookie_id`` is its name in ensembles; the order of ``ledger_dirs`` assigns ledgers to them."""
 
@@ -53,7 +53,7 @@ class Cookie:
     index_dirs: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class LogMark:
     """Journal id and byte offset before which everything is in entry logs; of several copies the greatest holds."""
 

@@ -19,11 +19,11 @@ ledgers        i64 -0xEEFD, in the first ledger directory only  storage flags i6
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 from store.codec.entrylog import decode_location, encode_location
 from store.codec.protobuf import parse_protobuf
 from store.errors import MetadataCorrupt
+from store.frozen import frozen
 from store.proto.bookkeeper_pb2 import LedgerData as LedgerDataMessage
 
 _PAIR = struct.Struct(
@@ -35,7 +35,7 @@ FLAGS_KEY = _LONG.pack(-0xEEFD)
 """The row of ``ledgers`` that is of no ledger."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LocationRow:
     """Where an entry lies: ``pos`` points past the record's size field. Valid inside one ledger directory only."""
 
@@ -45,7 +45,7 @@ class LocationRow:
     pos: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LedgerData:
     """What a bookie keeps about a ledger; ``limbo`` means that an absent entry proves nothing."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from store.codec.protobuf import parse_protobuf
 from store.errors import EntryCorrupt
+from store.frozen import frozen
 from store.proto import delayed_bucket_pb2
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _KEY = re.compile(r"#pulsar\.internal\.delayed\.bucket_(\d{1,19})_(\d{1,19})")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SegmentMetadata:
     """What a segment holds: its earliest and latest delivery time (ms) and, per ledger, a bitmap of entry ids."""
 
@@ -31,7 +31,7 @@ class SegmentMetadata:
     bitmaps: Mapping[int, bytes]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelayedIndex:
     """An entry to be delivered at ``timestamp_ms``."""
 

@@ -9,7 +9,7 @@ makes one interceptor.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -17,6 +17,7 @@ from store.codec.brokerentry import BrokerEntry
 from store.codec.given import parse_integer
 from store.codec.properties import read_properties
 from store.errors import InvalidValue, NotFound
+from store.frozen import frozen
 
 ENTRY_POINT_GROUP = "pulsar_admin.broker_entry_metadata_interceptors"
 INDEX_PROPERTY = "index"
@@ -26,7 +27,7 @@ _SETTING = "brokerEntryMetadataInterceptors"
 _PACKAGE = "org.apache.pulsar.common.intercept."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Append:
     """An entry about to be appended: the broker's clock in ms, and the messages the broker was told it holds."""
 

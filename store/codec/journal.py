@@ -29,13 +29,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from store.codec.buffer import Bytes, run_end, written_end
 from store.codec.entry import ENTRY_HEADER_BYTES
 from store.codec.logscan import TornTail as TornTail
 from store.codec.proof import Proofs
 from store.errors import JournalCorrupt, Unsupported
+from store.frozen import frozen
 
 MAGIC = b"BKLG"
 LATEST_VERSION = 6
@@ -59,7 +59,7 @@ _IDS = struct.Struct(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JournalHeader:
     """Format version of a journal and the offset of its first record."""
 
@@ -67,7 +67,7 @@ class JournalHeader:
     header_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JournalEntry:
     """An entry: ``offset`` is that of the len field, ``size`` counts the body behind it."""
 
@@ -81,7 +81,7 @@ class JournalEntry:
         return memoryview(view)[self.offset + 4 : self.offset + 4 + self.size]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MasterKey:
     """A ledger's master key, written before its first entry on this bookie."""
 
@@ -90,7 +90,7 @@ class MasterKey:
     key: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fence:
     """The ledger was fenced: no writer may add to it any more."""
 
@@ -98,7 +98,7 @@ class Fence:
     ledger_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExplicitLac:
     """A ledger's explicit LAC, still in its buffer: ledgerId i64, lastAddConfirmed i64, the digest of these 16 bytes."""
 
@@ -107,7 +107,7 @@ class ExplicitLac:
     buffer: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnknownRecord:
     """A record with a negative entry id that BookKeeper skips."""
 
@@ -117,7 +117,7 @@ class UnknownRecord:
     entry_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Padding:
     """Filler up to the next alignment block; LENGTH includes its 8 bytes of head."""
 
@@ -125,7 +125,7 @@ class Padding:
     length: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leftover:
     """First to last non-zero byte behind the zero that ends the journal: lost pages, or a reused file.
 

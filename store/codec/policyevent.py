@@ -8,7 +8,7 @@ broker registers it. Offsets and fields: docs/formats/topic-policies.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -17,6 +17,7 @@ from store.codec.avro import avro_decoder, avro_encoder
 from store.codec.message import encode_message_entry
 from store.codec.value import DECODE_ERRORS
 from store.errors import EntryCorrupt, InvalidValue, reason_of
+from store.frozen import frozen
 from store.names import TopicName, parse_topic
 from store.proto.pulsar_api_pb2 import MessageMetadata
 
@@ -33,7 +34,7 @@ NEW_POLICIES: Mapping[str, Any] = {  # Any: values by the schema
 _TOPIC_POLICY = "TOPIC_POLICY"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PolicyEvent:
     """A change of one topic's policies. ``policies``: fields of ``TopicPolicies``, None where the event has none.
 
@@ -51,7 +52,7 @@ class PolicyEvent:
         return bool((self.policies or {}).get("isGlobal"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AvroSchema:
     """A definition that events are written by. ``version``: the bytes that messages name it by."""
 

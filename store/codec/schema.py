@@ -7,10 +7,11 @@ position of a SchemaEntry, which wraps a SchemaInfo. Entries are bare protobuf (
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from store.codec.protobuf import parse_protobuf, properties_of, text_of
 from store.errors import EntryCorrupt, MetadataCorrupt
+from store.frozen import frozen
 from store.names import Position
 from store.proto import schema_pb2
 
@@ -29,7 +30,7 @@ TYPE_NUMBERS = {name: number for number, name in _TYPE_NAMES.items()} | {"BYTES"
 """The stored number of each of upstream's names; a schema of bytes is stored as none."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexEntry:
     """Where a version of a schema lies (−1:−1 = in the entry itself) and the SHA-256 of its definition."""
 
@@ -38,7 +39,7 @@ class IndexEntry:
     hash: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SchemaLocator:
     """The value at ``/schemas/<tenant>/<namespace>/<topic>``: the newest version, and every version."""
 
@@ -52,7 +53,7 @@ class SchemaLocator:
         return tuple(dict.fromkeys(ledger_id for ledger_id in ids if ledger_id >= 0))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SchemaEntry:
     """One version of a schema; ``type`` is upstream's number, see ``type_name``."""
 

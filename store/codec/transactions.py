@@ -6,10 +6,9 @@ Upstream: ``PulsarTransactionMetadata.proto``, ``TransactionPendingAck.proto`` (
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from store.codec.protobuf import parse_protobuf
 from store.errors import EntryCorrupt, Unsupported
+from store.frozen import frozen
 from store.names import Position
 from store.proto import transaction_pb2
 
@@ -20,7 +19,7 @@ _CUMULATIVE = 1
 _BATCHED = b"\x0e\x01"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class TxnId:
     """A transaction: its coordinator and its number there."""
 
@@ -31,7 +30,7 @@ class TxnId:
         return f"({self.most},{self.least})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogEntry:
     """One step of a transaction in its coordinator's log; ``status``: the new one. ``subscriptions``: (topic, subscription)."""
 
@@ -44,7 +43,7 @@ class LogEntry:
     start_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PendingAckEntry:
     """One step of a transaction's acknowledgements on a subscription."""
 

@@ -17,13 +17,12 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from store.codec.buffer import Reader
 from store.codec.jute import HEADER, INT, LONG, VERSION, check_header
 from store.errors import MetadataCorrupt
-from store.frozen import NamedTuple
+from store.frozen import NamedTuple, frozen
 
 SNAPSHOT_MAGIC = b"ZKSN"
 _SEAL = struct.Struct(
@@ -62,7 +61,7 @@ class ZooKeeperNode(NamedTuple):
     modified_zxid: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Snapshot:
     """The nodes of a snapshot by path, without the root; ``newest_zxid``: of the newest transaction that it shows to have been."""
 

@@ -13,13 +13,12 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from store.codec.buffer import Reader, written_end
 from store.codec.jute import HEADER, INT, LONG, check_header, read_buffer, read_count, read_text, skip_acls
 from store.errors import MetadataCorrupt
-from store.frozen import NamedTuple
+from store.frozen import NamedTuple, frozen
 
 LOG_MAGIC = b"ZKLG"
 _RECORD_HEAD = struct.Struct(
@@ -83,7 +82,7 @@ class Transaction(NamedTuple):
     changes: tuple[Put | Delete, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BadRecord:
     """Bytes at OFFSET that are not a whole record. ``unfinished``: they are what a write leaves that was stopped, the beginning of a record
     with nothing but the zeros of preallocation behind it."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from types import TracebackType
 from typing import IO
 
@@ -18,6 +17,7 @@ import numpy as np
 from store.aliases import Array
 from store.compaction.batches import MessageBatch
 from store.engine.memory import BASE_BYTES
+from store.frozen import frozen
 from store.kernels import slots as slot_kernel
 
 Table = tuple[Array, Array, Array]
@@ -41,7 +41,7 @@ def keys_for(memory_bytes: int | None) -> int:
     return max(1 << max(room.bit_length() - 1, 0), _LEAST_KEYS)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Latest:
     """Which messages are the latest of their keys. ``bits``: one a message, by ordinal; ``nulls``: keys whose latest is null."""
 
@@ -185,7 +185,7 @@ def _in_order(table: Table) -> Iterator[Array]:
     yield from (places[start : start + _RUN_ROWS] for start in range(0, len(places), _RUN_ROWS))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Run:
     """Keys in a file from byte START on, in the order of their first hash: ``_RUN_ROWS`` at a time column by column.
 

@@ -22,6 +22,7 @@ from store.compaction.inventory import Inventory
 from store.compaction.keys import LIMIT_KEYS, Latest, LatestKeys
 from store.compaction.rewrite import EntryColumns, Rewriter
 from store.compaction.surveying import iter_facts
+from store.frozen import frozen
 from store.kernels import compaction as kernel
 from store.kernels import slots as slot_kernel
 from store.scan.places import Part
@@ -29,7 +30,7 @@ from store.scan.places import Part
 Advance = Callable[[int], None]  # told how many more entries are done
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompactionRules:
     """What to keep and how. ``form``: one of ``forms.FORMATS``; ``everything``: keep all that was not taken out before."""
 

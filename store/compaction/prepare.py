@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 from store.codec.claims import compacted_claims
@@ -13,6 +12,7 @@ from store.compaction.heads import read_compacted_head
 from store.compaction.tail import Transactions, find_topic_end, has_transactions, rank_behind, read_transactions
 from store.compaction.view import CompactedView, find_compaction_cursor, open_view
 from store.errors import EntryCorrupt, EntryNotFound, MetadataCorrupt
+from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.extent import iter_ledger_parts
 from store.model.reader import EntryReader
@@ -21,7 +21,7 @@ from store.model.topics import Topic
 from store.names import Position
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceOptions:
     """How to read. ``from_start``: as if the topic had never been compacted; ``encrypted_by_key``: see ``MessageSource``;
     ``view_only``: nothing behind the horizon. ``transactional``: the topic has transactions, whatever the broker's snapshots say.
@@ -35,7 +35,7 @@ class SourceOptions:
     rule: str = RULE_4_2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prepared:
     """A topic before compaction. ``horizon``: where the new view will end; ``entries``: how many there are to read, once.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
 from store.codec.compactedentry import decode_compacted_entry
@@ -18,6 +17,7 @@ from store.compaction.tail import find_topic_end, rank_behind
 from store.compaction.view import CompactedView, find_compacted_view, read_compacted_entry
 from store.db.environment import Txn
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
+from store.frozen import frozen
 from store.model.extent import Extent, extent_of
 from store.model.ledgers import find_times
 from store.model.messages import ENTRY_ERRORS, Message, MessageReader, ReadOptions
@@ -108,7 +108,7 @@ def _readable_end(reader: EntryReader, topic: Topic, floor: Position | None) -> 
     return 0 if end is None else topic.rank(end.position) + 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundInView:
     """Where a time search in a compacted ledger ended; ``position`` None: nothing there is at or after the time."""
 

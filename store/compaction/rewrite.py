@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from store.codec.message import encode_message_entry
 from store.compaction.batches import MessageBatch
 from store.compaction.forms import LEGACY, REDUCED
 from store.errors import LimitExceeded
+from store.frozen import frozen
 from store.kernels import compaction as kernel
 from store.kernels import slots as slot_kernel
 from store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
@@ -30,7 +30,7 @@ _PLACEHOLDER = encode_batch([placeholder()])
 _MOST_FRAMING_BYTES = 4 + 3 * 11 + 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntryColumns:
     """Payloads of many entries: data[starts[i]:starts[i] + sizes[i]]; u8, i64, i64."""
 

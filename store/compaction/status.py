@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from store.codec.batch import iter_batch
 from store.codec.claims import COMPACTED_TO
@@ -27,6 +27,7 @@ from store.compaction.view import (
 from store.db.environment import Txn
 from store.db.owners import find_owners
 from store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt
+from store.frozen import frozen
 from store.model.cursors import Cursor, CursorSource
 from store.model.extent import Extent, extent_of
 from store.model.ledgers import Ledger, count_missing, find_metadata, iter_ledger_ids, read_ledger
@@ -39,7 +40,7 @@ from store.wording import counted
 _LOOKED_AT_ENTRIES = 100  # from the end of a compacted ledger, for a batch that tells its form
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompactedLedgerFacts:
     """The ledger that the cursor names.
 
@@ -57,7 +58,7 @@ class CompactedLedgerFacts:
     form: str | None = field(metadata={"json": "format"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeakedLedger:
     """A compacted ledger of this topic that nothing references: a compaction or a deletion that did not end."""
 
@@ -67,7 +68,7 @@ class LeakedLedger:
     state: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompactionStatus:
     """``horizon`` None: no ``__compaction`` cursor. ``since``: what lies behind it. ``problems``: what is wrong, in words."""
 

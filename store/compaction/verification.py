@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from store.compaction.forms import RULE_4_0, RULE_4_2
+from store.frozen import frozen
 from store.names import Position
 
 FINDINGS_MAX = 1000
@@ -12,7 +13,7 @@ MISSING, STALE, DELETED, DIFFERS = "missing", "stale", "deleted", "differs"
 ORDER, INDEXES, DAMAGED, FOREIGN = "order", "indexes", "damaged", "foreign"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompactionFinding:
     """Something wrong with a compacted ledger; ``position`` is the original one, with the message's batch index."""
 

@@ -7,7 +7,6 @@ ledger holds of them cannot be compared; it still must not hold a key that occur
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -36,6 +35,7 @@ from store.compaction.verification import (
 )
 from store.compaction.view import CompactedView
 from store.errors import EntryCorrupt, StoreError
+from store.frozen import frozen
 from store.kernels import compaction as kernel
 from store.kernels import slots as slot_kernel
 from store.model.extent import iter_ledger_parts
@@ -101,7 +101,7 @@ def _is_before(batch: MessageBatch, first: Position) -> Array:
     return before
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Entry:
     """One entry of a batch of entries, and where it stands in the topic."""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from store.db.delayed_rules import IndexRules
 from store.db.environment import Txn
 from store.db.owners import Owner, OwnerKind
 from store.errors import IndexCorrupt, StoreError, Unsupported, reason_of
+from store.frozen import frozen
 from store.names import NamespaceName, Position, TopicName, parse_topic, shell_word
 
 FORMAT = 1
@@ -23,7 +24,7 @@ Part = tuple[int, int, int]
 """Entries of one ledger: (ledger id, first entry, last entry)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Partition:
     """Messages due from ``start_ms`` on for ``width_ms``. ``ledgers``: (ledger id, messages, payload bytes) of each."""
 
@@ -47,7 +48,7 @@ class Partition:
         return sum(size for _, _, size in self.ledgers)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Index:
     """The index of one topic and subscription. ``covered``: the entries it speaks of, delayed ones among them being in it."""
 

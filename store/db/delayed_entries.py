@@ -17,7 +17,6 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import google_crc32c
@@ -27,6 +26,7 @@ from pyroaring import BitMap
 from store.aliases import Array
 from store.codec.buffer import Reader, encode_varint
 from store.errors import EntryCorrupt, LimitExceeded, Unsupported
+from store.frozen import frozen
 
 MAGIC = b"\x89PDI"  # no message begins so: as a metadata size it is negative
 FORMAT = 1
@@ -49,7 +49,7 @@ _HEADER = struct.Struct(
 _CRC = struct.Struct("<I")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelayedRows:
     """Messages by due time: columns of equal length, sorted by (time, ledger, entry), each message once."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import google_crc32c
 
 from store.errors import IndexCorrupt, Unsupported
+from store.frozen import frozen
 from store.names import LONG_MAX
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _HEAD = struct.Struct(
 _CHECKSUM_AT = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrackerRow:
     """Whose nacks are kept, and how their times are trimmed."""
 

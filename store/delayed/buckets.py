@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from store.codec.given import parse_integer
 from store.db.delayed_entries import DelayedRows, join_rows, sorted_rows
 from store.db.owners import find_owners
 from store.errors import EntryCorrupt, StoreError
+from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.ledger_owners import custom_text
 from store.model.ledgers import find_metadata, find_times, iter_ledger_ids
@@ -25,7 +25,7 @@ from store.model.reader import EntryReader
 from store.names import TopicName
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bucket:
     """A bucket as its pointer names it. ``rows`` None: its ledger cannot be read, ``problem`` says why."""
 

@@ -23,6 +23,7 @@ from store.delayed.backlog import DelayScan, intervals_of, is_within, parts_of, 
 from store.delayed.partitions import PartitionSource
 from store.delayed.runs import RunFile, SortedRuns
 from store.errors import StalePlan
+from store.frozen import frozen
 from store.model.cursors import Cursor, read_cursor
 from store.model.extent import Intervals, pending_intervals, subtract
 from store.model.reader import EntryReader
@@ -35,7 +36,7 @@ LEDGERS_MAX = 4
 TURN_ENTRIES = 1 << 24
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BuildResult:
     """What a build did. ``added`` and ``removed``: messages; ``read``: entries of the topic that were looked at."""
 
@@ -77,7 +78,7 @@ def rules_of(txn: Txn, topic: Topic) -> IndexRules:
     return find_rules(txn, topic.name.namespace) or DEFAULT_RULES
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wanted:
     """A subscription whose index is to be built; ``entries`` and ``bytes`` of the topic: what reading it takes at most."""
 

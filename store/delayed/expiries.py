@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from store.changes.cursors import CursorMove, plan_moves
 from store.changes.expiry import ExpiryRequest, expiry_move, unchanged_move
@@ -11,6 +11,7 @@ from store.changes.out_of_time import check_expiries_meet
 from store.changes.plan import Plan
 from store.delayed.not_due import forecast_warnings, with_not_due
 from store.errors import InvalidValue, NothingMatches, Refused
+from store.frozen import frozen
 from store.model.cursors import Cursor, is_consumed
 from store.model.reader import EntryReader
 from store.model.topics import Topic
@@ -80,7 +81,7 @@ def _read_ttls(reader: EntryReader, topics: Iterable[Topic]) -> dict[Topic, Mess
 # -- forecasts --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForecastInterval:
     """A row of a forecast with the command line's keys; ``ttl`` in seconds, ``ttl_source`` None where an age was given."""
 
@@ -96,7 +97,7 @@ class ForecastInterval:
     mark_delete_position: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Forecast:
     """What a TTL drops from one cursor and when; ``ttl_source`` None where an age was given. ``warnings`` concern delayed messages."""
 

@@ -6,13 +6,13 @@ Upstream counts a message's age from when it was appended, never from when it is
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from store.aliases import Array
 from store.delayed.backlog import parts_of
+from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.extent import Intervals, pending_intervals
 from store.model.reader import EntryReader
@@ -26,7 +26,7 @@ FIRST = 5
 """How many are named."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delayed:
     """A message that is to be delivered at DUE_MS."""
 
@@ -34,7 +34,7 @@ class Delayed:
     due_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TooEarly:
     """Messages that go before they are due: how many, and those due first. ``unread``: entries that could not be read."""
 

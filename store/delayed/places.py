@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
 from store.aliases import Array
 from store.db.delayed_entries import DelayedRows
+from store.frozen import frozen
 
 Place = tuple[int, int]
 """(ledger, entry)."""
@@ -36,7 +36,7 @@ class _Column:
         self._count = end
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Places:
     """Messages in order of their places, 16 bytes each. ``keys``: number of the ledger in ``ledger_ids`` << 32 | entry id."""
 

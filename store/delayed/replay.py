@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from store.db.delayed_entries import DelayedRows
 from store.delayed.waiting import Waiting
 from store.delayed.wheel import Dispatch, Source, TimeWheel
+from store.frozen import frozen
 from store.model.window import check_times
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replayed:
     """One slot of one subscription's wheel."""
 
@@ -21,7 +21,7 @@ class Replayed:
     dispatch: Dispatch
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class After:
     """A source without what is due before ``start_ms``: how a replay goes on."""
 

@@ -18,6 +18,7 @@ from store.aliases import Array
 from store.db.delayed_entries import ENTRY_MESSAGES_MAX, DelayedRows, join_rows, no_rows, sorted_rows
 from store.db.delayed_rules import IndexRules
 from store.files import raise_write_error
+from store.frozen import frozen
 
 RUN_ROWS = 1 << 20
 MEMORY_ROWS = 1 << 20  # of all runs together, before they go to disk
@@ -60,7 +61,7 @@ class RunFile:
             raise_write_error(error, Path(tempfile.gettempdir()))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run:
     """Rows in order: in memory, or three columns one behind the other in a file."""
 
@@ -173,7 +174,7 @@ def cut(rows: DelayedRows, width_ms: int) -> Iterator[tuple[int, DelayedRows]]:
 def _behind(first: DelayedRows, then: DelayedRows) -> DelayedRows:
     if not len(first):
         return then
-    pairs = ((getattr(first, name), getattr(then, name)) for name in DelayedRows.__slots__)
+    pairs = ((getattr(first, name), getattr(then, name)) for name in DelayedRows.__match_args__)
     return DelayedRows(*(np.concatenate(pair) for pair in pairs))
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from store.codec.policies import EVICTION
 from store.delayed.expiry import expiring_before_due
 from store.delayed.waiting import Waiting
+from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.reader import EntryReader
 from store.model.topics import Topic
@@ -16,7 +16,7 @@ from store.names import Position
 from store.policies.in_force import QuotaInForce, find_message_ttl
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TtlConflict:
     """Delayed messages that the TTL drops before they are due: how many, and those due first."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from store.changes.delayed import DelayedPolicy, find_rules
@@ -13,6 +13,7 @@ from store.delayed.runs import RunFile
 from store.delayed.status import TtlConflict, due_counts, evicting_quotas, find_ttl_conflict
 from store.delayed.trackers import Tracker, estimate_trackers
 from store.delayed.waiting import Waiting, open_waiting, without_delay
+from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.extent import pending_intervals, subtract
 from store.model.reader import EntryReader
@@ -21,7 +22,7 @@ from store.policies.in_force import DeliveryInForce, find_delivery, find_quotas
 from store.wording import counted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delivery:
     """What waits, and the policy that delays it (None: a broker's default). ``warning``: what to say of it; empty: nothing."""
 
@@ -30,7 +31,7 @@ class Delivery:
     warning: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexSummary:
     """The index of one subscription: how far it reaches, how much it lags behind, what it takes."""
 
@@ -45,7 +46,7 @@ class IndexSummary:
     built_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelayedSummary:
     """A delayed backlog. ``due``: how many are due ``now``, ``within1h``, ``within2h``, ``within1d``, and ``later``.
 

@@ -18,6 +18,7 @@ from store.delayed.partitions import PartitionSource
 from store.delayed.places import Place, Places, distinct
 from store.delayed.waiting import is_current
 from store.errors import StoreError
+from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.extent import pending_intervals
 from store.model.reader import EntryReader
@@ -28,7 +29,7 @@ from store.wording import counted
 _SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelayedFinding:
     """Something wrong (problem), or worth knowing (note)."""
 
@@ -162,7 +163,7 @@ def _index_findings(
             yield DelayedFinding("problem", kind, text, count)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Compared:
     """An index beside the topic. ``held``: which messages it has, a mask; ``wrong``: places of those it should not have so."""
 

@@ -15,6 +15,7 @@ from store.delayed.build import rules_of
 from store.delayed.partitions import PartitionSource
 from store.delayed.runs import RunFile, SortedRuns
 from store.delayed.wheel import Source
+from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.extent import pending_intervals, subtract
 from store.model.reader import EntryReader
@@ -22,7 +23,7 @@ from store.model.topics import Topic
 from store.names import LONG_MAX, LONG_MIN
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Load:
     """A partition and how many messages fall due in it."""
 
@@ -31,7 +32,7 @@ class Load:
     messages: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Waiting:
     """What waits. ``index``: None when the topic's entries were read instead. ``loads``: by time."""
 

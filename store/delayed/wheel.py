@@ -15,6 +15,7 @@ import numpy as np
 
 from store.db.delayed_entries import DelayedRows
 from store.db.delayed_rules import IndexRules
+from store.frozen import frozen
 from store.names import LONG_MIN
 
 
@@ -28,7 +29,7 @@ class Source(Protocol):
         """Return a time at or before that of the first message due at START_MS or later, but not before START_MS; None: no more."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dispatch:
     """The messages of one slot: ``tick_ms`` is its start, ``rows`` in order of (ledger, entry)."""
 

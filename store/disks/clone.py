@@ -8,7 +8,6 @@ so that nothing of the clone is taken for the original's; other clusters, to whi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -21,6 +20,7 @@ from store.db.owners import find_owners
 from store.db.tree import find_node, iter_nodes
 from store.disks.clone_nodes import CLUSTERS, Address, CloneNodes
 from store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, Refused
+from store.frozen import frozen
 from store.model.ledgers import Ledger, iter_blocks, read_ledger, sorted_ledger_ids
 from store.model.topics import iter_topics, select_topics
 from store.names import EVENTS, TopicName, TopicSelection
@@ -28,7 +28,7 @@ from store.names import EVENTS, TopicName, TopicSelection
 SYSTEM = "pulsar/system"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClonedLedger:
     """A ledger of the clone: entries that are here, and how many it should have."""
 
@@ -38,7 +38,7 @@ class ClonedLedger:
     missing: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClonePlan:
     """What a clone at ``target`` would be; it starts at ``address`` alone. ``chosen``: topics, None for all."""
 
@@ -75,7 +75,7 @@ class ClonePlan:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CloneRequest:
     """What is asked for. ``cluster``: NAME, or NAME=NEW; ``boot_at`` None: where it is written; no ``topics``: all."""
 

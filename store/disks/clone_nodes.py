@@ -7,7 +7,7 @@ reports, ZooKeeper's own nodes; and nodes without a value, which RocksDB does no
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from store.codec.bookie import Cookie, encode_cookie
@@ -26,6 +26,7 @@ from store.codec.rocksvalue import COUNTER_KEYS, NodeStat, encode_counter, encod
 from store.db.environment import Txn
 from store.db.tree import Node, iter_nodes
 from store.errors import StoreError
+from store.frozen import frozen
 from store.names import TopicName
 
 CLUSTERS = "/admin/clusters/"
@@ -38,7 +39,7 @@ _CLUSTER_KEYS = frozenset(
 _NOWHERE = "clone.invalid"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Address:
     """What of a clone is not its original's.
 
@@ -59,7 +60,7 @@ class Address:
         return Cookie(5, self.bookie_id, (directory,), (directory,), self.instance_id)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CloneNodes:
     """The nodes of a clone at ``address`` that has ``ledgers``; ``topics`` None: all of them."""
 

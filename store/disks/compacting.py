@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,6 +29,7 @@ from store.disks.live import LiveRecords
 from store.disks.placed import Places, join_places
 from store.errors import EntryLogCorrupt
 from store.files import create_file, open_file, remove_file
+from store.frozen import frozen
 from store.names import FileKind
 from store.scan.files import FileScan, LedgerDigests, Slice
 
@@ -37,7 +37,7 @@ COMPACTING = ".compacting"
 _WINDOW_BYTES = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewLog:
     """A log that was written under its unfinished name; ``places``: of its records, in their order; ``digest``: of all their bytes."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 
@@ -93,7 +93,7 @@ def read_state(storage: Storage) -> tuple[FileState, ...]:
     return tuple(sorted(FileState(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StorageForecast:
     """A ledger directory. ``leftovers``: unfinished copies of a compaction.
 
@@ -229,7 +229,7 @@ def _map_of(path: Path) -> dict[int, int] | None:
         return None  # reading the log tells why
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Reader:
     """Makes the forecast of the log at ``path``."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from store.codec.entrylog import SIZE_BYTES, log_file_name
 from store.disks.placed import Find, Places
 from store.errors import StoreError
 from store.files import open_file
+from store.frozen import frozen
 from store.names import FileKind
 from store.recovery.known import is_among
 from store.scan.files import FileScan, LedgerDigests, Slice
@@ -30,7 +30,7 @@ _KEPT = np.dtype([(name, np.int64) for name in _NAMES])
 _HEAD_BYTES = 32
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiveRecords:
     """The records to keep of the log at ``path``, in its order; ``sizes`` count the size field.
 

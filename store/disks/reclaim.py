@@ -51,6 +51,7 @@ from store.files import (
     rename,
     sync_directory,
 )
+from store.frozen import frozen
 from store.recovery.known import Known, is_among
 from store.sources.log_files import newest_log_id, raise_last_id
 from store.sources.rocksdb import check_unlocked, is_rocksdb, lock_database
@@ -70,7 +71,7 @@ Tell = Callable[[str], None]
 Nodes = Callable[[], Iterable[tuple[str, bytes]]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReclaimPlan:
     """What would be done on the disks of ``bookie``."""
 

@@ -16,6 +16,7 @@ from store.disks.journals import JournalSurvey
 from store.disks.listed import Listed
 from store.disks.logs import LogSurvey
 from store.disks.old_index import OldLedgers
+from store.frozen import frozen
 
 OLD, JOURNAL, METADATA, OTHERS, COMMON, NOBODY = (
     "old index",
@@ -27,7 +28,7 @@ OLD, JOURNAL, METADATA, OTHERS, COMMON, NOBODY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Witnesses:
     """What is known of the ledgers of a bookie. ``others``: rows of other bookies' indexes."""
 

@@ -23,6 +23,7 @@ from store.disks.logs import LogSurvey, survey_logs
 from store.disks.old_index import OldLedgers, OldLocations, read_old_ledgers, read_old_locations
 from store.disks.rows import LedgerRows, Witnesses, ledgers_with_rows, make_rows
 from store.errors import InvalidValue, Refused, Unsupported
+from store.frozen import frozen
 from store.scan.files import LedgerDigests
 from store.sources.bookies import find_strangers, read_bookie_directory
 from store.sources.rocksdb import check_unlocked
@@ -121,7 +122,7 @@ class StorageSalvage:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SalvagePlan:
     """What a salvage of BOOKIE would do."""
 
@@ -306,7 +307,7 @@ def _storage(
     return StorageSalvage(survey.storage, survey, read_old_locations(survey.storage), old, rows, rescued, gaps)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Mine:
     """Which ledgers are those of one of several ledger directories, and which of them were not deleted long ago."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from store.changes.cursors import info_of_state, state_json
@@ -25,6 +25,7 @@ from store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator,
 from store.db.environment import Store, Txn, open_store
 from store.db.tree import find_node
 from store.errors import AlreadyExists, InvalidValue, Refused
+from store.frozen import frozen
 from store.model.bundles import local_policies_path
 from store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, Cursor, iter_cursor_names, read_cursor
 from store.model.extent import extent_of
@@ -40,7 +41,7 @@ COMMAND = "topics copy"
 _OWN_FIELDS = {"isGlobal"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CopyRequest:
     """The topics NAMES of the store SOURCE, partitions in place of a partitioned one; ``to``: the name that one topic gets."""
 
@@ -50,7 +51,7 @@ class CopyRequest:
     now_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CopiedTopic:
     """A topic as the source has it, its cursors, and its name to be."""
 
@@ -59,7 +60,7 @@ class CopiedTopic:
     target: TopicName
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Ledger:
     """A ledger to write again: its id in the source, so many entries, and what the copy says of itself."""
 

@@ -161,7 +161,7 @@ def dump_text(reader: EntryReader, topics: Sequence[Topic], options: DumpOptions
             del batch
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DumpReport:
     """A finished dump. ``rows``: messages or entries, by the level."""
 

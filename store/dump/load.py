@@ -20,6 +20,7 @@ from store.db.tree import find_node
 from store.dump.rows import EntryRows, ledger_runs
 from store.dump.source import Source
 from store.errors import InvalidValue, Refused
+from store.frozen import frozen
 from store.model.extent import Extent
 from store.model.reader import EntryReader, open_reader
 from store.model.topics import partition_count, read_topic
@@ -30,7 +31,7 @@ COMMAND = "topics load"
 Advance = Callable[[int], None]  # told how many more entries are done
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadOptions:
     """How to load. ``topic``: the topic to load into, for a dump of one; ``interceptors``: names for ``open_chain``;
     None: entries keep their bytes.

@@ -8,7 +8,6 @@ from __future__ import annotations
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from itertools import groupby
 from pathlib import Path
@@ -25,6 +24,7 @@ from store.codec.given import integer, json_object, text
 from store.dump.files import MANIFEST
 from store.dump.rows import EntryRows, merged
 from store.errors import Corrupt, InvalidValue, LimitExceeded, NotFound, reason_of
+from store.frozen import frozen
 from store.kernels.sha1 import sha1_spans
 from store.names import INT_MAX
 
@@ -38,7 +38,7 @@ _NEEDED = ("ledgerId", "entryId", "payload")
 _COLUMNS = (*_NEEDED, "messages", "ledgerTimestamp", "sha1")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """A dump: a directory, one file, or a stream of JSON lines. ``stream`` can be read once."""
 

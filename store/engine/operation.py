@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
 from store.engine.slices import FileRange
 from store.errors import LimitExceeded, SliceFailed, StoreError
+from store.frozen import frozen
 
 Finished = Callable[[FileRange], None]
 Results = Iterator[tuple[FileRange, pa.Table]]
@@ -26,7 +26,7 @@ class Operation(Protocol):
         """Yield the result for one slice, in batches of bounded size."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailedSlice:
     """A slice that gave no result, and why."""
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
+from store.frozen import frozen
 from store.names import FileKind
 
 SLICE_BYTES = 64 << 20
 LEAST_SLICE_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cut:
     """How finely to cut: slices of about ``slice_bytes``; with ``slices`` that many of equal size over all files."""
 
@@ -25,7 +25,10 @@ class Cut:
     slices: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+_USUAL = Cut()
+
+
+@frozen
 class FileRange:
     """One slice before it is read: a file (path or URL) of KIND, its file id in the store (−1: none), and the bytes to read.
 
@@ -51,7 +54,7 @@ def kind_of(path: str) -> FileKind:
     return FileKind.JOURNAL if path.endswith(".txn") else FileKind.ENTRY_LOG
 
 
-def plan_slices(files: Iterable[tuple[str, int, int]], cut: Cut = Cut()) -> list[FileRange]:
+def plan_slices(files: Iterable[tuple[str, int, int]], cut: Cut = _USUAL) -> list[FileRange]:
     """Cut FILES (path, file id, bytes) into slices. Journals are never cut: their records do not prove themselves."""
     listed = list(files)
     total = sum(size for _, _, size in listed)

@@ -16,7 +16,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -26,6 +25,7 @@ from store.engine.secrets import hide_url
 from store.engine.spark_errors import cause_of, check_address, check_form
 from store.errors import MissingComponent, Refused
 from store.extras import require
+from store.frozen import frozen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +55,7 @@ _PACKAGES = ("store", "pulsar_admin", "commands")
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SparkOptions:
     """Where to run. ``remote`` (sc://…) is Spark Connect and needs no Java here; else ``master`` (default: this machine)."""
 

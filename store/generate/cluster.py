@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from store.aliases import Array
 from store.codec.interceptors import open_chain
 from store.errors import AlreadyExists
 from store.files import create_directory, new_directory
+from store.frozen import frozen
 from store.generate import draws, kernel
 from store.generate.logs import EntryLogs
 from store.generate.metadata import write_bookie, write_metadata
@@ -26,7 +26,7 @@ _WINDOW_ENTRIES = 1 << 18
 Advance = Callable[[int], None]  # told how many more entries are written
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GenerateResult:
     """What was written."""
 
@@ -44,7 +44,7 @@ class GenerateResult:
     entries_per_second: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GeneratePlan:
     """A cluster about to be written; ``commands`` show it for ``--dry-run``."""
 
@@ -176,7 +176,7 @@ def _windows(spec: ClusterSpec) -> Iterator[int]:
         yield now_ms
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Run:
     """Entries of one ledger within a window: numbers FIRST to STOP (not included) of the topic."""
 

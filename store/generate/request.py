@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from store.codec.entrylog import LOG_LIMIT_BYTES
 from store.codec.given import json_value
 from store.errors import InvalidValue, NotFound, reason_of
+from store.frozen import frozen
 from store.generate.spec import (
     ClusterSpec,
     TopicSpec,
@@ -31,7 +32,7 @@ from store.names import TopicName, parse_topic
 DEFAULT_TOPIC = "public/default/generated"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClusterRequest:
     """The options of the whole cluster. ``topics`` 0 and no ``topic``: one topic of the default name."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
@@ -32,7 +32,7 @@ from store.db.tree import Node, iter_values
 from store.engine.memory import slice_bytes
 from store.engine.slices import SLICE_BYTES, Cut
 from store.errors import EntryLogCorrupt, MetadataCorrupt, SourceChanged, StoreError
-from store.frozen import NamedTuple
+from store.frozen import NamedTuple, frozen
 from store.index.copies import Copies
 from store.index.writer import Indexer
 from store.names import FileKind
@@ -51,7 +51,7 @@ GROUP_PACKED_BYTES = 64 << 20  # of runs: what waits in memory for its transacti
 GROUP_RUNS = 1 << 17  # where ledgers have few entries these are much larger than their columns
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scanning:
     """How files are scanned. ``digests``: (sorted ledger ids, their digest bytes); ``engine`` None: in this process."""
 

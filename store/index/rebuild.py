@@ -10,7 +10,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from store.db.files import LogFile, delete_log, iter_damage, iter_logs, put_dama
 from store.db.storeinfo import FORMAT_VERSION, read_store_info
 from store.errors import DiskFull, SourceChanged, StoreError
 from store.files import remove_file, remove_tree
+from store.frozen import frozen
 from store.index.build import Advance, Scanning, index_files, ledger_digests
 from store.index.held import note_copies
 from store.wording import counted, listed
@@ -37,7 +38,7 @@ DERIVED = ("entries", "times")
 _SCRATCH = "rebuild.unfinished"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     """A row that is not what the files say: "missing" from the store, "surplus", or "different"."""
 
@@ -50,7 +51,7 @@ class Difference:
         return ledger_of_key(self.key[:8])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RebuildResult:
     """What a rebuild of the index did. ``changed_rows``: rows that are not what they were."""
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from store.codec.ledgermetadata import LedgerState
 from store.db.bookies import Bookie, iter_imported_bookies
 from store.db.environment import Store, Txn
 from store.db.files import iter_logs
 from store.errors import StoreError
+from store.frozen import frozen
 from store.model.ledgers import count_missing, iter_ledger_ids, read_ledger
 from store.names import FileKind
 from store.wording import counted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AbsentJournals:
     """The directories where journals of bookies that have none would be, and how many ledgers are open or lack entries."""
 

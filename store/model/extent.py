@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from store.codec.cursor import CursorState
 from store.db.environment import Txn
+from store.frozen import frozen
 from store.model.cursors import normal_ranges
 from store.model.ledgers import find_times, iter_blocks
 from store.model.topics import Topic
@@ -16,7 +16,7 @@ Intervals = tuple[tuple[int, int], ...]
 """Half-open intervals of ranks (``Topic.rank``), ascending, disjoint."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Extent:
     """Entries, messages (batches count their messages; an entry whose bytes are lost counts one) and payload bytes."""
 

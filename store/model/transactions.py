@@ -26,6 +26,7 @@ from store.codec.transactions import (
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_children
 from store.errors import EntryCorrupt, EntryNotFound, NotFound
+from store.frozen import frozen
 from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import EARLIEST, TRANSACTION_LOG_PREFIX, NamespaceName, Position, TopicName
@@ -48,7 +49,7 @@ class OpenTransaction:
     subscriptions: list[tuple[str, str]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Coordinator:
     """What a coordinator's log says: the highest number given, and its open transactions in their order."""
 

@@ -7,13 +7,13 @@ is ours. Little-endian. A header, then four columns: one row per (bucket, ledger
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 import google_crc32c
 import numpy as np
 
 from store.db.nacks import MAX_PRECISION_BITS
 from store.errors import Corrupt, Unsupported
+from store.frozen import frozen
 from store.nacks.bitmaps import Bytes, Int64s, Uint32s
 
 FORMAT_VERSION = 1
@@ -35,7 +35,7 @@ _ROW_SIZE_BYTES = 8 + 8 + 4
 _CHECKSUM_STEP = 1 << 18
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NackColumns:
     """A whole tracker as columns: row i says which entries of ``ledgers[i]`` are due in bucket ``buckets[i]``.
 

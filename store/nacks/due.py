@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from pyroaring import BitMap64
 
-from store.frozen import NamedTuple
+from store.frozen import NamedTuple, frozen
 from store.nacks.bitmaps import Int64s, decode_bitmap, decode_groups
 from store.nacks.segments import Block, join_blocks
 from store.names import Position
@@ -22,7 +21,7 @@ class DueGroup(NamedTuple):
     entry_ids: BitMap64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DueNacks:
     """Whole buckets, each (bucket, ledger) once. Iterating yields groups; bitmaps are made one at a time.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from store.db.environment import Txn
@@ -24,13 +24,14 @@ from store.db.nacks import (
     tracker_key,
 )
 from store.errors import IndexCorrupt
+from store.frozen import frozen
 from store.names import Position
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeptGroup:
     """The entries of one ledger that are due together, as they are stored under ``key``."""
 
@@ -52,7 +53,7 @@ class KeptGroup:
             yield Position(self.ledger_id, entry_id)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeptStats:
     """What waits for one subscription; ``buckets`` are times, ``bitmaps`` are pairs of a time and a ledger."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from store.errors import InvalidValue
+from store.frozen import frozen
 from store.nacks.bitmaps import Int64s
 from store.nacks.rows import add_times, check_column
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NackEvents:
     """Columns of one length, in order of time; times in ms."""
 
@@ -26,7 +26,7 @@ class NackEvents:
         return len(self.times_ms)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GeneratedLoad:
     """A stream of messages in batches, some of them nacked some time after they were delivered.
 

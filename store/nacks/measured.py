@@ -7,7 +7,6 @@ between them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 
@@ -16,6 +15,7 @@ import numpy as np
 from store.db.blocks import Block
 from store.db.environment import Txn
 from store.errors import InvalidValue
+from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.extent import Intervals, extent_of, iter_ledger_parts
 from store.model.ledgers import iter_blocks
@@ -29,7 +29,7 @@ SAMPLE_LIMIT = 500_000
 _TAIL = 0.01  # of the entries, at each end: clocks that are far off say nothing about a rate
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicNacks:
     """What a topic says about its nacks. ``entries_per_second`` is None when all entries have one time.
 

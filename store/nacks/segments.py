@@ -10,10 +10,10 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from store.frozen import frozen
 from store.nacks.bitmaps import Bytes, Int64s, Uint32s, decode_groups, encode_groups, ranges
 from store.nacks.rows import group_rows
 
@@ -24,7 +24,7 @@ NO_BUCKET = 1 << 63
 """Greater than every bucket: the head of nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Block:
     """Rows strictly increasing by (bucket, ledger); ``lengths[i]`` bytes of ``bitmaps`` belong to row i."""
 

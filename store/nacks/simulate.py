@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 
 import numpy as np
 
 from store.errors import InvalidValue
+from store.frozen import frozen
 from store.nacks.buckets import check_precision_bits
 from store.nacks.load import GeneratedLoad, NackEvents, generate_events
 from store.nacks.timers import CppTimer, DeadlineTimer, GoTimer, IntervalTimer, MergedTimer, NackTimer, Redelivery
@@ -22,7 +23,7 @@ SAMPLES = 100
 """Points of the memory curve."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Distribution:
     """Of milliseconds; ``histogram`` pairs an upper bound (0, 1, 2, 4, …) with how many are at most that."""
 
@@ -35,7 +36,7 @@ class Distribution:
     histogram: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemorySample:
     """State at one simulated time."""
 
@@ -44,7 +45,7 @@ class MemorySample:
     size_bytes: int | None = field(metadata={"json": "bytes"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimerResult:
     """One timer's run. ``doubled``: redeliveries of an entry beyond its first; ``visited``: entries looked at."""
 
@@ -61,7 +62,7 @@ class TimerResult:
     memory: tuple[MemorySample, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SweepRow:
     """One point of a sweep."""
 

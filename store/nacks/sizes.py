@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
 from store.errors import InvalidValue
+from store.frozen import frozen
 from store.nacks.bitmaps import ARRAY_LIMIT, Int64s
 from store.nacks.buckets import check_precision_bits
 from store.nacks.codec import HEADER_SIZE_BYTES
@@ -43,7 +43,7 @@ _MOST_RATE = 10**9
 _SAMPLE_LIMIT = 2_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NackLoad:
     """A steady stream of nacks: every message of every entry, but each ACKNOWLEDGED_EVERY-th entry (0: none left out).
 
@@ -88,7 +88,7 @@ class NackLoad:
         return math.ceil(self.entries_per_second * self.delay_ms / 1000)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MeasuredSize:
     """A sample as the tracker holds it; ``resident_bytes`` are its columns and bitmaps in memory."""
 
@@ -100,7 +100,7 @@ class MeasuredSize:
     java_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrackerSizing:
     """One precision: bytes of the whole pending load in every structure, earliness, timer."""
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from store.codec.policies import Retention
 from store.db.environment import Txn
 from store.errors import Corrupt, MetadataCorrupt, Unsupported
+from store.frozen import frozen
 from store.model.cursors import iter_cursor_names, read_cursor
 from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger
@@ -30,7 +30,7 @@ Positions = Mapping[str, Position]
 """Cursor name → mark-delete."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Freed:
     """What a change lets a broker delete, beyond what it could delete before.
 

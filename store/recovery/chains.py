@@ -235,7 +235,7 @@ def likely_cluster(evidence: Iterable[LedgerEvidence]) -> str:
     return counts.most_common(1)[0][0] if counts else ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Names:
     """What is known of producers: those whose ranges of one ledger lie in another's, and those that leave numbers out.
 

@@ -8,10 +8,10 @@ second.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from store.codec.cursor import CursorState, decode_cursor_ledger
 from store.errors import StoreError
+from store.frozen import frozen
 from store.model.cursors import read_cursor_ledger
 from store.model.ledgers import iter_entry_ids
 from store.model.reader import EntryReader
@@ -21,7 +21,7 @@ from store.recovery.contents import COMPACTED, CURSOR
 from store.recovery.evidence import LedgerEvidence
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unnamed:
     """A cursor ledger that nothing names: the states in its first and its last entry."""
 
@@ -30,7 +30,7 @@ class Unnamed:
     last: CursorState
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Followed:
     """Where a subscription went on: its newest state, and the cursor ledgers that say so, in order. ``compacted``: a ledger, or −1."""
 

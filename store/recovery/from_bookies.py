@@ -25,6 +25,7 @@ from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import InvalidValue, Refused, StoreError
 from store.files import read_file
+from store.frozen import frozen
 from store.model.cursors import COMPACTION_CURSOR, read_cursor_ledger
 from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
@@ -48,7 +49,7 @@ _EMPTY_NODES = ("available", "available/readonly", "cookies")
 _BUILT_IN = (NamespaceName("public", "default"), NamespaceName("pulsar", "system"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """What entries say, and what the ledgers are called by that and by the operator."""
 
@@ -209,7 +210,7 @@ def _refused_parts(chains: Chains) -> Iterator[ChangePart]:
 # -- subscriptions ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _CursorLedger:
     ledger_id: int
     first: CursorState | None

@@ -23,6 +23,7 @@ from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_nodes, read_node
 from store.errors import Refused, StoreError
+from store.frozen import frozen
 from store.model.bundles import DEFAULT_BUNDLES, bundles_of
 from store.model.cursors import (
     COMPACTION_CURSOR,
@@ -46,7 +47,7 @@ _INDEX = "index"
 _PARTITIONED = "/admin/partitioned-topics/"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sources:
     """What metadata is made again from: the store itself and, where there is one, an EARLIER state of it; CLUSTER: its name."""
 
@@ -221,7 +222,7 @@ def _close(made: _Made, ledger: TopicLedger) -> None:
 # -- cursors ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Cursor:
     name: str
     state: CursorState
@@ -273,7 +274,7 @@ def _cursor(sources: Sources, survey: Survey, topic: Topic, name: str) -> _Curso
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Earlier:
     info: CursorInfo
     state: CursorState

@@ -6,7 +6,7 @@ Upstream: ``LedgerRecoveryOp`` finds a ledger's end so, ``RoundRobinDistribution
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice, permutations
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from store.changes.restoring import ack_quorum_like, find_ensembles, read_bookie
 from store.codec.claims import APPLICATION
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, closed_over
 from store.errors import Refused
+from store.frozen import frozen
 from store.model.ledgers import find_metadata, iter_gaps, read_ledger
 from store.model.reader import EntryReader
 from store.wording import counted
@@ -25,7 +26,7 @@ _ENSEMBLES = 5_040
 """Orders of bookies that are tried: those of seven bookies."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MadeLedger:
     """A closed ledger. ``behind``: entries behind a gap, which it leaves out; ``astray``: entries with copies where none should be."""
 

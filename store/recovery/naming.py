@@ -165,7 +165,7 @@ def _name_pending_acks(names: _Names, found: Mapping[int, LedgerEvidence], chain
 # -- messages ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Schema:
     topic: str
     entry: SchemaEntry
@@ -184,7 +184,7 @@ def _read_schemas(reader: EntryReader, evidence: Iterable[LedgerEvidence]) -> li
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Sample:
     """The messages of a group, as far as they are asked for."""
 
@@ -226,7 +226,7 @@ def _name_by_keys(names: _Names, group: Group, sample: _Sample, schemas: list[_S
         names.say(group, name, "its values say the same names")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Own:
     topic: TopicName
     position: Position | None = None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from store.errors import StoreError
+from store.frozen import frozen
 from store.history.versions import Flaw, iter_versions
 from store.names import TopicName, topic_of_path
 from store.sources.zookeeper import Gap, ServerFiles
@@ -29,7 +30,7 @@ class Fate:
     then: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listing:
     """How a topic listed a ledger last, and when it no longer did (None: it still does)."""
 

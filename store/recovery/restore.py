@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from store.changes.intent import WritingPlan
 from store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
@@ -24,6 +24,7 @@ from store.db.environment import Store
 from store.db.owners import find_owners
 from store.db.tree import find_node
 from store.errors import EntryCorrupt, LedgerNotFound, NothingMatches, Refused, SubscriptionNotFound, TopicNotFound
+from store.frozen import frozen
 from store.model.cursors import Cursor, CursorSource
 from store.model.ledgers import read_ledger
 from store.model.reader import EntryReader, open_reader
@@ -115,7 +116,7 @@ def find_then(past: Past, name: TopicName) -> list[TopicName]:
     return sorted(one for one in had if one != name) or [name]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RestoreAt:
     """What is asked for: a topic as of ``at_ms``, as ``to`` or the name of ``target_of``."""
 
@@ -158,7 +159,7 @@ def _named(thens: Iterable[TopicThen], to: TopicName | None, asked: Undelete) ->
     return {target_of(then.name, to, in_place=asked.in_place): then for then in thens}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Copy:
     """A ledger to copy: how it is listed, up to its last entry to copy, and what the copy says of itself."""
 
@@ -166,7 +167,7 @@ class _Copy:
     spec: LedgerSpec
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Restoring:
     """Topics as they were, each under its name to be; ``copies_referenced``: what anything references is copied, else refused."""
 

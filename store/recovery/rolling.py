@@ -22,6 +22,7 @@ from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_
 from store.db.environment import Txn
 from store.db.tree import find_node, read_node
 from store.errors import Refused
+from store.frozen import frozen
 from store.model.coverage import absent_ids, read_disks, read_held
 from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor, read_cursor_ledger
 from store.model.ledgers import find_metadata, find_times, iter_indexed_ids, sorted_ledger_ids
@@ -61,7 +62,7 @@ class Rolled(Remade):
             Remade.put(self, path, value)  # super() would look for the class that slots replaced
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _World:
     """All that the entries say: evidence by ledger, chains, the newest ledger that the metadata lists."""
 

@@ -15,12 +15,13 @@ from store.codec.schema import (
     encode_schema_locator,
 )
 from store.errors import StoreError
+from store.frozen import frozen
 from store.model.ledgers import iter_entry_ids
 from store.model.reader import EntryReader
 from store.names import Position
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Version:
     """A version of a schema and where it lies."""
 

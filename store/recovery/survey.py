@@ -25,7 +25,7 @@ from store.db.environment import Txn
 from store.db.own_ledgers import find_own_ledgers
 from store.db.tree import find_node, iter_children
 from store.errors import InvalidValue, Unsupported
-from store.frozen import NamedTuple
+from store.frozen import NamedTuple, frozen
 from store.model.ledgers import find_metadata, iter_indexed_ids, sorted_ledger_ids
 from store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
 from store.proto.pulsar_api_pb2 import MessageIdData
@@ -120,7 +120,7 @@ def check_layout(txn: Txn) -> None:
 # -- the level --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Condition:
     """What is there of a store's metadata: how many ledgers it lists, which lie above all of them, and topics that ledgers name and
     that have no node, nor has any other of their namespace. ``leftovers``: topics without a node beside others, as a deletion that was

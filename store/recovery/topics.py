@@ -7,12 +7,13 @@ Upstream: ``PersistentTopic.delete`` removes the schema, then the cursors, then 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from store.codec.cursor import CursorInfo, CursorState, decode_cursor_info
 from store.codec.ledgermetadata import ledger_path
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger
 from store.errors import StoreError, TopicNotFound
+from store.frozen import frozen
 from store.model.cursors import read_cursor_ledger
 from store.model.reader import EntryReader
 from store.names import Position, TopicName, decode_name
@@ -23,7 +24,7 @@ ACT_MS = 60_000
 """How long the deletion of a topic takes at most."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CursorThen:
     """A cursor as it was; ``problem``: why its state is older than that, in words."""
 
@@ -33,7 +34,7 @@ class CursorThen:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicThen:
     """A topic as it was: how each of its ledgers was listed, its cursors by name; ``value``: its node's.
 

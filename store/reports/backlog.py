@@ -7,10 +7,11 @@ subtracted, as upstream does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from store.codec.cursor import CursorState
 from store.db.environment import Txn
+from store.frozen import frozen
 from store.model.cursors import normal_ranges
 from store.model.extent import Intervals, extent_of, iter_ledger_parts, pending_intervals, subtract
 from store.model.ledgers import find_times, iter_blocks
@@ -18,7 +19,7 @@ from store.model.topics import Topic
 from store.names import Position
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BacklogAnalysis:
     """``topics analyze-backlog``; ids are None, left out of its JSON, when nothing is left.
 

@@ -8,13 +8,14 @@ its entries, or as stored (field, property) where none is here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from store.codec.cursor import decode_cursor_info
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from store.db.environment import Txn
 from store.db.tree import read_node
 from store.errors import StoreError
+from store.frozen import frozen
 from store.model.cursors import iter_cursor_names
 from store.model.publish_times import find_publish_times
 from store.model.topics import read_topic
@@ -25,7 +26,7 @@ _OPTIONAL = {"json_optional": True}
 Properties = Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PositionInfo:
     """A position as ``info-internal`` writes it."""
 
@@ -33,7 +34,7 @@ class PositionInfo:
     entry_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RangeInfo:
     """Individually deleted entries: behind ``start``, through ``end``."""
 
@@ -41,7 +42,7 @@ class RangeInfo:
     end: PositionInfo = field(metadata={"json": "to"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LedgerInfoRow:
     """One LedgerInfo of the stored value; entries and size are absent while it is open."""
 
@@ -56,7 +57,7 @@ class LedgerInfoRow:
     publish_timestamps_from: str | None = field(default=None, metadata=_OPTIONAL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CursorInfoRow:
     """One ManagedCursorInfo as stored: its position is stale while ``cursors_ledger_id`` names a ledger."""
 
@@ -69,7 +70,7 @@ class CursorInfoRow:
     properties: Properties | None = field(default=None, metadata=_OPTIONAL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InternalInfo:
     """``topics info-internal``: the metadata nodes of a topic and of its cursors, decoded, nothing added up."""
 

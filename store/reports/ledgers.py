@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from heapq import merge
 
 from store.codec.managedledger import decode_managed_ledger
@@ -14,6 +13,7 @@ from store.db.own_ledgers import find_own_ledgers
 from store.db.owners import Owner, find_owners, has_owners, iter_owners
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, StoreError
+from store.frozen import frozen
 from store.model.broken import Missing, find_missing
 from store.model.ledger_owners import custom_text, read_owners
 from store.model.ledgers import (
@@ -32,7 +32,7 @@ UNREADABLE = "UNREADABLE"
 _RECORD_BYTES = 36  # around a payload: the entry's header and its usual digest
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LedgerRow:
     """One ledger in a list. ``state``: upstream's, "DELETED" without metadata, "UNREADABLE" with metadata that is damaged,
     "INDEX" for a ledger of a delayed message index, which no broker knows."""
@@ -49,7 +49,7 @@ class LedgerRow:
     owners: tuple[Owner, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Orphan:
     """An unreferenced ledger: "unreferenced" (it has metadata), "deleted" (entries alone) or "leaked-index" (of a delayed message
     index that was made anew, or undone). ``claims``: its custom metadata."""

@@ -18,6 +18,7 @@ from store.codec.entrylog import (
     log_id_of,
 )
 from store.errors import Corrupt, SourceNotFound, StoreError, Unsupported
+from store.frozen import frozen
 from store.names import FileKind
 from store.scan.ledgers_map import read_head, read_ledgers_map, read_map_bytes
 from store.wording import counted
@@ -30,7 +31,7 @@ DETAILS_MAX = 1_000  # problems named a file; the count goes on
 _DIGEST_NAMES = {size: kind.name for kind, size in DIGEST_SIZE.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogSummary:
     """One file as its name and header tell, its records unread. ``header``: "ok" or what is wrong with it."""
 
@@ -44,7 +45,7 @@ class LogSummary:
     ledgers: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogRecord:
     """A record of a log, or bytes that are none (``state`` says what; ids −1 when they name no entry).
 

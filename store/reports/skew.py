@@ -8,13 +8,14 @@ that must go for the clock to run forward, over windows of ``WINDOW_ENTRIES`` en
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 
 import numpy as np
 
 from store.aliases import Array
 from store.db.clocks import Clock
+from store.frozen import frozen
 from store.kernels.producers import longest_forward_run, number_spans
 from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
 from store.model.extent import iter_ledger_parts
@@ -30,7 +31,7 @@ DISTINCT_OFFSETS_MAX = 1 << 22
 _NONE = LONG_MIN
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SkewOptions:
     """The clock that inversions are counted on; how far off counts as wrong; what is the future where no broker stamped."""
 
@@ -39,7 +40,7 @@ class SkewOptions:
     now_ms: int = LONG_MAX
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProducerSkew:
     """One producer of a topic. Offsets: publish minus broker time in ms, None when no entry of it has a broker time.
 
@@ -66,7 +67,7 @@ class ProducerSkew:
         return abs(self.offset_median_ms or 0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicSkew:
     """A topic's clocks. ``blame``: the producer with most entries that are off, None when there is none.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from store.db.blocks import decode_times, ledger_of_key
@@ -12,13 +11,14 @@ from store.db.entry_files import FileState, file_state
 from store.db.environment import DATABASES, Store
 from store.db.files import LogFile, iter_logs
 from store.errors import StoreError
+from store.frozen import frozen
 from store.model.cursors import iter_cursor_names, read_cursor
 from store.model.ledgers import iter_ledger_ids
 from store.model.reader import EntryReader
 from store.model.topics import Topic, iter_topics, read_topic
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileSummary:
     """One catalogued file and how it is now."""
 
@@ -34,7 +34,7 @@ class FileSummary:
     state: FileState
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreSummary:
     """A store in numbers. ``cursors``: where each cursor's truth is (``store.model.cursors.Cursor.source``, or "unreadable")."""
 

@@ -8,7 +8,6 @@ index.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from store.aliases import Array
 from store.db.blocks import Block
 from store.db.clocks import Clock
 from store.errors import LimitExceeded
-from store.frozen import NamedTuple
+from store.frozen import NamedTuple, frozen
 from store.model.extent import iter_ledger_parts
 from store.model.ledgers import iter_blocks
 from store.model.reader import EntryReader
@@ -43,7 +42,7 @@ BUCKET_SIZES_MS = (
 """Bucket sizes to choose from when none is asked for."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimelineOptions:
     """What to count: entries from ``start_ms`` on, before ``end_ms``, in buckets of ``bucket_ms`` that begin at its multiples."""
 
@@ -62,7 +61,7 @@ class Bucket(NamedTuple):
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Timeline:
     """Counts of one topic. ``buckets``: those that have entries, in the order of time; ``entries``, ``messages``, ``bytes``: their sums.
 

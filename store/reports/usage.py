@@ -17,6 +17,7 @@ from store.db.environment import Store, Txn
 from store.db.files import LogFile, iter_logs
 from store.db.owners import Owner, find_owners
 from store.db.tree import find_node
+from store.frozen import frozen
 from store.names import FileKind
 from store.reports.disk_totals import iter_parts
 from store.reports.log_files import read_ledger_sizes
@@ -29,7 +30,7 @@ _DEAD = (DELETED, "deleted")
 _KEPT_SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileUsage:
     """One file. ``live_bytes``: records of ledgers that have metadata or are of a delayed message index; ``dead_bytes``: of deleted
     ones, the copies of other bookies' entries too; ``other_bytes``: header, ledgers map, damage, unwritten space, and what a journal
@@ -47,7 +48,7 @@ class FileUsage:
     kept_for: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnerUsage:
     """One topic (or what no topic owns): ledgers, entries and record bytes, each entry once; ``disk_bytes``: all its copies."""
 
@@ -59,7 +60,7 @@ class OwnerUsage:
     disk_bytes: int = field(metadata={"json": "diskBytes"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Usage:
     """The whole store's share of the disks."""
 

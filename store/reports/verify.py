@@ -16,7 +16,7 @@ from store.codec.message import decode_entry_times
 from store.db.blocks import Block
 from store.db.files import find_log
 from store.errors import EntryCorrupt, StoreError
-from store.frozen import NamedTuple
+from store.frozen import NamedTuple, frozen
 from store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
 from store.model.reader import EntryReader
 
@@ -50,7 +50,7 @@ class LedgerVerdict:
             self.damaged.append((entry_id, reason))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntryRow:
     """One entry of a ledger as it was read. ``state``: "ok", "missing", or what is wrong; what is not known is None."""
 

@@ -35,7 +35,7 @@ from store.codec.logscan import (
 )
 from store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
 from store.files import open_file
-from store.frozen import NamedTuple
+from store.frozen import NamedTuple, frozen
 from store.kernels import records as kernel
 from store.kernels.compiled import METER
 from store.names import FileKind
@@ -67,7 +67,7 @@ class LedgerDigests(NamedTuple):
         return cls(ids, np.array([sizes[ledger_id] for ledger_id in ids.tolist()], np.int16))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slice:
     """Bytes START to END of one file; a record belongs to the slice in which it begins.
 
@@ -83,7 +83,7 @@ class Slice:
     limit: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """Bytes that are not a good record: where, how many, why, and whose they claim to be (−1: nobody's)."""
 

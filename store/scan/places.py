@@ -16,6 +16,7 @@ from store.codec.digest import DIGEST_SIZE, DigestType
 from store.db.blocks import Block
 from store.engine.memory import give_back
 from store.errors import EntryLogCorrupt, NotWritable, SourceChanged, StoreError
+from store.frozen import frozen
 from store.kernels import records as kernel
 from store.kernels.producers import producer_spans
 from store.kernels.records import BAD_DIGEST, UNFRAMED
@@ -171,7 +172,7 @@ _UNREADABLE = (SourceChanged, EntryLogCorrupt, NotWritable, MemoryError)
 """Why a file's bytes cannot be had at all."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlacesReader:
     """Reads entries at places. ``files``: what reads as ``EntryFiles``; ``heads``: of large entries the beginnings will do;
     ``digests``: how to verify, None: as the places say; ``failed``: gets what cannot be read, None: that raises."""

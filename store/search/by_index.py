@@ -10,11 +10,11 @@ A batch published in a transaction is counted as one message by the broker: it c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from store.codec.message import EntryHeader, decode_message_entry, is_batch, message_count, transaction_id
 from store.errors import EntryCorrupt, EntryLogCorrupt, EntryNotFound
-from store.frozen import NamedTuple
+from store.frozen import NamedTuple, frozen
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
@@ -29,7 +29,7 @@ class NextIndex(NamedTuple):
     position: Position
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexFound:
     """Where an index was found. ``position``: with the batch index where the entry is a batch; None: no entry covers it.
 
@@ -46,7 +46,7 @@ class IndexFound:
     next_index: NextIndex | None = field(default=None, metadata={"json": "next"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Covered:
     """The indexes an entry covers."""
 

@@ -7,11 +7,12 @@ broker does: whole ledgers by the time they were closed, then a binary search th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from store.db.clocks import Clock
 from store.errors import InvalidValue, Refused
+from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.extent import Extent, Intervals, extent_of, pending_intervals
 from store.model.reader import EntryReader
@@ -84,7 +85,7 @@ def broker_through_position(topic: Topic, cursor: Cursor, position: Position) ->
 # -- forecast ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForecastQuestion:
     """A TTL from NOW_MS on: HORIZON_MS cut into intervals of INTERVAL_MS."""
 
@@ -105,7 +106,7 @@ class ForecastQuestion:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForecastRow:
     """What goes between two times. FROM None: what is overdue already; TO None: what is left after the forecast."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from store.codec.message import decode_message_entry
 from store.db.clocks import Clock
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound
-from store.frozen import NamedTuple
+from store.frozen import NamedTuple, frozen
 from store.model.ledgers import find_block, find_times
 from store.model.publish_times import is_stated_earlier, stated_times
 from store.model.reader import EntryReader
@@ -23,7 +23,7 @@ NEIGHBOURS = 3
 _SHOWN_LEDGERS = 10
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LedgerVerdict:
     """What the index said of one ledger: its newest time on the clock asked for, and whether it had to be looked into."""
 
@@ -33,7 +33,7 @@ class LedgerVerdict:
     verdict: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Neighbour:
     """One entry around the answer; ``backwards``: its time is before that of the entry in front of it."""
 
@@ -45,7 +45,7 @@ class Neighbour:
     backwards: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BrokerAnswer:
     """What the broker would say. ``position`` may name an entry that does not exist yet (after the last one); None: it answers 404.
 
@@ -67,7 +67,7 @@ class BlockRead(NamedTuple):
     entries: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Explanation:
     """The proof of an answer. ``ledgers``: the last few pruned ones and the one that was looked into."""
 

@@ -15,6 +15,7 @@ from store.codec.message import decode_message_entry
 from store.db.blocks import BLOCK_BITS, Block
 from store.db.clocks import Clock, block_max, first_candidate
 from store.errors import EntryCorrupt
+from store.frozen import frozen
 from store.model.extent import Intervals, iter_ledger_parts, pending_intervals
 from store.model.ledgers import find_times, iter_blocks
 from store.model.publish_times import is_stated_earlier
@@ -26,7 +27,7 @@ from store.search.by_time import iter_block_times
 PRODUCERS_SAMPLE = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dated:
     """An entry, its time, and how many messages it holds."""
 

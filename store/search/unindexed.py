@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
@@ -13,6 +12,7 @@ from store.db.files import iter_logs
 from store.engine.memory import cut_for
 from store.engine.operation import Engine
 from store.engine.slices import local_files, plan_slices
+from store.frozen import frozen
 from store.names import Position
 from store.scan.operations import ReadEntries, ScanOptions
 
@@ -20,7 +20,7 @@ Advance = Callable[[int], None]
 _COLUMNS = ("ledger_id", "entry_id", "publish_time", "broker_time")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScanFound:
     """The first entry at or after the time among those found, its time in ms; how many entries, in how much."""
 

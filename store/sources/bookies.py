@@ -7,7 +7,6 @@ is not the one registered under its id.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from store.db.environment import Txn
 from store.db.tree import find_node, iter_nodes
 from store.errors import MetadataCorrupt, StoreError, Unsupported
 from store.files import read_file
-from store.frozen import NamedTuple
+from store.frozen import NamedTuple, frozen
 from store.names import FileKind
 
 
@@ -32,7 +31,7 @@ class BookieFile(NamedTuple):
     bookie_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BookieDirectory:
     """One ``current`` directory of a bookie: entry logs with their log ids, journals, both in write order."""
 
@@ -87,7 +86,7 @@ def _are_one(cookies: Sequence[Cookie]) -> bool:
     return len({identity_of(cookie) for cookie in cookies}) == 1 and len(cookies) <= len(places)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stranger:
     """A bookie that is not proven to be of the cluster, why, and whether it is proven not to be."""
 

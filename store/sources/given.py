@@ -6,7 +6,6 @@ Upstream ``BookieImpl.checkEnvironment`` and ``LegacyCookieValidation``: all dir
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from operator import eq
 from pathlib import Path
@@ -15,11 +14,12 @@ from store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE, Cookie
 from store.db.bookies import Bookie, merge_bookies
 from store.errors import InvalidValue, NotWritable, Refused, SourceNotFound
 from store.files import read_file
+from store.frozen import frozen
 from store.sources.bookies import identity_of, read_bookie_directory
 from store.wording import counted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GivenBookie:
     """Directories said to be of one bookie, ``where``. ``directories``: what they hold tells what they are; of the others it is said.
 

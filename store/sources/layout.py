@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from store.db.bookies import Bookie
 from store.errors import SourceNotFound
+from store.frozen import frozen
 from store.sources.bookies import group_directories, read_bookie_directory
 from store.sources.nodes import MetadataDirectory, Source, find_metadata
 from store.sources.rocksdb import is_rocksdb
 from store.sources.suggest import suggest_import
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """The parts of a source. ``name``: what messages call it; ``metadata`` None: bookies only; ``root``: what all of it lies in."""
 
@@ -30,7 +30,7 @@ class Layout:
         return (*root, *metadata, *(path for bookie in self.bookies for path in bookie.directories))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StandaloneDirectory:
     """The data directory ``root`` of a standalone Pulsar: its metadata store and the ``current`` directories of its bookies."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,7 +10,7 @@ from store.codec.rocksvalue import NodeStat, decode_value, persistent_parts
 from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage
 from store.db.tree import PATH_MAX_BYTES, Node, Row, row_of, row_of_packed
 from store.errors import MetadataCorrupt, SourceNotFound, StoreError
-from store.frozen import NamedTuple
+from store.frozen import NamedTuple, frozen
 from store.sources.rocksdb import is_rocksdb, locked_by, open_for_reading
 from store.sources.zookeeper import ServerFiles, is_zookeeper, read_tree
 
@@ -36,7 +35,7 @@ class Source(Protocol):
         """Return the process that has it open and may write while it is read, None where that does not matter."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetadataDirectory:
     """A metadata store in a directory: RocksDB, or ZooKeeper's snapshots and logs; ``logs``: where the logs are apart; ``as_of``: the
     last transaction (zxid) that counts, None: all do."""

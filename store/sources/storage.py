@@ -6,19 +6,19 @@ Upstream ``DbLedgerStorage.getLedgerStorage`` (BookKeeper 4.17): ledger L is in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from store.codec.bookie import Cookie
 from store.db.bookies import Bookie
 from store.errors import InvalidValue, SourceNotFound
+from store.frozen import frozen
 from store.sources.bookies import read_bookie_cookie
 from store.wording import counted
 
 DATABASES = ("ledgers", "locations")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Storage:
     """A ledger directory of DbLedgerStorage, ``logs``, and that of its two databases: a store by itself, with its own log ids."""
 

@@ -9,7 +9,6 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from store.files import (
     replace_file,
     writing,
 )
+from store.frozen import frozen
 from store.scan.sources import file_system_of, is_url, plain_path, translated
 
 _DIRECTORY_MODE = 0o700
@@ -33,7 +33,7 @@ NO_SPACE = ("No space left", "XMinioStorageFull", "InsufficientStorage", "status
 """Words of errors of a place that is full."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Folder:
     """A directory (absolute) or a URL of one; its query, such as ``?endpoint_override=…``, goes along."""
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, TypeVar
 
 import google_crc32c
 
 from store.errors import Corrupt, Refused, Unsupported, reason_of
+from store.frozen import frozen
 from store.scan.profiles import PROFILES, Profile
 from store.tables.folder import Folder
 from store.tables.proven import named
@@ -24,7 +25,7 @@ _KINDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "a text", 
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any], str, int)  # Any: JSON
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """A file of a table: its path in the folder, rows, bytes, and the least and greatest ledger id, None where it has none.
 
@@ -44,7 +45,7 @@ class Part:
         return name if self.footer is None else named(name, self.footer)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClusterTables:
     """What one cluster has. ``identity``: what tells it from another of the same name (see ``store.tables.cluster``)."""
 
@@ -59,7 +60,7 @@ class ClusterTables:
         return sum(part.rows for part in self.tables.get(table, ()))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Manifest:
     """What the folder has, by cluster."""
 

@@ -10,13 +10,13 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from store.errors import BadSql, Corrupt, LimitExceeded, Refused, SourceChanged, Unsupported
+from store.frozen import frozen
 from store.names import parse_topic
 from store.tables.sql_names import check_topics, nodes_of
 
@@ -44,7 +44,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicsMeant:
     """Topics, by a condition on the column ``topic``; one of TABLES names those that there are, ``messages`` among them."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from store.changes.plan import Plan, apply_plan, put_value_step
@@ -30,6 +30,7 @@ from store.db.own_ledgers import find_placed, put_placed
 from store.db.owners import find_owners
 from store.db.tree import find_node, read_node
 from store.errors import NotFound, Refused, StalePlan
+from store.frozen import frozen
 from store.model.ledgers import Ledger, find_metadata, iter_ledger_ids, read_ledger
 from store.model.topics import read_topic
 from store.names import parse_topic
@@ -40,7 +41,7 @@ from store.transfer.ledger_export import not_held, write_to_storage
 from store.wording import counted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlacedLedger:
     """A ledger and the bookies that are to have all of it, which is its ensemble."""
 
@@ -59,7 +60,7 @@ class PlacedLedger:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StorageWrites:
     """The ledgers that a ledger directory of a bookie lacks."""
 
@@ -67,7 +68,7 @@ class StorageWrites:
     ledger_ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BookieExportPlan(Previewed):
     """What an export to BOOKIES would do: ``writes`` first, then ``change`` of the store."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -30,6 +30,7 @@ from store.db.own_ledgers import OwnLedgers, find_own_ledgers, largest_ledger_id
 from store.db.owners import find_owners
 from store.db.tree import Node, encode_node, find_node, tree_key
 from store.errors import LimitExceeded, MetadataCorrupt, Refused, StalePlan
+from store.frozen import frozen
 from store.model.bundles import Bundle, local_policies_path, topic_hash
 from store.names import NamespaceName, TopicName, parse_topic, topic_of_path
 from store.sources.ensemble import Address, Client, Session, open_session
@@ -52,7 +53,7 @@ _HINT_MOVED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnsemblePlan(Previewed):
     """What an export into the ensemble at ``address`` would write. ``written``: nodes that an export wrote that was stopped."""
 

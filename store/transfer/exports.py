@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, fin
 from store.db.tree import Node, decode_node, encode_node, read_node, tree_key
 from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported
 from store.files import check_copyable, check_may_write_for, copy_tree, new_directory
+from store.frozen import frozen
 from store.model.ledgers import find_metadata, iter_blocks
 from store.model.publish_times import Form, annotated_value
 from store.model.topics import iter_topics
@@ -49,7 +50,7 @@ _TO_ZOOKEEPER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangedNode:
     """A node to write: what was imported and what the store has now (None: not there)."""
 
@@ -78,7 +79,7 @@ class Previewed(ABC):
         return self.report(dry_run=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExportPlan(Previewed):
     """What an export would do. ``source`` is copied to ``target`` first unless the export is in place."""
 

@@ -35,6 +35,7 @@ from store.db.storeinfo import StoreState, check_new_store, read_store_info
 from store.db.tree import Row
 from store.errors import AlreadyExists, InvalidValue, Refused, SourceChanged
 from store.files import PRIVATE_DIRECTORY
+from store.frozen import frozen
 from store.index.build import Advance, Scanning, index_files, ledger_digests
 from store.model.absent_bookies import AbsentBookies, find_absent_bookies, index_absent_bookies
 from store.model.absent_journals import find_absent_journals
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 Warn = Callable[[str], None]  # told at once what is also in ``ImportResult.warnings``
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImportOptions:
     """How to import. ``mode``: of entry logs; without ``index`` entries are not read."""
 
@@ -98,7 +99,7 @@ class ImportResult:
             self.warnings.append(f"{log.path}: {counted(log.problems, 'damaged place')}{torn}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImportPreview:
     """What an import would read."""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
@@ -39,6 +38,7 @@ from store.db.environment import Txn
 from store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, largest_ledger_id, sequence_after_export
 from store.errors import Corrupt, MetadataCorrupt, NotFound, Unsupported
 from store.files import open_file
+from store.frozen import frozen
 from store.model.ledgers import Ledger, iter_blocks, read_ledger
 from store.sources.layout import StandaloneDirectory
 from store.sources.log_files import put_log, raise_last_id
@@ -47,7 +47,7 @@ from store.sources.rocksopen import Pairs
 from store.sources.storage import DATABASES, Storage
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExportedLedger:
     """A ledger to put into the bookie at ``bookie``, the ``current`` directory below the target's root."""
 
@@ -66,7 +66,7 @@ class ExportedLedger:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LedgerExport:
     """The ledgers of an export; ``sequence``: the next ledger id that the target is to give, None when it stays."""
 
@@ -211,7 +211,7 @@ def _locations(txn: Txn, ledger_ids: tuple[int, ...], log_ids: list[int]) -> Ite
         yield LocationRow(record.ledger_id, record.entry_id, log_ids[record.log_number], position)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Record:
     """An entry of the store and where its record goes: ``position`` is that of its size field."""
 

@@ -22,6 +22,7 @@ from store.db.files import next_file_id
 from store.db.tree import iter_values
 from store.errors import EntryLogCorrupt, NotFound, StoreError
 from store.files import remove_file
+from store.frozen import frozen
 from store.model.ledgers import find_times
 from store.names import MANAGED_LEDGERS, topic_of_path
 from store.sources.objects import Objects, OffloadedLedger, find_offloaded
@@ -31,7 +32,7 @@ Advance = Callable[[int], None]
 _HINT = "copy the objects of this ledger again, or take them out of the directory"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OffloadPlan:
     """Which offloaded ledgers the store lacks, and what of them is at ``place``.
 

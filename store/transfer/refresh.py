@@ -35,6 +35,7 @@ from store.db.files import (
     iter_logs,
 )
 from store.db.tree import iter_nodes
+from store.frozen import frozen
 from store.index.build import Advance, Scanning, index_files, ledger_digests
 from store.index.rebuild import build_index, open_scratch, read_catalogue, rebuild_index
 from store.model.absent_bookies import find_absent_bookies, index_absent_bookies
@@ -67,7 +68,7 @@ _UNFINISHED = b"unfinished-refresh"
 """Row (database ``state``): there while owners and audit log do not know yet what a refresh has changed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RefreshOptions:
     """How to refresh. ``forget``: entries of files that are gone leave the index, changed files are read anew."""
 
@@ -132,7 +133,7 @@ class RefreshResult:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RefreshPreview:
     """What a refresh would read and find; ``bytes`` to read. ``lost``, ``elsewhere``: as of ``RefreshResult``."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from store.db.export_intent import find_exported_zxid, intended_rows
 from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage, clear_damage, iter_damage, put_damage
 from store.db.tree import Node, Row, decode_node
 from store.errors import Refused
+from store.frozen import frozen
 from store.sources.layout import Layout
 from store.sources.nodes import MetadataDirectory, Source, iter_source_rows
 from store.sources.zookeeper import is_zookeeper, newest_zxid
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _Rows = Mapping[bytes, bytes | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewTree:
     """What the source's metadata changes. ``rows``: key → row, None: no more there; ``damage``: its nodes' damage, None: as it was;
     ``unknown``: what became wrong with it as a whole since it was read last."""

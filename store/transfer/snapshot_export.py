@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from store.db.own_ledgers import RESERVED_GAP, find_own_ledgers, largest_ledger_
 from store.db.tree import Node, decode_node, find_node
 from store.errors import AlreadyExists, MetadataCorrupt, Unsupported
 from store.files import create_directory, create_file, new_directory
+from store.frozen import frozen
 from store.sources.zookeeper import newest_epoch
 from store.transfer.exports import ChangedNode, Previewed, check_entries_are_there, iter_changed_nodes
 from store.wording import counted
@@ -33,7 +33,7 @@ _INT_MAX = 2**31 - 1
 _EPOCH_BITS = 32
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SnapshotPlan(Previewed):
     """What an export into TARGET would write: the tree as of the store's transaction ``txn_id``."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -11,11 +11,12 @@ from store.db.blocks import Block, ledger_key
 from store.db.entry_files import FileState, path_state
 from store.db.environment import Store, Txn
 from store.db.files import LogFile, iter_logs
+from store.frozen import frozen
 from store.sources.bookies import BookieFile, Stranger, files_of, find_strangers
 from store.sources.layout import Layout
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Survey:
     """How the files of a source are now, compared with the catalogue.
 
