@@ -18,7 +18,7 @@ TRANSACTION_LOG_PREFIX, PENDING_ACK_SUFFIX = "__transaction_log_", "__transactio
 PARTITION_SUFFIX = "-partition-"
 MANAGED_LEDGERS = "/managed-ledgers"
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
-INT_MAX = 2**31 - 1
+INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 """Java's: what ids, times and counts can be."""
 _INT_DIGITS = 10
 _MANY_NAMES = 1 << 14
@@ -182,9 +182,15 @@ def is_allowed_name(text: str) -> bool:
     return _NAMED_ENTITY.fullmatch(text) is not None
 
 
+def _text(name: object) -> str:
+    if not isinstance(name, str):  # from Python: a list would become the name "['a']"
+        raise InvalidValue(f"name {name!r} is not a text", value=name)
+    return name
+
+
 def parse_namespace(text: str) -> NamespaceName:
     """Parse ``tenant/namespace``; raises InvalidValue."""
-    parts = text.split("/")
+    parts = _text(text).split("/")
     if len(parts) not in (2, 3) or not all(_NAME.fullmatch(part) for part in parts):
         raise InvalidValue(f"invalid namespace {text!r}", hint="write tenant/namespace", value=text)
     if len(parts) == 2:
@@ -280,7 +286,7 @@ class TopicSelection:
 
 def parse_topic(text: str) -> TopicName:
     """Parse ``persistent://t/ns/topic``, ``t/ns/topic`` or ``topic`` (= public/default); raises InvalidValue."""
-    rest = text
+    rest = _text(text)
     if "://" in text:
         domain, rest = text.split("://", 1)
         if domain == "non-persistent":
@@ -308,7 +314,8 @@ def parse_topics(texts: Sequence[str], pattern: str | None = None) -> TopicSelec
     """Parse names of topics, or take those of PATTERN, a glob; neither: all topics. Raises InvalidValue."""
     if texts and pattern is not None:
         raise InvalidValue("give topics or a pattern, not both", value=pattern)
-    return TopicSelection(tuple(map(parse_topic, texts)), not texts and pattern is None, pattern)
+    glob = None if pattern is None else _text(pattern)
+    return TopicSelection(tuple(map(parse_topic, texts)), not texts and pattern is None, glob)
 
 
 def topic_of_path(path: str) -> TopicName | None:

@@ -6,11 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from pulsar_admin.api.given import (
+    given_items,
+    given_object,
+    given_path,
+    given_properties,
+    given_text,
+    given_texts,
+    whole_number,
+)
 from pulsar_admin.api.plan import Plan, plan_of, steps_of
-from pulsar_admin.api.session import Clock, Duration, Session, check_choice, whole_number
+from pulsar_admin.api.session import Clock, Duration, Session, check_choice
 from store.errors import InvalidValue
 from store.model.topics import select_topics
-from store.names import parse_namespace, parse_topic, parse_topics
+from store.names import INT_MAX, INT_MIN, parse_namespace, parse_topic, parse_topics
 
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import Change, ChangeReport
@@ -36,7 +45,7 @@ class Changes:
         from store.changes.intent import WritingPlan
         from store.changes.plan import apply_plan, check_current
 
-        steps = steps_of(plan)
+        steps = steps_of(given_object("plan", plan, Plan))
         if isinstance(steps, WritingPlan):
             with self._session.writing() as store:
                 steps.check_transaction(store)
@@ -70,7 +79,12 @@ class Changes:
         name = None if topic is None else parse_topic(topic)
         chain = None if interceptors is None else parse_interceptors(interceptors)
         options = LoadOptions(name, chain, keep_ledger_ids, self._session.now_ms)
-        source = Source(Path(dump)) if isinstance(dump, (Path, str)) else Source(Path("-"), dump)
+        if isinstance(dump, (Path, str)):
+            source = Source(given_path("dump", dump))
+        elif hasattr(dump, "readline"):
+            source = Source(Path("-"), dump)
+        else:
+            raise InvalidValue(f"dump {dump!r} is neither a path nor an open file", value=dump)
 
         def shown() -> tuple[Report, ...]:
             with self._session.opened() as store:
@@ -92,7 +106,9 @@ class Changes:
         from store.dump.copying import CopyRequest, plan_copy
 
         names = tuple(map(parse_topic, topics))
-        request = CopyRequest(Path(source), names, None if to is None else parse_topic(to), self._session.now_ms)
+        request = CopyRequest(
+            given_path("source", source), names, None if to is None else parse_topic(to), self._session.now_ms
+        )
         with self._session.opened() as store:
             return plan_of(plan_copy(store, request))
 
@@ -102,12 +118,14 @@ class Changes:
         """Plan making a tenant that may use ALLOWED_CLUSTERS, default: all; raises AlreadyExists, InvalidValue, Refused."""
         from store.changes.tenants import plan_create
 
-        return self._session.plan_rows(plan_create, name, admin_roles, allowed_clusters)
+        roles, clusters = given_texts("admin_roles", admin_roles), given_texts("allowed_clusters", allowed_clusters)
+        return self._session.plan_rows(plan_create, given_text("tenant", name), roles, clusters)
 
     def delete_tenant(self, name: str, *, force: bool = False) -> Plan:
         """Plan deleting a tenant, with FORCE also its namespaces and their topics; raises NamespaceNotFound, Refused."""
         from store.changes.deleting import plan_delete_tenant
 
+        given_text("tenant", name)
         return self._session.plan(lambda reader, now_ms: plan_delete_tenant(reader, name, now_ms, force=force))
 
     def create_namespace(self, name: str, *, clusters: Sequence[str] = (), bundles: int = 0) -> Plan:
@@ -117,7 +135,12 @@ class Changes:
         """
         from store.changes.bundles import plan_create
 
-        return self._session.plan_rows(plan_create, parse_namespace(name), clusters, bundles)
+        return self._session.plan_rows(
+            plan_create,
+            parse_namespace(name),
+            given_texts("clusters", clusters),
+            whole_number("bundles", bundles, INT_MIN, INT_MAX),
+        )
 
     def delete_namespace(self, name: str, *, force: bool = False) -> Plan:
         """Plan deleting a namespace, with FORCE also its topics; raises NamespaceNotFound, Refused."""
@@ -135,7 +158,9 @@ class Changes:
         """
         from store.changes.topics import plan_topic
 
-        topic, given = parse_topic(name), properties or {}
+        topic, given = parse_topic(name), given_properties(properties)
+        if partitions is not None:
+            whole_number("partitions", partitions, INT_MIN, INT_MAX)
         command = "topics create" if partitions is None else "topics create-partitioned-topic"
         return self._session.plan_rows(plan_topic, command, topic, partitions, given)
 
@@ -147,7 +172,7 @@ class Changes:
         from store.changes.topics import plan_shadow
 
         topic, of = parse_topic(name), parse_topic(source)
-        return self._session.plan_rows(plan_shadow, topic, of, properties or {})
+        return self._session.plan_rows(plan_shadow, topic, of, given_properties(properties))
 
     def delete_topics(self, *topics: str, partitioned: bool = False, force: bool = False) -> Plan:
         """Plan deleting TOPICS, or PARTITIONED ones with their partitions: subscriptions, ledgers, schemas and policies go, too.
@@ -187,7 +212,8 @@ class Changes:
 
         request = reset_request(self._session, rule, clock, broker_version, max_clock_skew, force=force)
         with self._session.reader() as reader:
-            rows = iter_reset_rows(lines, source, subscription, self._session.time_ms)
+            texts = (given_text("line", line) for line in given_items("lines", lines))
+            rows = iter_reset_rows(texts, source, subscription, self._session.time_ms)
             return resets_plan(self._session, reader, resets_of_rows(reader, rows), request)
 
     def annotate(self, *topics: str, pattern: str | None = None, form: Form = "properties") -> Plan:
@@ -220,7 +246,7 @@ class Changes:
         from store.changes.intent import Intent
         from store.changes.plan import check_current
 
-        plan = read_plan(Path(path))
+        plan = read_plan(given_path("plan", path))
         if isinstance(plan, Intent):
             raise InvalidValue(
                 f"{path} is a plan of {plan.command}, which writes ledgers first", hint=f"pulsar-admin apply {path}"

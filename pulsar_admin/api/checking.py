@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from pulsar_admin.api.session import Session, check_choice, whole_number
+from pulsar_admin.api.given import whole_number
+from pulsar_admin.api.session import Session, check_choice
 
 if TYPE_CHECKING:
     from store.check import Finding

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pulsar_admin.api.given import given_flag, given_places, given_properties, given_text, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import (
     Clock,
@@ -15,7 +16,6 @@ from pulsar_admin.api.session import (
     check_choice,
     duration_ms,
     position_of,
-    whole_number,
 )
 from store.db.clocks import check_clock
 from store.errors import InvalidValue, NothingMatches, SubscriptionNotFound
@@ -50,7 +50,7 @@ class Cursors:
     def __init__(self, session: Session, selection: TopicSelection, name: str | None) -> None:
         self._session = session
         self._selection = selection
-        self._name = name or ""
+        self._name = "" if name is None else given_text("subscription", name)
         self._means_all = name is None
 
     @property
@@ -138,8 +138,8 @@ class Cursors:
         target = ResetTarget(
             None if time is None else self._session.time_ms(time),
             None if to is None else position_of(to),
-            shift_by,
-            like,
+            None if shift_by is None else whole_number("shift_by", shift_by),
+            None if like is None else given_text("like", like),
             exclude,
         )
         with self._session.reader() as reader:
@@ -253,7 +253,9 @@ class Cursors:
                 raise InvalidValue(f"position {first} is in one of {len(topics)} topics", hint="use earliest or latest")
             for topic in topics:
                 check_position(topic, first, "")
-            made = NewSubscription(self._name, first, replicated, dict(properties or {}))
+            made = NewSubscription(
+                self._name, first, given_flag("replicated", replicated), given_properties(properties)
+            )
             return plan_of(plan_create(reader, topics, made, self._session.now_ms))
 
     def delete(self, *, force: bool = False) -> Plan:
@@ -270,14 +272,16 @@ class Cursors:
         """Plan setting the properties of the subscription in place of those it has; raises InvalidValue."""
         from store.changes.subscriptions import plan_subscription_properties
 
+        found = given_properties(properties)
         return self._session.plan(
-            lambda reader, now_ms: plan_subscription_properties(reader, self._cursors(reader), properties, now_ms)
+            lambda reader, now_ms: plan_subscription_properties(reader, self._cursors(reader), found, now_ms)
         )
 
     def set_replicated(self, replicated: bool) -> Plan:
         """Plan letting clusters share the position, or not."""
         from store.changes.subscriptions import plan_replicated
 
+        given_flag("replicated", replicated)
         return self._session.plan(
             lambda reader, now_ms: plan_replicated(reader, self._cursors(reader), replicated, now_ms)
         )
@@ -300,7 +304,7 @@ class Cursors:
         self._check_named()
         with self._session.opened() as store:
             paths = [one.name.cursor_path(self._name) for one in topics]
-            found = find_cursor_history(store.info.sources, zookeeper, paths)
+            found = find_cursor_history(store.info.sources, given_places("zookeeper", zookeeper), paths)
         self._session.warn(found.problems)
         return found
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pulsar_admin.api.given import given_places
 from pulsar_admin.api.session import Caller, Time, time_ms_of, warn_partial
 from store.frozen import frozen
 
@@ -47,7 +48,9 @@ def history(
 
     problems: list[str] = []
     span = Span(*(None if one is None else moment_of(one) for one in (since, until)))
-    for item in iter_history(Caller(), find_servers((), map(str, zookeeper)), parse_question(what), span):
+    for item in iter_history(
+        Caller(), find_servers((), given_places("zookeeper", zookeeper)), parse_question(what), span
+    ):
         if not isinstance(item, Event):
             problems.append(item.text)
             continue
@@ -79,7 +82,13 @@ def diff(
     from store.history.servers import find_servers
 
     last = None if until is None else moment_of(until)
-    return diff_of(Caller(), find_servers((), map(str, zookeeper)), moment_of(since), last, passing=passing)
+    return diff_of(
+        Caller(),
+        find_servers((), given_places("zookeeper", zookeeper)),
+        moment_of(since),
+        last,
+        passing=passing,
+    )
 
 
 def diff_of(

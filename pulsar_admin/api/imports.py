@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pulsar_admin.api.given import given_items, given_object, given_path
 from pulsar_admin.api.session import Caller, Time, check_choice
 from store.db.storeinfo import check_new_store
 from store.errors import InvalidValue
@@ -123,7 +124,7 @@ def layout_of(
     """Return the parts of a cluster that are named; raises InvalidValue where none is."""
     from store.sources.cluster import make_layout
 
-    given = [*map(given_bookie, bookies)]
+    given = [*map(given_bookie, given_items("bookies", bookies))]
     if metadata is None and not given:
         raise InvalidValue("no part of a cluster is named", hint="name metadata, bookies or both")
     return make_layout(source_of(metadata, client), given)
@@ -133,14 +134,20 @@ def source_of(metadata: Path | str | None, client: Path | str | None = None) -> 
     """Return the METADATA that are named, None for none; raises SourceNotFound."""
     from store.sources.cluster import open_metadata
 
-    return None if metadata is None else open_metadata(str(metadata), None if client is None else Path(client))
+    return (
+        None
+        if metadata is None
+        else open_metadata(
+            str(given_path("metadata", metadata)), None if client is None else given_path("client", client)
+        )
+    )
 
 
 def given_bookie(bookie: str | GivenBookie) -> GivenBookie:
     """Return the bookie that a text names; raises InvalidValue."""
-    from store.sources.given import parse_bookie
+    from store.sources.given import GivenBookie, parse_bookie
 
-    return parse_bookie(bookie) if isinstance(bookie, str) else bookie
+    return parse_bookie(bookie) if isinstance(bookie, str) else given_object("bookie", bookie, GivenBookie)
 
 
 def preview_import(source: Path | str, path: Path | str) -> ImportPreview:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from pulsar_admin.api.given import given_ledgers, whole_number
 from pulsar_admin.api.plan import Plan
 from pulsar_admin.api.recovering import Recoveries
 from pulsar_admin.api.session import Session
+from store.names import LONG_MAX
 
 if TYPE_CHECKING:
     from store.model.ledger_owners import LedgerOwners
@@ -20,7 +22,7 @@ class Ledger:
 
     def __init__(self, session: Session, ledger_id: int) -> None:
         self._session = session
-        self._ledger_id = ledger_id
+        (self._ledger_id,) = given_ledgers([ledger_id])
 
     @property
     def ledger_id(self) -> int:
@@ -54,13 +56,18 @@ class Ledger:
         """
         from store.reports.verify import iter_entry_rows
 
+        start, end = (
+            whole_number("first", first, 0, LONG_MAX),
+            None if last is None else whole_number("last", last, -1, LONG_MAX),
+        )
         with self._session.reader() as reader:
-            yield from iter_entry_rows(reader, self._ledger_id, first, last)
+            yield from iter_entry_rows(reader, self._ledger_id, start, end)
 
     def read(self, entry_id: int) -> bytes:
         """Return the payload of one entry, as a bookie would send it; raises EntryNotFound, EntryCorrupt."""
+        number = whole_number("entry", entry_id, 0, LONG_MAX)
         with self._session.reader() as reader:
-            return bytes(reader.read(self._ledger_id, entry_id).payload)
+            return bytes(reader.read(self._ledger_id, number).payload)
 
     def verify(self) -> LedgerVerdict:
         """Read every entry and return what is wrong: ``problems`` counts, ``damaged`` names, ``missing`` has ranges of ids."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from pulsar_admin.api.given import given_path
 from store.reports.log_files import (
     LogRecord,
     LogSummary,
@@ -22,7 +23,7 @@ def log_files(path: Path | str) -> tuple[LogSummary, ...]:
 
     Raises SourceNotFound, SourceChanged, EntryLogCorrupt.
     """
-    return tuple(map(read_log_summary, log_paths(Path(path))))
+    return tuple(map(read_log_summary, log_paths(given_path("path", path))))
 
 
 def log_records(path: Path | str, *, verify: bool = True) -> Iterator[LogRecord]:
@@ -30,7 +31,7 @@ def log_records(path: Path | str, *, verify: bool = True) -> Iterator[LogRecord]
 
     VERIFY: their digests. Raises SourceNotFound, SourceChanged, EntryLogCorrupt.
     """
-    for file in log_paths(Path(path)):
+    for file in log_paths(given_path("path", path)):
         yield from iter_log_records(file, verify=verify)
 
 
@@ -39,5 +40,5 @@ def verify_logs(path: Path | str) -> tuple[LogVerdict, ...]:
 
     Raises SourceNotFound, SourceChanged, EntryLogCorrupt.
     """
-    files = log_paths(Path(path))
+    files = log_paths(given_path("path", path))
     return (*(verify_log(file, lambda size_bytes: None) for file in files), *verify_indexes(Path(path)))

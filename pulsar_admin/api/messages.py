@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pulsar_admin.api.batches import Batches, first_rows
+from pulsar_admin.api.given import given_text, given_texts
 from pulsar_admin.api.session import Session
 from pulsar_admin.jsonify import camel_case, dump_json
 from store.db.clocks import check_clock
@@ -23,7 +24,7 @@ from store.model.messages import Message, MessageReader, ReadOptions
 from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.model.window import EVENT, Window
-from store.names import EARLIEST, Position, TopicName
+from store.names import EARLIEST, LONG_MAX, Position, TopicName
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,8 +67,11 @@ class MessageQuery:
 
     def check(self) -> None:
         """Raise InvalidValue for an unknown column or clock, and for a limit that is not a number of messages."""
-        if self.limit is not None and (type(self.limit) is not int or self.limit < 0):
+        if self.limit is not None and (type(self.limit) is not int or not 0 <= self.limit <= LONG_MAX):
             raise InvalidValue(f"limit {self.limit!r}: expected 0 or more messages, None for all")
+        for what, value in (("subscription", self.subscription), ("key", self.window.key)):
+            if value is not None:
+                given_text(what, value)
         unknown = sorted({*self.columns} - {*COLUMNS, *ON_DEMAND})
         if unknown or not self.columns:
             there = f"there are {[*COLUMNS, *ON_DEMAND]}"
@@ -241,6 +245,4 @@ def messages_of(session: Session, names: Choose, query: MessageQuery) -> Message
 
 def chosen_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
     """Return COLUMNS, or those that are there without asking; raises InvalidValue for a text, which is a sequence, too."""
-    if isinstance(columns, str):
-        raise InvalidValue(f"columns {columns!r} is a text", hint=f"write a list: columns=[{columns!r}]")
-    return COLUMNS if columns is None else tuple(columns)
+    return COLUMNS if columns is None else given_texts("columns", columns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from pulsar_admin.api.given import given_items, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import Place, Session, position_of
 from store.db.environment import Txn
@@ -83,7 +84,7 @@ class Nacks:
         usual_ms, now_ms = due_time(_delay_ms(delay), self._session.now_ms), self._session.now_ms
         with self._session.reader() as reader:
             found = NackedEntries(self._topics(reader, known=not force), unknown=force)
-            for one in positions:
+            for one in given_items("positions", positions):
                 if isinstance(one, tuple) and not isinstance(one, Position):
                     found.add(position_of(one[0]), due_time(_delay_ms(one[1]), now_ms))
                 else:
@@ -124,7 +125,7 @@ class Nacks:
 def _delay_ms(delay: Delay) -> int:
     if isinstance(delay, str):
         return parse_duration_ms(delay)
-    found = delay // timedelta(milliseconds=1) if isinstance(delay, timedelta) else delay
+    found = delay // timedelta(milliseconds=1) if isinstance(delay, timedelta) else whole_number("delay", delay)
     if found < 0:
         raise InvalidValue(f"delay {delay!r} is negative")
     return found

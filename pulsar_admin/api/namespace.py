@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from pulsar_admin.api.given import given_text, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.policies import PolicyPlans, policy_named
 from pulsar_admin.api.session import Session, check_choice
@@ -129,7 +130,7 @@ class Namespace(PolicyPlans):
             return lambda name: True
         from store.model.bundles import parse_bundle, topic_hash
 
-        found = parse_bundle(self._name, bundle)
+        found = parse_bundle(self._name, given_text("bundle", bundle))
         return lambda name: found.holds(topic_hash(name))
 
     # -- plans of policies --------------------------------------------------------------------------------------------
@@ -172,4 +173,4 @@ class Namespace(PolicyPlans):
 def _width_ms(value: Width) -> int:
     from store.db.delayed_rules import parse_width_ms
 
-    return parse_width_ms(value) if isinstance(value, str) else value
+    return parse_width_ms(value) if isinstance(value, str) else whole_number("width", value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
+from pulsar_admin.api.given import given_text, whole_number
 from pulsar_admin.api.session import Duration, check_choice, duration_ms
 from store.errors import InvalidValue
 
@@ -101,7 +102,7 @@ def policy_named(name: str) -> Policy:
     """Return the policy NAME; raises InvalidValue for one that is not there."""
     from store.policies.table import policies_by_name
 
-    found = policies_by_name().get(name)
+    found = policies_by_name().get(given_text("policy", name))
     if found is None:
         raise InvalidValue(f"no policy is called {name}", value=name)
     return found
@@ -112,4 +113,4 @@ def _size_bytes(value: int | str | None) -> int:
 
     if value is None:
         return -1
-    return parse_size_bytes(value) if isinstance(value, str) else value
+    return parse_size_bytes(value) if isinstance(value, str) else whole_number("size", value)

@@ -8,6 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pulsar_admin.api.given import (
+    given_items,
+    given_ledgers,
+    given_object,
+    given_path,
+    given_places,
+    given_text,
+    given_texts,
+)
 from pulsar_admin.api.imports import given_bookie, source_of
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import Caller, Session, Time, check_choice
@@ -41,7 +50,7 @@ class Recoveries:
         EMPTY: on an empty metadata store. BROKERS: also what brokers would delete that load every topic, set up as BROKER_CONF says,
         broker.conf. What cannot be read is a PartialData warning. Raises Refused (it has no bookies), SourceNotFound, MetadataCorrupt.
         """
-        _check_topics(empty, brokers or broker_conf)
+        _check_topics(empty, brokers or broker_conf is not None)
         return forecast_of(self._session, parts_of_store(self._session, empty=empty), brokers, broker_conf)
 
     def diff(self, other: Recoveries, *, passing: bool = False) -> tuple[Changed, ...]:
@@ -52,7 +61,8 @@ class Recoveries:
         """
         from store.history.stores import compare_stores
 
-        with self._session.reader() as one, other._session.reader() as second:
+        found = given_object("other", other, Recoveries)
+        with self._session.reader() as one, found._session.reader() as second:
             return tuple(compare_stores(one, second, passing=passing))
 
     def recover(
@@ -105,8 +115,10 @@ class Recoveries:
         from store.recovery.restore import plan_undelete
         from store.recovery.undelete import Undelete, find_deleted, keep_of
 
-        names, spaces = [*map(parse_topic, topics)], [*map(parse_namespace, namespaces)]
-        asked = Undelete(in_place=in_place, trimmed=trimmed, with_gaps=with_gaps, hold=hold, copy=copy)
+        names, spaces = [*map(parse_topic, topics)], [*map(parse_namespace, given_texts("namespaces", namespaces))]
+        asked = Undelete(
+            in_place=in_place, trimmed=trimmed, with_gaps=with_gaps, hold=given_text("hold", hold), copy=copy
+        )
         target = None if to is None else parse_topic(to)
         with self._session.reader() as reader:
             keep = keep_of((*(name.namespace for name in names), *spaces))
@@ -144,9 +156,14 @@ class Recoveries:
         from store.recovery.undelete import Undelete, keep_of
 
         name, target = parse_topic(topic), None if to is None else parse_topic(to)
-        wanted = RestoreAt(name, self._session.time_ms(at), Undelete(in_place=in_place, hold=hold, copy=copy), target)
+        wanted = RestoreAt(
+            name,
+            self._session.time_ms(at),
+            Undelete(in_place=in_place, hold=given_text("hold", hold), copy=copy),
+            target,
+        )
         with self._session.reader() as reader:
-            servers = find_servers(reader.txn.store.info.sources, zookeeper)
+            servers = find_servers(reader.txn.store.info.sources, given_places("zookeeper", zookeeper))
             past = read_past(servers, keep_of([name.namespace]), wanted.at_ms)
             return plan_of(plan_restore_at(reader, wanted, past, servers, self._session.now_ms))
 
@@ -158,7 +175,7 @@ class Recoveries:
         from store.changes.mending import plan_forget
 
         with self._session.reader() as reader:
-            return plan_of(plan_forget(reader, ledgers, self._session.now_ms, force=force))
+            return plan_of(plan_forget(reader, given_ledgers(ledgers), self._session.now_ms, force=force))
 
     def restore_ledgers(self, *ledgers: int) -> Plan:
         """Plan the lost metadata of LEDGERS made again from their entries, the bookies that hold them, and what references them.
@@ -167,13 +184,13 @@ class Recoveries:
         """
         from store.changes.restoring import plan_restore
 
-        return self._session.plan(plan_restore, ledgers)
+        return self._session.plan(plan_restore, given_ledgers(ledgers))
 
     def extend_ledgers(self, *ledgers: int) -> Plan:
         """Plan that closed LEDGERS, or all, end behind the last entry that was acknowledged; raises LedgerNotFound, Refused."""
         from store.recovery.extend import plan_extend
 
-        return self._session.plan(plan_extend, ledgers)
+        return self._session.plan(plan_extend, given_ledgers(ledgers))
 
     def undelete_ledgers(self, *ledgers: int, zookeeper: Sequence[str] = (), with_gaps: bool = False) -> Plan:
         """Plan the last metadata of LEDGERS that a broker deleted, or of all that have entries here, so that bookies keep these.
@@ -183,9 +200,10 @@ class Recoveries:
         from store.recovery.ledgers import plan_restore_deleted
         from store.recovery.past import is_ledger
 
+        given = given_ledgers(ledgers)
         with self._session.reader() as reader:
             past = _read_past(reader, zookeeper, lambda path, _: is_ledger(path))
-            return plan_of(plan_restore_deleted(reader, ledgers, past, self._session.now_ms, with_gaps=with_gaps))
+            return plan_of(plan_restore_deleted(reader, given, past, self._session.now_ms, with_gaps=with_gaps))
 
     def delete_ledgers(self, *ledgers: int, force: bool = False) -> Plan:
         """Plan deleting the metadata of LEDGERS that nothing references: bookies free their entries.
@@ -195,7 +213,7 @@ class Recoveries:
         from store.changes.orphans import plan_delete_orphans
 
         with self._session.read() as txn:
-            return plan_of(plan_delete_orphans(txn, ledgers, force=force))
+            return plan_of(plan_delete_orphans(txn, given_ledgers(ledgers), force=force))
 
 
 def preflight(
@@ -210,7 +228,7 @@ def preflight(
 
     METADATA, BOOKIES and CLIENT: as of ``import_cluster``. Raises what that raises before it reads.
     """
-    _check_topics(metadata is None, brokers or broker_conf)
+    _check_topics(metadata is None, brokers or broker_conf is not None)
     return forecast_of(Caller(), parts_given(metadata, bookies, client), brokers, broker_conf)
 
 
@@ -233,7 +251,10 @@ def parts_given(
     """Return METADATA, None: an empty one, and BOOKIES as parts that a forecast is made on."""
     from store.recovery.parts import read_parts
 
-    return read_parts(source_of(metadata, client), map(given_bookie, bookies))
+    given = [*map(given_bookie, given_items("bookies", bookies))]
+    if metadata is None and not given:
+        raise InvalidValue("no part of a cluster is named", hint="name metadata, bookies or both")
+    return read_parts(source_of(metadata, client), given)
 
 
 def forecast_of(caller: Caller, parts: Parts, brokers: bool, broker_conf: Path | str | None) -> Preflight:
@@ -246,13 +267,13 @@ def forecast_of(caller: Caller, parts: Parts, brokers: bool, broker_conf: Path |
             warn(text)
         if parts.blank:
             warn(f"{counted(parts.blank, 'bookie')} without any data: a first start")
-    if (parts.bookies or parts.blank) and not (brokers or broker_conf):
+    if (parts.bookies or parts.blank) and not (brokers or broker_conf is not None):
         return found
     from store.model.reader import open_reader
     from store.recovery.broker_forecast import BrokerDefaults, read_broker_conf, read_broker_forecast
     from store.recovery.parts import open_metadata_alone
 
-    defaults = BrokerDefaults() if broker_conf is None else read_broker_conf(Path(broker_conf))
+    defaults = BrokerDefaults() if broker_conf is None else read_broker_conf(given_path("broker_conf", broker_conf))
     with ExitStack() as stack:
         if parts.source is None:
             assert isinstance(caller, Session)  # an empty metadata store was refused
@@ -272,4 +293,4 @@ def _read_past(reader: EntryReader, zookeeper: Sequence[str], keep: Keep, *, by_
     from store.history.servers import find_servers
     from store.recovery.past import read_past
 
-    return read_past(find_servers(reader.txn.store.info.sources, zookeeper), keep)
+    return read_past(find_servers(reader.txn.store.info.sources, given_places("zookeeper", zookeeper)), keep)

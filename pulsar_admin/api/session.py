@@ -327,13 +327,17 @@ def duration_ms(value: Duration) -> int:
     """Return VALUE in ms; raises InvalidValue."""
     from store.timespec import parse_duration_ms
 
-    return parse_duration_ms(value) if isinstance(value, str) else value // _MS
+    if isinstance(value, str):
+        return parse_duration_ms(value)
+    if not isinstance(value, timedelta):
+        raise InvalidValue(f"{value!r} is not a length of time", hint='write "5m", or give a timedelta', value=value)
+    return value // _MS
 
 
 def check_choice(what: str, value: str, literal: object) -> None:
     """Raise InvalidValue unless VALUE is one of LITERAL's: a word that is not known would be taken for another."""
     choices = get_args(literal)
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise InvalidValue(f"{what} {value!r} is not one of {', '.join(map(repr, choices))}", value=value)
 
 
@@ -342,13 +346,6 @@ def position_of(value: Place) -> Position:
     if not isinstance(value, (str, Position)):
         raise InvalidValue(f"{value!r} is not a position", hint='write "LEDGER:ENTRY", or take a Position', value=value)
     return parse_position(value) if isinstance(value, str) else value
-
-
-def whole_number(what: str, value: object) -> int:
-    """Return VALUE; raises InvalidValue unless it is an int; the text of a number is not."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidValue(f"{what} {value!r}: a whole number is wanted, such as 5", value=value)
-    return value
 
 
 def warn_partial(problems: Iterable[StoreError | str], stacklevel: int = 3) -> None:

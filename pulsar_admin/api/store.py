@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from pulsar_admin.api.changing import Changes
 from pulsar_admin.api.columns import Columns
 from pulsar_admin.api.dumping import Dumps
+from pulsar_admin.api.given import given_ledgers, given_path, given_text, whole_number
 from pulsar_admin.api.recovering import Recoveries
-from pulsar_admin.api.session import Session, Time, whole_number
+from pulsar_admin.api.session import Session, Time
 from pulsar_admin.api.topic import Topic
 from pulsar_admin.api.transfers import Transfers
 from store.db.environment import open_store as open_store_file
@@ -73,7 +74,7 @@ def open_store(
         from store.model.private_keys import read_private_keys
 
         keys = read_private_keys(map(Path, private_keys))
-    opened = open_store_file(Path(path), writable=writable, unindexed=True)
+    opened = open_store_file(given_path("store", path), writable=writable, unindexed=True)
     try:
         session = Session(opened, now, jobs=jobs, spark=spark)
         session.keys = keys
@@ -113,6 +114,8 @@ class Store(Changes, Transfers, Recoveries, Columns, Dumps):
 
         Without a pattern, SYSTEM adds system topics.
         """
+        if pattern is not None:
+            given_text("pattern", pattern)
         with self._session.read() as txn:
             if pattern is None or pattern.removeprefix("persistent://").count("/") == 1:
                 chosen = iter_all_namespaces(txn) if pattern is None else iter((parse_namespace(pattern),))
@@ -209,7 +212,7 @@ class Store(Changes, Transfers, Recoveries, Columns, Dumps):
         """Yield what is wrong with each of LEDGERS, or of all, every entry read: see ``Ledger.verify``; raises LedgerNotFound."""
         from pulsar_admin.api.ledger import verdicts_of
 
-        return verdicts_of(self._session, ledgers)
+        return verdicts_of(self._session, given_ledgers(ledgers))
 
     def underreplicated(self) -> tuple[UnderReplicated, ...]:
         """Return the ledgers with entries on fewer bookies than their write quorum, or perhaps, the worst first.
@@ -234,12 +237,12 @@ class Store(Changes, Transfers, Recoveries, Columns, Dumps):
     def nodes(self, path: str = "/") -> tuple[str, ...]:
         """Return the names directly below PATH in the metadata, as in Pulsar's metadata store; none where nothing is."""
         with self._session.read() as txn:
-            return tuple(iter_children(txn, path))
+            return tuple(iter_children(txn, given_text("path", path)))
 
     def node(self, path: str) -> Node:
         """Return the metadata node at PATH: ``value``, its exact bytes, and ``stat``; raises PathNotFound."""
         with self._session.read() as txn:
-            return read_node(txn, path)
+            return read_node(txn, given_text("path", path))
 
     def decoded(self, path: str) -> Mapping[str, Any]:  # Any: JSON
         """Return the metadata node at PATH as JSON: its stat, times in ms, ``structure`` and ``value``.
@@ -248,7 +251,7 @@ class Store(Changes, Transfers, Recoveries, Columns, Dumps):
         """
         from pulsar_admin.api.nodes import decoded_node
 
-        return decoded_node(self._session, path)
+        return decoded_node(self._session, given_text("path", path))
 
     # -- the whole store ----------------------------------------------------------------------------------------------
 
@@ -303,9 +306,10 @@ class Store(Changes, Transfers, Recoveries, Columns, Dumps):
         """
         from store.why.disk import why_bytes
 
+        most = None if top is None else whole_number("top", top)
         with self._session.opened() as store, self._session.reader() as reader:
             names = [one for topic in topics for one in expand_topic(reader.txn, parse_topic(topic))]
-            return why_bytes(store, reader, self._session.now_ms, names if topics else None, top)
+            return why_bytes(store, reader, self._session.now_ms, names if topics else None, most)
 
     def check(self, *, deep: bool = False) -> tuple[Finding, ...]:
         """Return what is wrong (``severity`` problem) or worth knowing (note): files, index, audit log, metadata against ledgers.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from pulsar_admin.api.given import whole_number
 from pulsar_admin.api.session import (
     Clock,
     Duration,
@@ -136,8 +137,9 @@ class Topic(TopicPlans):
         """
         from store.search.by_index import find_by_index
 
+        number = whole_number("index", index)
         with self._session.scan() as reader:
-            found = find_by_index(reader, read_topic(reader.txn, self._name), index)
+            found = find_by_index(reader, read_topic(reader.txn, self._name), number)
             self._session.warn_of_broken(reader.txn, [self._name])
         return found
 
@@ -149,7 +151,7 @@ class Topic(TopicPlans):
         from store.model.entries import nth_position
 
         with self._session.read() as txn:
-            return nth_position(read_topic(txn, self._name), number, from_end=from_end)
+            return nth_position(read_topic(txn, self._name), whole_number("number", number), from_end=from_end)
 
     def skew(self, *, tolerance: Duration = "1s", clock: Literal["publish", "broker"] = "publish") -> TopicSkew:
         """Return whose clock is wrong: counts of the topic, ``blame``, and of each producer in ``producers``, the most wrong one first.

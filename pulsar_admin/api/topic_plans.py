@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pulsar_admin.api.given import given_properties, given_text, given_texts, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.policies import PolicyPlans
 from pulsar_admin.api.session import Session
 from store.model.topics import expand_topic
-from store.names import TopicName, TopicSelection
+from store.names import INT_MAX, INT_MIN, TopicName, TopicSelection
 
 if TYPE_CHECKING:
     from store.changes.namespace_json import Grant
@@ -65,7 +66,7 @@ class TopicPlans(PolicyPlans):
         """
         from store.changes.topics import plan_partitions
 
-        return self._session.plan(plan_partitions, self._name, partitions)
+        return self._session.plan(plan_partitions, self._name, whole_number("partitions", partitions, INT_MIN, INT_MAX))
 
     def create_missed_partitions(self) -> Plan:
         """Plan making the partitions of a partitioned topic that are not there."""
@@ -84,11 +85,11 @@ class TopicPlans(PolicyPlans):
 
     def set_properties(self, properties: Mapping[str, str]) -> Plan:
         """Plan setting PROPERTIES and keeping the others; raises MetadataCorrupt."""
-        return self._plan_properties("topics update-properties", properties, ())
+        return self._plan_properties("topics update-properties", given_properties(properties), ())
 
     def remove_properties(self, *keys: str) -> Plan:
         """Plan removing the properties KEYS; raises MetadataCorrupt."""
-        return self._plan_properties("topics remove-properties", {}, keys)
+        return self._plan_properties("topics remove-properties", {}, given_texts("keys", keys))
 
     def _plan_properties(self, command: str, given: Mapping[str, str], removed: Sequence[str]) -> Plan:
         from store.changes.topics import plan_properties
@@ -109,13 +110,15 @@ class TopicPlans(PolicyPlans):
         """Plan that ROLE may do ACTIONS (``produce``, ``consume`` …) in place of what it might; raises InvalidValue."""
         from store.changes.namespace_json import Grant, check_actions
 
-        return self._plan_grant("topics grant-permission", Grant(role, check_actions(actions)))
+        return self._plan_grant(
+            "topics grant-permission", Grant(given_text("role", role), check_actions(given_texts("actions", actions)))
+        )
 
     def revoke_permission(self, role: str) -> Plan:
         """Plan revoking the permissions of ROLE on the topic; those on the namespace stay."""
         from store.changes.namespace_json import Grant
 
-        return self._plan_grant("topics revoke-permission", Grant(role))
+        return self._plan_grant("topics revoke-permission", Grant(given_text("role", role)))
 
     def _plan_grant(self, command: str, grant: Grant) -> Plan:
         from store.changes.namespace_json import plan_topic_permission

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pulsar_admin.api.given import given_path, given_text, given_texts
 from pulsar_admin.api.imports import Mode, given_bookie, layout_of
 from pulsar_admin.api.session import Session, check_choice
 from store.errors import InvalidValue, StoreError
@@ -143,7 +144,9 @@ class Transfers:
             check_choice("annotate", annotate, Form)
         now_ms = self._session.now_ms
         with self._session.opened() as store:
-            plan = plan_export(store, Path(directory), in_place=in_place, annotate=annotate, now_ms=now_ms)
+            plan = plan_export(
+                store, given_path("directory", directory), in_place=in_place, annotate=annotate, now_ms=now_ms
+            )
         return self._export(plan, lambda store: run_export(store, plan, now_ms), dry_run)
 
     def _export(
@@ -184,7 +187,7 @@ class Transfers:
         from store.transfer.snapshot_export import apply_snapshot_export, plan_snapshot_export
 
         with self._session.opened() as store:
-            plan = plan_snapshot_export(store, Path(directory), self._session.now_ms, force=force)
+            plan = plan_snapshot_export(store, given_path("directory", directory), self._session.now_ms, force=force)
             self._session.confirm(plan)
             return apply_snapshot_export(store, plan)
 
@@ -230,20 +233,22 @@ class Transfers:
         from store.scan.profiles import Profile
         from store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
 
-        if isinstance(only, str):
-            raise InvalidValue(f"only {only!r} is a text", hint=f"write a list: only=[{only!r}]")
+        chosen = given_texts("only", only)
+        place = directory if isinstance(directory, str) else str(given_path("directory", directory))
+        if catalog is not None:
+            given_text("catalog", catalog)
         if columns is not None:
             check_choice("columns", columns, Profile)
         problems: list[StoreError] = []
         with self._session.reader(unindexed=True) as reader:
-            tables = choose_tables(tuple(only), messages=messages, state=reader.txn.store.info.state)
+            tables = choose_tables(chosen, messages=messages, state=reader.txn.store.info.state)
             if columns is not None and "messages" not in tables:
                 raise InvalidValue("columns are of the table messages", hint="pass messages=True")
             if iceberg:
                 from store.tables.iceberg_export import export_iceberg as export
             else:
                 export = export_tables
-            request = ExportRequest(str(directory), cluster, tables, catalog, payload=payload, profile=columns)
+            request = ExportRequest(place, cluster, tables, catalog, payload=payload, profile=columns)
             size_bytes = scanned_bytes(reader, tables, columns)
             with (
                 self._session.engine([], size_bytes) as engine,

@@ -243,7 +243,7 @@ def least(namespaces: str, topics: str | None = None, most: int = INT_MAX) -> Ch
     """Return a check that a number is 0 to MOST, with the words of either group."""
 
     def check(scope: Scope, value: int, options: Options) -> None:
-        if not 0 <= value <= most:
+        if type(value) is not int or not 0 <= value <= most:
             raise InvalidValue(((topics if scope.of_topic else None) or namespaces).format(value), value=value)
 
     return check

@@ -1,0 +1,93 @@
+"""What callers give. Python checks no types: what is of a wrong kind would end deep inside, or be written as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from operator import index
+from os import fsencode
+from pathlib import Path
+from typing import Any, SupportsIndex, TypeVar
+
+from store.errors import InvalidValue
+from store.names import LONG_MAX
+
+Kind = TypeVar("Kind")
+
+
+def given_text(what: str, value: object) -> str:
+    """Return VALUE; raises InvalidValue unless it is a text."""
+    if not isinstance(value, str):
+        raise InvalidValue(f"{what} {value!r} is not a text", value=value)
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidValue(f"{value!r} is not Unicode", value=value) from error
+    return value
+
+
+def given_texts(what: str, values: Iterable[str]) -> tuple[str, ...]:
+    """Return VALUES; raises InvalidValue unless they are texts; one text alone would be taken for its letters."""
+    return tuple(given_text(what, one) for one in given_items(what, values))
+
+
+def given_items(what: str, values: Iterable[Kind]) -> Iterable[Kind]:
+    """Return VALUES; raises InvalidValue for what cannot be iterated over, and for one text or mapping."""
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        wrong = "is a text" if isinstance(values, str) else "is not a list"
+        raise InvalidValue(f"{what} {values!r} {wrong}", hint=f"write a list: {what}=[{values!r}]", value=values)
+    return values
+
+
+def given_places(what: str, values: Iterable[Path | str]) -> tuple[str, ...]:
+    """Return the texts of the paths VALUES; raises InvalidValue unless they are a list of paths."""
+    places = tuple(given_items(what, values))
+    for one in places:
+        given_path(what, one)
+    return tuple(map(str, places))
+
+
+def given_properties(values: Mapping[str, str] | None) -> dict[str, str]:
+    """Return VALUES, none for None; raises InvalidValue unless it is a mapping from text to text."""
+    if values is not None and not isinstance(values, Mapping):
+        raise InvalidValue(f"properties {values!r} are not a mapping", hint='write {"name": "value"}', value=values)
+    return {given_text("property", key): given_text(f"property {key}", one) for key, one in (values or {}).items()}
+
+
+def given_path(what: str, value: Path | str) -> Path:
+    """Return VALUE; raises InvalidValue unless it is a path or its text."""
+    try:
+        encoded = fsencode(value)
+    except (TypeError, UnicodeEncodeError) as error:
+        raise InvalidValue(f"{what} {value!r} is not a path", value=value) from error
+    if isinstance(value, bytes) or b"\0" in encoded:
+        raise InvalidValue(f"{what} {value!r} is not a path", value=value)
+    return Path(value)
+
+
+def given_flag(what: str, value: object) -> bool:
+    """Return VALUE; raises InvalidValue unless it is True or False: any text is true."""
+    if not isinstance(value, bool):
+        raise InvalidValue(f"{what} {value!r} is not True or False", value=value)
+    return value
+
+
+def whole_number(what: str, value: object, least: int | None = None, most: int | None = None) -> int:
+    """Return VALUE; raises InvalidValue unless it is an int or one of numpy's, LEAST to MOST where they are given; text is not."""
+    if not isinstance(value, SupportsIndex) or isinstance(value, bool):
+        raise InvalidValue(f"{what} {value!r}: a whole number is wanted, such as 5", value=value)
+    number = index(value)
+    if (least is not None and number < least) or (most is not None and number > most):
+        raise InvalidValue(f"{what} {number}: a whole number from {least} to {most} is wanted", value=number)
+    return number
+
+
+def given_ledgers(ledgers: Iterable[int]) -> tuple[int, ...]:
+    """Return the ids LEDGERS; raises InvalidValue for what cannot be one."""
+    return tuple(whole_number("ledger", one, 0, LONG_MAX) for one in ledgers)
+
+
+def given_object(what: str, value: Any, kind: type[Kind]) -> Kind:  # Any: what callers give
+    """Return VALUE; raises InvalidValue unless it is of KIND."""
+    if not isinstance(value, kind):
+        raise InvalidValue(f"{what} {value!r} is not a {kind.__name__}", value=value)
+    return value

@@ -1,0 +1,177 @@
+"""Whatever callers give, one clear error: nothing ends deep inside, and nothing is planned of what makes no sense."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+import pulsar_admin as pa
+from tests.stores import NOW_MS, copied
+
+PLAIN = "public/default/plain"
+PARTS = "acme/orders/parts"
+LINE = '{"topic":"public/default/plain","subscription":"half","messageId":"earliest"}'
+
+Call = Callable[[pa.Store, Any], object]
+
+TEXT = (None, 5, True, 1.5, b"x", object(), ["x"], ("x",), {"x": "y"}, Path("x"), "half \ud800")
+TEXTS = ("text", b"text", 5, object(), {"x": "y"}, [None], [5], [b"x"], [["x"]])
+NUMBER = (True, 1.5, float("nan"), "5", b"5", object(), [5], {}, None)
+ID = (*NUMBER, -1, 2**63, 10**30)
+PROPERTIES = ("a=b", 5, object(), ["a"], [("a", "b")], {"a": None}, {"a": 5}, {5: "a"}, {"a": ["b"]}, {"a": "\ud800"})
+BIG = 2**63, 10**30
+PATH = (5, True, 1.5, b"x", object(), ["x"], {}, "a\0b", "\ud800")
+FLAG = (None, 0, 1, "false", "", [], object())
+LENGTH = (None, 5, True, 1.5, b"5m", object(), ["5m"], "soon")
+THING = (None, 5, "text", object(), ["x"])
+
+CALLS: list[tuple[str, tuple[object, ...], Call]] = [
+    ("topic", TEXT, lambda store, value: store.topic(value)),
+    ("namespace", TEXT, lambda store, value: store.namespace(value)),
+    ("topics", TEXT[1:], lambda store, value: store.topics(value)),
+    ("create_topic", TEXT[:-1], lambda store, value: store.create_topic(value)),
+    ("partitions", (*NUMBER[:-1], *BIG), lambda store, value: store.create_topic("made", partitions=value)),
+    ("topic properties", PROPERTIES, lambda store, value: store.create_topic("made", properties=value)),
+    ("shadow", TEXT[:-1], lambda store, value: store.create_shadow_topic(value, PLAIN)),
+    ("shadow source", TEXT, lambda store, value: store.create_shadow_topic("made", value)),
+    ("shadow properties", PROPERTIES, lambda store, value: store.create_shadow_topic("made", PLAIN, properties=value)),
+    ("delete_topics", TEXT, lambda store, value: store.delete_topics(value)),
+    ("delete partitioned", TEXT, lambda store, value: store.delete_topics(value, partitioned=True)),
+    ("create_tenant", TEXT, lambda store, value: store.create_tenant(value)),
+    ("admin roles", TEXTS, lambda store, value: store.create_tenant("made", admin_roles=value)),
+    ("allowed clusters", TEXTS, lambda store, value: store.create_tenant("made", allowed_clusters=value)),
+    ("delete_tenant", TEXT, lambda store, value: store.delete_tenant(value, force=True)),
+    ("create_namespace", TEXT, lambda store, value: store.create_namespace(value)),
+    ("clusters", TEXTS, lambda store, value: store.create_namespace("public/made", clusters=value)),
+    ("bundles", (*NUMBER, *BIG), lambda store, value: store.create_namespace("public/made", bundles=value)),
+    ("delete_namespace", TEXT, lambda store, value: store.delete_namespace(value, force=True)),
+    ("bundle", TEXT[1:], lambda store, value: store.namespace("public/default").clear_backlog(bundle=value)),
+    ("set_partitions", (*NUMBER, *BIG), lambda store, value: store.topic(PARTS).set_partitions(value)),
+    ("properties", PROPERTIES, lambda store, value: store.topic(PLAIN).set_properties(value)),
+    ("remove_properties", TEXT, lambda store, value: store.topic(PLAIN).remove_properties(value)),
+    ("role", TEXT, lambda store, value: store.topic(PLAIN).grant_permission(value, ["consume"])),
+    ("actions", TEXTS, lambda store, value: store.topic(PLAIN).grant_permission("app", value)),
+    ("revoke", TEXT, lambda store, value: store.topic(PLAIN).revoke_permission(value)),
+    ("cursor", TEXT[1:], lambda store, value: store.topic(PLAIN).cursor(value).clear()),
+    ("cursor properties", PROPERTIES, lambda store, value: store.topic(PLAIN).cursor("half").set_properties(value)),
+    ("replicated", FLAG, lambda store, value: store.topic(PLAIN).cursor("half").set_replicated(value)),
+    ("create", TEXT[1:], lambda store, value: store.topic(PLAIN).create_subscription(value)),
+    ("created properties", PROPERTIES, lambda store, value: store.cursors("made", PLAIN).create(properties=value)),
+    ("created replicated", FLAG, lambda store, value: store.cursors("made", PLAIN).create(replicated=value)),
+    ("cursors of", TEXT, lambda store, value: store.cursors(None, value).clear()),
+    ("pattern", TEXT[1:-1], lambda store, value: store.cursors("half", pattern=value).clear()),
+    ("shift_by", NUMBER[:-1], lambda store, value: store.cursors(None, PLAIN).reset(shift_by=value)),
+    ("like", TEXT[1:], lambda store, value: store.cursors(None, PLAIN).reset(like=value)),
+    ("rule", TEXT, lambda store, value: store.cursors(None, PLAIN).reset(time="3h", rule=value)),
+    ("ahead", LENGTH, lambda store, value: store.cursors(None, PLAIN).forecast(value, ttl="1h")),
+    (
+        "max_clock_skew",
+        LENGTH,
+        lambda store, value: store.cursors(None, PLAIN).reset(to="earliest", max_clock_skew=value),
+    ),
+    ("lines", (*TEXTS, None), lambda store, value: store.reset_cursors(value)),
+    ("a later line", TEXT, lambda store, value: store.reset_cursors([LINE, value])),
+    ("columns", TEXTS, lambda store, value: store.topic(PLAIN).messages(columns=value)),
+    ("key", TEXT[1:], lambda store, value: store.topic(PLAIN).messages(key=value)),
+    ("subscription", TEXT[1:], lambda store, value: store.topic(PLAIN).messages(subscription=value)),
+    ("limit", ID[:8] + ID[9:], lambda store, value: store.topic(PLAIN).messages(limit=value)),
+    ("dump_lines", TEXT, lambda store, value: next(store.dump_lines(value))),
+    ("dump_size", TEXT, lambda store, value: store.dump_size(value)),
+    ("export", PATH, lambda store, value: store.export(value, dry_run=True)),
+    ("metadata", PATH, lambda store, value: store.preview_parts(metadata=value)),
+    ("no parts", (None,), lambda store, value: pa.preflight(metadata=value, bookies=[])),
+    ("bookies", (*TEXTS, None), lambda store, value: store.preview_parts(bookies=value)),
+    ("broker_conf", PATH, lambda store, value: store.preflight(broker_conf=value)),
+    ("ledger", ID, lambda store, value: store.ledger(value)),
+    ("entry", ID, lambda store, value: store.ledger(9).read(value)),
+    ("first", ID, lambda store, value: next(store.ledger(9).entries(value))),
+    ("forget_ledgers", ID, lambda store, value: store.forget_ledgers(value, force=True)),
+    ("restore_ledgers", ID, lambda store, value: store.restore_ledgers(value)),
+    ("extend_ledgers", ID, lambda store, value: store.extend_ledgers(value)),
+    ("undelete_ledgers", ID, lambda store, value: store.undelete_ledgers(value)),
+    ("delete_ledgers", ID, lambda store, value: store.delete_ledgers(value, force=True)),
+    ("undelete", TEXT[:-1], lambda store, value: store.undelete(value)),
+    ("namespaces", TEXTS, lambda store, value: store.undelete(namespaces=value)),
+    ("zookeeper", TEXTS, lambda store, value: store.deleted_topics(zookeeper=value)),
+    (
+        "zookeeper of a state",
+        TEXTS[:5],
+        lambda store, value: store.cursors("half", PLAIN).reset(as_of="3h", zookeeper=value),
+    ),
+    ("hold", TEXT, lambda store, value: store.undelete(PLAIN, hold=value)),
+    ("diff", THING, lambda store, value: store.diff(value)),
+    ("moments", ("text", 5, None), lambda store, value: pa.diff(value, since="3h")),
+    ("decoded", TEXT, lambda store, value: store.decoded(value)),
+    ("nodes", TEXT, lambda store, value: store.nodes(value)),
+    ("only", TEXTS, lambda store, value: store.export_tables("never", only=value)),
+    ("tables", PATH[:-2], lambda store, value: store.export_tables(value)),
+    ("catalog", TEXT[1:], lambda store, value: store.export_tables("never", iceberg=True, catalog=value)),
+    ("apply", THING, lambda store, value: store.apply(value)),
+    ("undo", NUMBER, lambda store, value: store.undo(value)),
+    ("load_plan", PATH, lambda store, value: store.load_plan(value)),
+    ("load", PATH, lambda store, value: store.load(value)),
+    ("copy", PATH, lambda store, value: store.copy(PLAIN, source=value)),
+    ("open_store", PATH, lambda store, value: pa.open_store(value)),
+    ("logs", PATH, lambda store, value: pa.verify_logs(value)),
+    ("policy", TEXT, lambda store, value: store.topic(PLAIN).set_policy(value, 5)),
+    ("policy value", NUMBER[:-1], lambda store, value: store.topic(PLAIN).set_policy("max-producers", value)),
+    ("ttl", LENGTH[1:], lambda store, value: store.topic(PLAIN).set_message_ttl(value)),
+    ("top", NUMBER[:-1], lambda store, value: store.why_bytes(top=value)),
+    ("index", NUMBER, lambda store, value: store.topic(PLAIN).find_by_index(value)),
+    ("nth", NUMBER, lambda store, value: store.topic(PLAIN).nth_position(value)),
+    ("nacked", (*TEXTS, None), lambda store, value: store.topic(PLAIN).cursor("half").nacks().add(value, "10m")),
+    (
+        "delay",
+        tuple(one for one in NUMBER if one != "5"),
+        lambda store, value: store.topic(PLAIN).cursor("half").nacks().add(["29:20"], value),
+    ),
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pa.Store]:
+    monkeypatch.chdir(tmp_path)
+    with pa.open_store(copied("small", "clean", tmp_path), writable=True, now=NOW_MS) as opened:
+        yield opened
+
+
+def test_what_is_of_a_wrong_kind_is_one_clear_error(store: pa.Store) -> None:
+    wrong = []
+    for name, values, call in CALLS:
+        for value in values:
+            try:
+                found = call(store, value)
+            except pa.InvalidValue as error:
+                if not error.message:
+                    wrong.append(f"{name} {value!r}: no words")
+            except (pa.StoreError, TypeError, ValueError, AttributeError, AssertionError, OverflowError) as error:
+                wrong.append(f"{name} {value!r}: {error!r}")
+            else:
+                wrong.append(f"{name} {value!r}: taken, {found}")
+    assert wrong == []
+    assert store.changes() == ()
+    assert [*Path().iterdir()] == [Path("pulsar-store")]
+
+
+def test_a_generator_that_fails_keeps_its_error_and_the_store(store: pa.Store) -> None:
+    def lines() -> Iterator[str]:
+        yield LINE
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        store.reset_cursors(lines())
+    assert store.changes() == ()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert store.apply(store.reset_cursors([LINE])).number == 1
+
+
+def test_numbers_of_numpy_are_numbers(store: pa.Store) -> None:
+    assert store.ledger(numpy.int64(9)).ledger_id == 9
+    assert store.ledger(9).read(numpy.uint32(2)) == store.ledger(9).read(2)
+    assert store.topic(PLAIN).nth_position(numpy.int32(1)) == store.topic(PLAIN).nth_position(1)
