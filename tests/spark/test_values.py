@@ -135,7 +135,7 @@ def test_a_record_with_everything() -> None:
 
     expected = []
     for row in sent("everything"):
-        value = row["value"]
+        value = dict(row["value"])
         value |= {"raw": b64decode(value["raw"]), "price": Decimal(value["price"]), "at": _instant(value["at"])}
         value |= {"day": date.fromisoformat(value["day"]), "counts": [*value["counts"].items()]}
         expected.append(value)
