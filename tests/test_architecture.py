@@ -403,6 +403,21 @@ def test_commands_import_nothing_heavy() -> None:
 
 # -- what code may do -------------------------------------------------------------------------------------------------
 
+_NOT_FROZEN = {"Tracker"}
+"""Records with a field that is no parameter, which ``store.frozen`` does not make."""
+
+
+@no_offence_in(MODULES)
+def test_records_are_cheap_to_import(module: str) -> Iterator[str]:
+    """``store.frozen`` makes them: a standard one compiles seven functions, a standard named tuple each annotation."""
+    if module != "store/frozen.py":
+        yield from (f"{module}:{line}: {name}" for name, line in imports_of(module) if name == "typing.NamedTuple")
+    for node in ast.walk(tree_of(module)):
+        decorators = map(ast.unparse, node.decorator_list) if isinstance(node, ast.ClassDef) else ()
+        if "dataclass(frozen=True, slots=True)" in decorators and node.name not in _NOT_FROZEN:
+            yield f"{module}:{node.lineno}: {node.name}"
+
+
 _WRITERS = ("write_text", "write_bytes", "touch", "symlink_to", "hardlink_to")
 
 

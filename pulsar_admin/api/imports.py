@@ -124,10 +124,17 @@ def layout_of(
     """Return the parts of a cluster that are named; raises InvalidValue where none is."""
     from store.sources.cluster import make_layout
 
+    return make_layout(*given_parts(metadata, bookies, client))
+
+
+def given_parts(
+    metadata: Path | str | None, bookies: Iterable[str | GivenBookie], client: Path | str | None
+) -> tuple[Source | None, list[GivenBookie]]:
+    """Return what is named of a cluster; raises InvalidValue where nothing is."""
     given = [*map(given_bookie, given_items("bookies", bookies))]
     if metadata is None and not given:
         raise InvalidValue("no part of a cluster is named", hint="name metadata, bookies or both")
-    return make_layout(source_of(metadata, client), given)
+    return source_of(metadata, client), given
 
 
 def source_of(metadata: Path | str | None, client: Path | str | None = None) -> Source | None:

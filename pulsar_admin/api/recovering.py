@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pulsar_admin.api.given import (
-    given_items,
     given_ledgers,
     given_object,
     given_path,
@@ -17,7 +16,7 @@ from pulsar_admin.api.given import (
     given_text,
     given_texts,
 )
-from pulsar_admin.api.imports import given_bookie, source_of
+from pulsar_admin.api.imports import given_parts
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import Caller, Session, Time, check_choice
 from store.errors import InvalidValue
@@ -251,10 +250,7 @@ def parts_given(
     """Return METADATA, None: an empty one, and BOOKIES as parts that a forecast is made on."""
     from store.recovery.parts import read_parts
 
-    given = [*map(given_bookie, given_items("bookies", bookies))]
-    if metadata is None and not given:
-        raise InvalidValue("no part of a cluster is named", hint="name metadata, bookies or both")
-    return read_parts(source_of(metadata, client), given)
+    return read_parts(*given_parts(metadata, bookies, client))
 
 
 def forecast_of(caller: Caller, parts: Parts, brokers: bool, broker_conf: Path | str | None) -> Preflight:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -22,26 +22,19 @@ if TYPE_CHECKING:
     from store.model.schemas import Decoded
 
 
+@dataclass
 class TopicMessages:
     """At most LIMIT messages of TOPIC, those of the window of OPTIONS; what cannot be read is added to PROBLEMS.
 
     They are read once, in one of its forms. ``count``: how many there were so far.
     """
 
-    def __init__(
-        self,
-        reader: EntryReader,
-        topic: Topic,
-        options: DumpOptions,
-        limit: int | None,
-        problems: list[StoreError],
-    ) -> None:
-        self.reader = reader
-        self.topic = topic
-        self.options = options
-        self.limit = limit
-        self.problems = problems
-        self.count = 0
+    reader: EntryReader
+    topic: Topic
+    options: DumpOptions
+    limit: int | None
+    problems: list[StoreError]
+    count: int = field(default=0, init=False)
 
     def is_few(self) -> bool:
         """Whether they are so few that they are read one by one."""

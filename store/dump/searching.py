@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from itertools import islice
 from typing import Any
 
@@ -31,23 +31,12 @@ class FoundRow(MessageRow):
     context: bool | None = field(default=None, metadata={"json_optional": True})
 
 
+@dataclass
 class MatchingMessages(TopicMessages):
     """The messages that the match of the options looks for; as rows with BEFORE messages in front of each and AFTER behind it."""
 
-    def __init__(
-        self,
-        reader: EntryReader,
-        topic: Topic,
-        options: DumpOptions,
-        limit: int | None,
-        problems: list[StoreError],
-        *,
-        before: int = 0,
-        after: int = 0,
-    ) -> None:
-        super().__init__(reader, topic, options, limit, problems)
-        self.before = before
-        self.after = after
+    before: int = field(default=0, kw_only=True)
+    after: int = field(default=0, kw_only=True)
 
     def is_few(self) -> bool:
         return False
