@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.ledger import Ledger
     from pulsar_admin.api.logs import log_files, log_records, verify_logs
     from pulsar_admin.api.messages import Messages
-    from pulsar_admin.api.nacks import DueNack, Nacks
+    from pulsar_admin.api.nacks import DueNack, KeptNacks, Nacks
     from pulsar_admin.api.namespace import Namespace
     from pulsar_admin.api.plan import Plan
     from pulsar_admin.api.recovering import preflight
@@ -84,6 +84,7 @@ _HOMES = {
     "Delayed": "pulsar_admin.api.delayed",
     "Ledger": "pulsar_admin.api.ledger",
     "Namespace": "pulsar_admin.api.namespace",
+    "KeptNacks": "pulsar_admin.api.nacks",
     "Nacks": "pulsar_admin.api.nacks",
     "DueNack": "pulsar_admin.api.nacks",
     "SparkTables": "pulsar_admin.api.spark",
@@ -144,6 +145,7 @@ __all__ = [
     "FoundEntry",
     "FutureDated",
     "InvalidValue",
+    "KeptNacks",
     "Ledger",
     "LedgerNotFound",
     "LedgerPart",

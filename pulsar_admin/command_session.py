@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.cursors import Cursors
     from pulsar_admin.api.delayed import DelayedBacklogs
     from pulsar_admin.api.ledger import Ledger
+    from pulsar_admin.api.nacks import KeptNacks
     from pulsar_admin.api.namespace import Namespace
     from pulsar_admin.api.store import Store as ApiStore
     from pulsar_admin.api.topic import Topic
@@ -81,6 +82,12 @@ class CommandSession(Session):
         from pulsar_admin.api.delayed import DelayedBacklogs
 
         return DelayedBacklogs(self, selection, subscription)
+
+    def nacks(self, topics: Sequence[TopicName], subscription: str | None) -> KeptNacks:
+        """Return the nacks of SUBSCRIPTION (None: of all) in TOPICS (none: in all) as the Python interface has them."""
+        from pulsar_admin.api.nacks import KeptNacks
+
+        return KeptNacks(self, topics, subscription)
 
     def ledger(self, ledger_id: int) -> Ledger:
         """Return a ledger as the Python interface has it; whether it is there is seen when it is used."""

@@ -293,14 +293,7 @@ class App(Results):
         if not isinstance(plan, WritingPlan) and self._keeps_words():
             plan = asked_again(plan, self.now_ms)
         self.confirm(plan, columns)
-        if not isinstance(plan, WritingPlan):
-            self.show(self.apply(plan))
-            return
-        with self.open_for_writing() as store:
-            if self.intent is not None:
-                self.intent.check_store(store)
-            reports = plan.made(store)
-        self.show(*reports, columns=columns)
+        self.show(*self.apply(plan), columns=columns)
 
     def _keeps_words(self) -> bool:
         """Whether a plan file is written or done whose command keeps in it what was asked for."""
@@ -342,14 +335,19 @@ class App(Results):
 
             write_error(text)
 
-    def apply(self, plan: StorePlan) -> ChangeReport:
-        """Apply PLAN in one transaction and return its report; one without steps writes nothing. Raises StalePlan, StoreBusy."""
+    def apply(self, plan: StorePlan | WritingPlan) -> tuple[ChangeReport, ...]:
+        """Apply PLAN and return its reports; one without steps writes nothing. Raises StalePlan, StoreBusy."""
+        from store.changes.intent import WritingPlan
         from store.changes.plan import apply_plan
 
-        if not plan.steps:
-            return plan.unchanged()
+        if not isinstance(plan, WritingPlan) and not plan.steps:
+            return (plan.unchanged(),)
         with self.open_for_writing() as store:
-            return apply_plan(store, plan, self.now_ms)
+            if not isinstance(plan, WritingPlan):
+                return (apply_plan(store, plan, self.now_ms),)
+            if self.intent is not None:
+                self.intent.check_store(store)
+            return plan.made(store)
 
     def _save(self, plan: Plan | WritingPlan, preview: Any) -> None:  # Any: what PLAN's preview returned
         from store.changes.intent import Intent, WritingPlan, documents_of, state_of

@@ -146,6 +146,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/ledgers.py": {"store.model.ledger_owners"},
     "commands/mending.py": {"store.changes.orphans"},
     "commands/metrics.py": {"store.reports.metrics"},
+    "commands/nacks/due.py": set(),
     "commands/nacks/keeping.py": set(),
     "commands/namespaces.py": {"store.changes.policies"},
     "commands/namespaces_cursors.py": set(),

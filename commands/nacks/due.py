@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pulsar_admin.api.plan import steps_of
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
@@ -26,8 +27,7 @@ from store.frozen import frozen
 from store.names import TopicName
 
 if TYPE_CHECKING:
-    from store.db.environment import Txn
-    from store.db.nacks import TrackerRow
+    from pulsar_admin.api.nacks import KeptNacks
     from store.nacks.kept import KeptGroup
 
 DUE_COLUMNS = (
@@ -91,56 +91,23 @@ def due(app: App, options: DueRequest) -> None:
     what it lists in the same transaction that records it: if a job is killed before it used its list, `nacks due
     --popped CHANGE` prints it again, and `store undo CHANGE` puts it back. Nothing being due is not an error.
     """
+    nacks = app.session.nacks(options.topics, options.subscription)
     if options.popped is not None:
-        _show_popped(app, options.popped)
+        _emit_due(app, nacks.due_groups(popped=options.popped), options.popped)
     elif options.pop:
-        _pop(app, options)
+        _pop(app, nacks)
     elif app.settings.plan is not None:
         raise click.UsageError("--plan: only with --pop", click.get_current_context())
     else:
-        with app.session.read() as txn:
-            _emit_due(app, _due_groups(app, txn, options))
+        _emit_due(app, nacks.due_groups())
 
 
-def _show_popped(app: App, change: int) -> None:
-    from store.changes.nacks import popped_groups
-    from store.changes.plan import read_change
-
-    with app.session.read() as txn:
-        _emit_due(app, popped_groups(read_change(txn, change)), change)
-
-
-def _pop(app: App, options: DueRequest) -> None:
-    from store.changes.nacks import plan_pop
-
-    with app.session.read() as txn:
-        groups = list(_due_groups(app, txn, options))
-        plan = plan_pop(txn, groups, app.now_ms)
+def _pop(app: App, nacks: KeptNacks) -> None:
+    with app.session.read():
+        groups, plan = list(nacks.due_groups()), steps_of(nacks.pop())
     app.confirm(plan)
-    _emit_due(app, groups, app.apply(plan).number)
-
-
-def _due_groups(app: App, txn: Txn, options: DueRequest) -> Iterator[KeptGroup]:
-    from store.nacks.kept import iter_due
-
-    return iter_due(txn, _trackers(txn, options.topics, options.subscription), app.now_ms)
-
-
-def _trackers(txn: Txn, topics: tuple[TopicName, ...], subscription: str | None) -> list[TrackerRow]:
-    """Return the trackers meant; raises TopicNotFound for a topic that neither the trackers nor the store know."""
-    from store.nacks.kept import iter_trackers
-
-    found = [row for row in iter_trackers(txn) if subscription in (None, row.subscription)]
-    if not topics:
-        return found
-    # Imported here: a job that names no topic needs no metadata.
-    from store.model.topics import expand_topic
-
-    names = {str(topic) for topic in topics}
-    for topic in topics:
-        if not any(row.topic == str(topic) for row in found):
-            names |= {str(name) for name in expand_topic(txn, topic)}
-    return [row for row in found if row.topic in names]
+    (report,) = app.apply(plan)
+    _emit_due(app, groups, report.number)
 
 
 def due_rows(groups: Iterable[KeptGroup], change: int | None) -> Iterator[dict[str, Any]]:  # Any: JSON
@@ -173,9 +140,4 @@ def _emit_due(app: App, groups: Iterable[KeptGroup], change: int | None = None) 
 @pass_app
 def stats(app: App, topics: tuple[TopicName, ...], subscription: str | None) -> None:
     """Count the negative acks kept for each subscription."""
-    from store.nacks.kept import read_stats
-
-    with app.session.read() as txn:
-        rows = [read_stats(txn, row, app.now_ms) for row in _trackers(txn, topics, subscription)]
-    rows.sort(key=lambda row: (row.topic, row.subscription))
-    app.emit_rows(rows, STATS_COLUMNS)
+    app.emit_rows(app.session.nacks(topics, subscription).stats(), STATS_COLUMNS)

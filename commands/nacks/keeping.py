@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 import click
 
-from commands.nacks.positions import iter_position_rows
 from commands.topics.moving import read_lines, shown_path
 from pulsar_admin.api.nacks import Nacks
 from pulsar_admin.context import App
@@ -79,15 +76,15 @@ def add(app: App, topic: TopicName, subscription: str, options: AddRequest) -> N
     """
     lines = _check_sources(options)
     nacks = Nacks(app.session, topic, subscription)
+    delay_ms, bits = options.delay_ms, options.bits
     if options.holes:
-        app.change(nacks.add_holes(options.delay_ms, precision_bits=options.bits))
-        return
-    rows = iter_position_rows(lines, shown_path(options.from_file or Path()), topic)
-    own = (
-        (place, options.delay_ms if row.delay_ms is None else row.delay_ms) for row in rows for place in row.positions
-    )
-    positions: Iterator[Position | tuple[Position, int]] = chain(options.positions, own)
-    app.change(nacks.add(positions, options.delay_ms, precision_bits=options.bits, force=options.force))
+        plan = nacks.add_holes(delay_ms, precision_bits=bits)
+    elif options.from_file is not None:
+        source = shown_path(options.from_file)
+        plan = nacks.add_lines(lines, delay_ms, source=source, precision_bits=bits, force=options.force)
+    else:
+        plan = nacks.add(options.positions, delay_ms, precision_bits=bits, force=options.force)
+    app.change(plan)
 
 
 def _check_sources(options: AddRequest) -> list[str]:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from pulsar_admin.api.given import given_items, whole_number
+from pulsar_admin.api.given import given_items, given_text, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import Place, Session, position_of
 from store.db.environment import Txn
 from store.errors import InvalidValue
 from store.frozen import frozen
-from store.model.cursors import read_cursor
-from store.model.reader import EntryReader
-from store.model.topics import Topic, expand_topic, read_topic
-from store.nacks.buckets import due_time
-from store.nacks.holes import NackedEntries, hole_intervals
-from store.nacks.kept import KeptGroup, KeptStats, find_tracker, iter_due, read_stats
+from store.nacks.kept import KeptGroup, KeptStats, iter_due, iter_trackers, read_stats
 from store.names import Position, TopicName
 from store.timespec import moment, parse_duration_ms
+
+if TYPE_CHECKING:
+    from store.db.nacks import TrackerRow
+    from store.model.reader import EntryReader
+    from store.model.topics import Topic
+    from store.nacks.holes import NackedEntries
 
 Delay = timedelta | str | int
 """So long: a timedelta, ``10m`` and whatever else the command line takes, or milliseconds as an int."""
@@ -29,6 +31,7 @@ class DueNack:
     """One entry to redeliver. ``due_ms``: when it was due, to the precision of its bucket, never too late."""
 
     topic: str
+    subscription: str
     position: Position
     due_ms: int
 
@@ -38,35 +41,73 @@ class DueNack:
         return moment(self.due_ms)
 
 
-class Nacks:
-    """Negative acks of one subscription, of a partitioned topic those of all partitions; kept by time bucket as PIP-393 does."""
+class KeptNacks:
+    """Negative acks of one subscription, or of all, in several topics, or in all; kept by time bucket as PIP-393 does.
 
-    def __init__(self, session: Session, name: TopicName, subscription: str) -> None:
+    Every question raises TopicNotFound for a topic that neither they nor the store know, and IndexCorrupt.
+    """
+
+    def __init__(self, session: Session, topics: Sequence[TopicName], subscription: str | None) -> None:
         self._session = session
-        self._name = name
-        self._subscription = subscription
+        self._topics = topics
+        self._subscription = None if subscription is None else given_text("subscription", subscription)
 
     def stats(self) -> tuple[KeptStats, ...]:
-        """Return what waits, one object a topic or partition with nacks: entries, how many are due, bytes, deadlines in ms."""
+        """Return what waits, by topic or partition and subscription: entries, how many are due, bytes, deadlines in ms."""
         with self._session.read() as txn:
-            names = map(str, expand_topic(txn, self._name))
-            trackers = (find_tracker(txn, name, self._subscription) for name in names)
-            return tuple(read_stats(txn, row, self._session.now_ms) for row in trackers if row is not None)
+            found = (read_stats(txn, row, self._session.now_ms) for row in self._trackers(txn))
+            return tuple(sorted(found, key=lambda stats: (stats.topic, stats.subscription)))
 
-    def due(self) -> tuple[DueNack, ...]:
-        """Return what is due now, in order of time."""
+    def due(self, *, popped: int | None = None) -> tuple[DueNack, ...]:
+        """Return what is due now, in order of time, or what the change with the number POPPED removed, whosever it was.
+
+        Raises ChangeNotFound, NothingMatches (it popped nothing).
+        """
+        return tuple(
+            DueNack(group.topic, group.subscription, position, group.due_ms)
+            for group in self.due_groups(popped=popped)
+            for position in group.positions()
+        )
+
+    def due_groups(self, *, popped: int | None = None) -> Iterator[KeptGroup]:
+        """Yield the same, what is of one ledger and time together: ``entry_ids`` is a bitmap of pyroaring."""
         with self._session.read() as txn:
-            return tuple(
-                DueNack(group.topic, position, group.due_ms)
-                for group in self._due(txn)
-                for position in group.positions()
-            )
+            if popped is None:
+                yield from self._due(txn)
+            else:
+                from store.changes.nacks import popped_groups
+                from store.changes.plan import read_change
+
+                yield from popped_groups(read_change(txn, whole_number("change", popped)))
 
     def pop(self) -> Plan:
         """Plan removing what is due now; the change keeps it: ``Store.undo`` puts it back. Look at ``due`` first."""
         from store.changes.nacks import plan_pop
 
-        return self._session.plan(lambda reader, now_ms: plan_pop(reader.txn, list(self._due(reader.txn)), now_ms))
+        return self._session.plan_rows(lambda txn, now_ms: plan_pop(txn, self._due(txn), now_ms))
+
+    def _due(self, txn: Txn) -> Iterator[KeptGroup]:
+        return iter_due(txn, self._trackers(txn), self._session.now_ms)
+
+    def _trackers(self, txn: Txn) -> list[TrackerRow]:
+        found = [row for row in iter_trackers(txn) if self._subscription in (None, row.subscription)]
+        names = set(map(str, self._topics))
+        if unknown := names - {row.topic for row in found}:
+            # Imported here: who names no topic needs no metadata.
+            from store.model.topics import expand_topic
+
+            parts = (expand_topic(txn, topic) for topic in self._topics if str(topic) in unknown)
+            names.update(str(name) for own in parts for name in own)
+        return [row for row in found if row.topic in names] if self._topics else found
+
+
+class Nacks(KeptNacks):
+    """Negative acks of one subscription, of a partitioned topic those of all partitions."""
+
+    def __init__(self, session: Session, name: TopicName, subscription: str) -> None:
+        super().__init__(session, (name,), subscription)
+        self._name = name
+        self._subscription: str = subscription
 
     def add(
         self,
@@ -81,9 +122,12 @@ class Nacks:
         One of a pair has a delay of its own. FORCE: also what the store does not know. Raises SubscriptionNotFound, EntryNotFound,
         InvalidValue, Refused (another precision while some wait).
         """
+        from store.nacks.buckets import due_time
+        from store.nacks.holes import NackedEntries
+
         usual_ms, now_ms = due_time(_delay_ms(delay), self._session.now_ms), self._session.now_ms
         with self._session.reader() as reader:
-            found = NackedEntries(self._topics(reader, known=not force), unknown=force)
+            found = NackedEntries(self._read_topics(reader, known=not force), unknown=force)
             for one in given_items("positions", positions):
                 if isinstance(one, tuple) and not isinstance(one, Position):
                     found.add(position_of(one[0]), due_time(_delay_ms(one[1]), now_ms))
@@ -91,18 +135,47 @@ class Nacks:
                     found.add(position_of(one), usual_ms)
             return self._plan(reader, found, precision_bits)
 
+    def add_lines(
+        self,
+        lines: Iterable[str],
+        delay: Delay,
+        *,
+        source: str = "the lines",
+        precision_bits: int | None = None,
+        force: bool = False,
+    ) -> Plan:
+        """Plan the same for LINES: ``LEDGER:ENTRY``, or JSON as of ``topics read`` and ``nacks due``, perhaps with a ``delay`` of its own.
+
+        SOURCE: what errors call LINES. Raises as ``add``.
+        """
+        from store.nacks.position_rows import iter_position_rows
+
+        texts = (given_text("line", line) for line in given_items("lines", lines))
+        rows = iter_position_rows(texts, source, self._name)
+        positions = (
+            (place, delay if row.delay_ms is None else row.delay_ms) for row in rows for place in row.positions
+        )
+        return self.add(positions, delay, precision_bits=precision_bits, force=force)
+
     def add_holes(self, delay: Delay, *, precision_bits: int | None = None) -> Plan:
         """Plan tracking the subscription's own acknowledgement holes: what lies in front of individually deleted entries."""
+        from store.model.cursors import read_cursor
+        from store.nacks.buckets import due_time
+        from store.nacks.holes import NackedEntries, hole_intervals
+
         due_ms = due_time(_delay_ms(delay), self._session.now_ms)
         with self._session.reader() as reader:
-            topics = self._topics(reader)
+            topics = self._read_topics(reader)
             found = NackedEntries(topics)
             for topic in topics:
                 state = read_cursor(reader.txn, reader, topic, self._subscription).state
                 found.add_intervals(topic, hole_intervals(topic, state), due_ms)
             return self._plan(reader, found, precision_bits)
 
-    def _topics(self, reader: EntryReader, *, known: bool = True) -> list[Topic]:
+    def _read_topics(self, reader: EntryReader, *, known: bool = True) -> list[Topic]:
+        from store.model.cursors import read_cursor
+        from store.model.topics import expand_topic, read_topic
+
         topics = [read_topic(reader.txn, name) for name in expand_topic(reader.txn, self._name)]
         for topic in topics if known else ():
             read_cursor(reader.txn, reader, topic, self._subscription)  # raises that it is not there
@@ -115,11 +188,6 @@ class Nacks:
         groups = groups or dict([*found.entries.items()][:1])  # whose report says that there is nothing
         rows = [nacks.Nacks(name, self._subscription, of_topic, bits) for name, of_topic in groups.items()]
         return plan_of(nacks.plan_add(reader.txn, "nacks add", rows))
-
-    def _due(self, txn: Txn) -> Iterable[KeptGroup]:
-        names = map(str, expand_topic(txn, self._name))
-        trackers = [find_tracker(txn, name, self._subscription) for name in names]
-        return iter_due(txn, [row for row in trackers if row is not None], self._session.now_ms)
 
 
 def _delay_ms(delay: Delay) -> int:

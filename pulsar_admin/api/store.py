@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.cursors import Cursors
     from pulsar_admin.api.ledger import Ledger
     from pulsar_admin.api.messages import Messages
+    from pulsar_admin.api.nacks import KeptNacks
     from pulsar_admin.api.namespace import Namespace
     from pulsar_admin.api.searching import Wanted
     from pulsar_admin.api.topic_policies import TopicPolicies
@@ -143,6 +144,15 @@ class Store(Changes, Transfers, Recoveries, Columns, Dumps):
         from pulsar_admin.api.cursors import Cursors
 
         return Cursors(self._session, parse_topics(topics, pattern), name)
+
+    def nacks(self, name: str | None, *topics: str) -> KeptNacks:
+        """Return the negative acks kept for the subscription NAME, None: for every one, of TOPICS, default: of all.
+
+        Raises InvalidValue.
+        """
+        from pulsar_admin.api.nacks import KeptNacks
+
+        return KeptNacks(self._session, tuple(map(parse_topic, topics)), name)
 
     def topic_policies(self, *topics: str, pattern: str | None = None) -> TopicPolicies:
         """Return the policies of TOPICS, changed as one; default: of all topics, or of those of PATTERN, a glob. Raises InvalidValue."""

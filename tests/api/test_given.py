@@ -125,6 +125,14 @@ CALLS: list[tuple[str, tuple[object, ...], Call]] = [
     ("index", NUMBER, lambda store, value: store.topic(PLAIN).find_by_index(value)),
     ("nth", NUMBER, lambda store, value: store.topic(PLAIN).nth_position(value)),
     ("nacked", (*TEXTS, None), lambda store, value: store.topic(PLAIN).cursor("half").nacks().add(value, "10m")),
+    ("nacks of", TEXT[1:], lambda store, value: store.nacks(value).due()),
+    ("nacks in", TEXT, lambda store, value: store.nacks(None, value).due()),
+    ("popped", NUMBER[:-1], lambda store, value: store.nacks(None).due(popped=value)),
+    (
+        "nacked lines",
+        (*TEXTS, None),
+        lambda store, value: store.topic(PLAIN).cursor("half").nacks().add_lines(value, 5),
+    ),
     (
         "delay",
         tuple(one for one in NUMBER if one != "5"),

@@ -224,3 +224,48 @@ def test_nacks_are_kept_due_and_popped(path: Path, cli: Cli) -> None:
         assert number is not None
         store.undo(number)
         assert nacks.due() == due
+
+
+def test_nacks_of_a_store_are_those_of_the_command_line(path: Path, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "rows").write_text('29:20\n{"ledgerId": 29, "entryId": 21, "delay": "20m"}\n')
+    options = ("-s", "half", "--delay", "10m", "--from-file", tmp_path / "rows", "--dry-run", "-o", "json")
+    expected = cli("--store", path, *NOW, "nacks", "add", PLAIN, *options).json
+    with pa.open_store(path, writable=True, now=NOW_MS) as store:
+        lines = store.topic(PLAIN).cursor("half").nacks().add_lines((tmp_path / "rows").read_text().split("\n"), "10m")
+        assert lines.preview().documents()[0] == expected
+        store.apply(lines)
+        store.apply(store.topic(PLAIN).cursor("holes").nacks().add_holes("5m"))
+        with pytest.raises(pa.InvalidValue, match="my rows line 2"):
+            store.topic(PLAIN).cursor("half").nacks().add_lines(["1:2", "{"], "1m", source="my rows", force=True)
+    later = ("--store", path, "--now", f"@{NOW_MS + 600_000}", "nacks")
+    stats, rows = cli(*later, "stats", "-o", "json").json, cli(*later, "due", "-o", "jsonl").json_lines
+    with pa.open_store(path, writable=True, now=NOW_MS + 600_000) as store:
+        assert [(one.topic, one.subscription, one.entries, one.due_entries) for one in store.nacks(None).stats()] == [
+            (row["topic"], row["subscription"], row["entries"], row["dueEntries"]) for row in stats
+        ]
+        assert {row["subscription"] for row in stats} == {"half", "holes"}
+        assert due_rows(store.nacks(None)) == rows
+        assert due_rows(store.nacks("holes", PLAIN)) == [row for row in rows if row["subscription"] == "holes"]
+        assert {group.subscription: len(group.entry_ids) for group in store.nacks("half").due_groups()} == {"half": 1}
+        assert store.nacks("none").due() == ()
+        with pytest.raises(pa.TopicNotFound):
+            store.nacks("half", "none").due()
+        number = store.apply(store.nacks(None).pop()).number
+        assert number is not None
+        assert due_rows(store.nacks(None)) == []
+        assert due_rows(store.nacks(None), number) == rows
+        with pytest.raises(pa.NothingMatches):
+            store.nacks(None).due(popped=1)
+
+
+def due_rows(nacks: pa.KeptNacks, popped: int | None = None) -> list[dict[str, object]]:
+    return [
+        {
+            "topic": one.topic,
+            "subscription": one.subscription,
+            "ledgerId": one.position.ledger_id,
+            "entryId": one.position.entry_id,
+            "dueTime": one.due_ms,
+        }
+        for one in nacks.due(popped=popped)
+    ]
