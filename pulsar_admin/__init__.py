@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from pulsar_admin.api.ledger import Ledger
     from pulsar_admin.api.logs import log_files, log_records, verify_logs
     from pulsar_admin.api.messages import Messages
+    from pulsar_admin.api.nack_studies import (
+        NackGrid,
+        NackSimulation,
+        NackSizes,
+        nack_grid,
+        nack_sizes,
+        replay_nacks,
+        simulate_nacks,
+    )
     from pulsar_admin.api.nacks import DueNack, KeptNacks, Nacks
     from pulsar_admin.api.namespace import Namespace
     from pulsar_admin.api.plan import Plan
@@ -87,6 +96,13 @@ _HOMES = {
     "KeptNacks": "pulsar_admin.api.nacks",
     "Nacks": "pulsar_admin.api.nacks",
     "DueNack": "pulsar_admin.api.nacks",
+    "NackGrid": "pulsar_admin.api.nack_studies",
+    "NackSimulation": "pulsar_admin.api.nack_studies",
+    "NackSizes": "pulsar_admin.api.nack_studies",
+    "nack_grid": "pulsar_admin.api.nack_studies",
+    "nack_sizes": "pulsar_admin.api.nack_studies",
+    "replay_nacks": "pulsar_admin.api.nack_studies",
+    "simulate_nacks": "pulsar_admin.api.nack_studies",
     "SparkTables": "pulsar_admin.api.spark",
     "preflight": "pulsar_admin.api.recovering",
     "register": "pulsar_admin.api.spark",
@@ -152,6 +168,9 @@ __all__ = [
     "Messages",
     "MetadataChange",
     "MetadataCorrupt",
+    "NackGrid",
+    "NackSimulation",
+    "NackSizes",
     "Nacks",
     "Namespace",
     "NamespaceNotFound",
@@ -183,11 +202,15 @@ __all__ = [
     "import_standalone",
     "log_files",
     "log_records",
+    "nack_grid",
+    "nack_sizes",
     "open_store",
     "preflight",
     "preview_import",
     "read_bookie_conf",
     "register",
+    "replay_nacks",
+    "simulate_nacks",
     "verify_logs",
 ]
 

@@ -19,20 +19,16 @@ from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.plot import Chart, line_chart
 from store.errors import AlreadyExists, InvalidValue, MissingComponent, SubscriptionNotFound, TopicNotFound
 from store.frozen import frozen
-from store.model.cursors import read_cursor
-from store.model.topics import read_topic
-from store.nacks.buckets import DEFAULT_PRECISION_BITS
 from store.names import TopicName
 from store.timespec import format_duration_ms
 from store.wording import counted
 
 if TYPE_CHECKING:
+    from pulsar_admin.api.nack_studies import NackSizes
     from store.nacks.measured import TopicNacks
     from store.nacks.sizes import NackLoad, TrackerSizing
 
 Json = dict[str, Any]  # Any: JSON values
-PRECISIONS = range(17)
-_ENTRIES_PER_LEDGER = 50_000
 
 COLUMNS = (
     Column("TAKE", lambda row: "*" if row["wanted"] else ""),
@@ -118,69 +114,45 @@ def plan(app: App, options: PlanRequest) -> None:
     by no more than --precision, else the first from 8 bits on with which the Java client stays within --memory.
     """
     require_plot(app.settings.output)
-    load, found = _load(app, options)
-    rows = _rows(load, found, options)
+    sizes = _sizes(app, options)
+    load, found = sizes.load, sizes.measured
+    rows = _rows(sizes, options)
     charts = _charts(rows)
     save_charts((options.png, options.svg), charts, _heading(load))
     form = app.settings.output
     if form in (None, "plain"):
-        figures = table_text(_document(load), DOCUMENT_COLUMNS)
-        app.emit(
-            "\n".join([_heading(load), *_about(found), table_text(rows, COLUMNS), *map(line_chart, charts), figures])
-        )
+        texts = table_text(rows, COLUMNS), *map(line_chart, charts), table_text(_document(load), DOCUMENT_COLUMNS)
+        app.emit("\n".join([_heading(load), *_about(found), *texts]))
     elif form == "json":
         app.emit({"load": _load_json(load, found), "precisions": rows, "document": _document(load)})
     else:
         app.emit_rows(rows, COLUMNS)
 
 
-def _load(app: App, options: PlanRequest) -> tuple[NackLoad, TopicNacks | None]:
+def _sizes(app: App, options: PlanRequest) -> NackSizes:
     # Imported here: numpy.
-    from store.nacks.sizes import NackLoad
+    from pulsar_admin.api.nack_studies import nack_sizes
 
-    found = _read_topic(app, options) if options.topic is not None else None
-    if found is None and options.subscription is not None:
+    if options.topic is None and options.subscription is not None:
         raise click.UsageError("-s: name its topic with --topic", click.get_current_context())
-    per_entry = options.batch_size or (found.batch_size if found else 1)
-    rate = options.rate
-    if rate is None and found is not None and found.entries_per_second is not None:
-        rate = found.entries_per_second * found.nacked_share * per_entry
-    if rate is None:
+    found = None
+    if options.topic is not None:
+        found = app.session.topic(options.topic).measured_nacks(options.subscription)
+    if options.rate is None and (found is None or found.entries_per_second is None):
         raise click.UsageError("how many nacks a second? Give --rate, or --topic", click.get_current_context())
-    per_ledger = options.entries_per_ledger or (found.entries_per_ledger if found else _ENTRIES_PER_LEDGER)
-    return NackLoad(
-        rate, configured_delay_ms(app, options.delay_ms), per_entry, per_ledger, options.acknowledged_every
-    ), found
+    return nack_sizes(
+        options.rate,
+        configured_delay_ms(app, options.delay_ms),
+        measured=found,
+        batch_size=options.batch_size,
+        entries_per_ledger=options.entries_per_ledger,
+        acknowledged_every=options.acknowledged_every,
+    )
 
 
-def _read_topic(app: App, options: PlanRequest) -> TopicNacks:
-    from store.nacks.measured import read_topic_nacks
-
-    assert options.topic is not None
-    with app.session.reader() as reader:
-        topic = read_topic(reader.txn, options.topic)
-        name = options.subscription
-        cursor = None if name is None else read_cursor(reader.txn, reader, topic, name)
-        return read_topic_nacks(reader.txn, topic, cursor)
-
-
-def _rows(load: NackLoad, found: TopicNacks | None, options: PlanRequest) -> list[Json]:
-    from store.nacks.sizes import size_sample, size_table
-
-    if found is None:
-        sizings = size_table(load, PRECISIONS)
-    else:
-        sizings = size_sample(load, (found.ledger_ids, found.entry_ids), found.times_ms, PRECISIONS)
-    wanted = _wanted_bits(sizings, options)
-    return [_row(sizing, sizing.precision_bits == wanted) for sizing in sizings]
-
-
-def _wanted_bits(sizings: Sequence[TrackerSizing], options: PlanRequest) -> int:
-    """Return the bits to take: by the precision asked for, else from the clients' default up by what the Java client may spend."""
-    if options.precision_ms is not None:
-        return min((options.precision_ms + 1).bit_length() - 1, PRECISIONS[-1])
-    fitting = [sizing.precision_bits for sizing in sizings if sizing.java_bytes <= options.memory_bytes]
-    return next((bits for bits in fitting if bits >= DEFAULT_PRECISION_BITS), PRECISIONS[-1])
+def _rows(sizes: NackSizes, options: PlanRequest) -> list[Json]:
+    wanted = sizes.recommended_bits(options.precision_ms, memory_bytes=options.memory_bytes)
+    return [_row(sizing, sizing.precision_bits == wanted) for sizing in sizes.precisions]
 
 
 def _row(sizing: TrackerSizing, wanted: bool) -> Json:

@@ -18,20 +18,15 @@ from pulsar_admin.numbers import INTEGER, NUMBER, SHARE, whole
 from pulsar_admin.options import DURATION, command, gather, pass_app
 from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.plot import Chart, line_chart
-from store.codec.given import json_object
-from store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent, reason_of
+from store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent
 from store.frozen import frozen
 from store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits
-from store.timespec import format_duration_ms, parse_duration_ms
+from store.timespec import format_duration_ms
 
 if TYPE_CHECKING:
-    from store.nacks.load import GeneratedLoad, NackEvents
+    from pulsar_admin.api.nack_studies import Traffic
     from store.nacks.simulate import SweepRow, TimerResult
 
-EVENTS_MAX = 20_000_000
-"""Nacks of one run: a few hundred bytes each while it lasts."""
-
-_EVENT_KEYS = ("time", "ledgerId", "entryId", "delay")
 _TIMERS = (
     "interval: Java before PIP-393; merged: PIP-393 as in Java's client 4.0.8; cpp: the C++, Python and Node clients;\n"
     "go: the Go client; deadline: PIP-393's buckets with an exact timer"
@@ -91,6 +86,17 @@ class SimulateRequest:
     @property
     def is_grid(self) -> bool:
         return max(len(self.rates), len(self.delays_ms), len(self.bits)) > 1
+
+    @property
+    def traffic(self) -> Traffic:
+        return {
+            "duration": self.duration_ms,
+            "batch_size": self.batch_size,
+            "entries_per_ledger": self.entries_per_ledger,
+            "nacked": self.nacked,
+            "processing": self.processing_ms,
+            "seed": self.seed,
+        }
 
 
 @command(
@@ -172,78 +178,30 @@ def simulate(app: App, options: SimulateRequest) -> None:
 
 def _run(app: App, options: SimulateRequest) -> None:
     # Imported here: numpy.
-    from store.nacks import simulate as simulator
-    from store.nacks.load import generate_events
+    from pulsar_admin.api.nack_studies import replay_nacks, simulate_nacks
 
     if options.events is not None and (options.is_grid or app.settings.spark):
         raise click.UsageError("--events: one run, without --spark", click.get_current_context())
-    load = None if options.events is not None else _check_size(_load(options))
-    events = _read_events(options.events) if options.events is not None else generate_events(_load(options))
-    results = simulator.simulate(events, options.bits[0], options.base_delay_ms)
-    charts = _charts(results)
-    heading = f"{len(events):,} nacks"
+    bits, base_ms = options.bits[0], options.base_delay_ms
+    if options.events is None:
+        rate, (delay_ms, *_) = options.rates[0], options.delays_ms
+        found = simulate_nacks(
+            rate, delay_ms, max_delay=options.max_delay_ms, precision_bits=bits, base_delay=base_ms, **options.traffic
+        )
+    else:
+        lines, source = read_lines(options.events), shown_path(options.events)
+        found = replay_nacks(lines, source=source, precision_bits=bits, base_delay=base_ms)
+    charts = _charts(found.timers)
+    heading = f"{found.timers[0].nacks:,} nacks"
     save_charts((options.png, options.svg), charts, heading)
     form = app.settings.output
     if form in (None, "plain"):
         drawn = [line_chart(chart) for chart in charts]
-        app.emit("\n".join([heading, table_text(results, TIMER_COLUMNS), _TIMERS, *drawn]))
+        app.emit("\n".join([heading, table_text(found.timers, TIMER_COLUMNS), _TIMERS, *drawn]))
     elif form == "json":
-        app.emit({"load": load, "timers": results})
+        app.emit(found)
     else:
-        app.emit_rows(results, TIMER_COLUMNS)
-
-
-def _load(options: SimulateRequest) -> GeneratedLoad:
-    from store.nacks.load import GeneratedLoad
-
-    delay_ms = options.delays_ms[0]
-    return GeneratedLoad(
-        messages_per_second=options.rates[0],
-        duration_ms=options.duration_ms,
-        min_delay_ms=delay_ms,
-        max_delay_ms=delay_ms if options.max_delay_ms is None else options.max_delay_ms,
-        batch_size=options.batch_size,
-        entries_per_ledger=options.entries_per_ledger,
-        nacked=options.nacked,
-        processing_ms=options.processing_ms,
-        seed=options.seed,
-    )
-
-
-def _check_size(load: GeneratedLoad) -> GeneratedLoad:
-    count = load.messages_per_second * load.duration_ms / 1000
-    if count > EVENTS_MAX:
-        raise LimitExceeded(
-            f"{count:,.0f} messages are more than {EVENTS_MAX:,}", hint="give a smaller --rate or --duration"
-        )
-    return load
-
-
-def _read_events(path: Path) -> NackEvents:
-    """Return the events in the file PATH; raises InvalidValue naming the line."""
-    from store.nacks.load import events_of
-
-    rows = []
-    for number, line in enumerate(read_lines(path), 1):
-        if line.strip():
-            rows.append(_event(line, f"{shown_path(path)} line {number}"))
-    return events_of(rows)
-
-
-def _event(line: str, where: str) -> tuple[int, int, int, int]:
-    hint = 'an event is {"time":0,"ledgerId":10,"entryId":4,"delay":"1m"}; times and plain delays are ms'
-    try:
-        found = json_object(line)
-        time_ms, ledger_id, entry_id, delay = (found[key] for key in _EVENT_KEYS)
-        delay_ms = parse_duration_ms(delay) if isinstance(delay, str) else delay
-    except InvalidValue as error:
-        raise InvalidValue(f"{where}: {error.message}", hint=error.hint) from error
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise InvalidValue(f"{where} is not an event: {reason_of(error)}", hint=hint) from error
-    values = time_ms, ledger_id, entry_id, delay_ms
-    if any(type(value) is not int or not 0 <= value < 2**63 for value in values):
-        raise InvalidValue(f"{where}: {', '.join(_EVENT_KEYS)} are whole numbers from 0 to 2^63 - 1", hint=hint)
-    return values
+        app.emit_rows(found.timers, TIMER_COLUMNS)
 
 
 def _charts(results: Sequence[TimerResult]) -> list[Chart]:
@@ -277,17 +235,15 @@ def _shares(histogram: Sequence[tuple[int, int]], count: int) -> list[float]:
 
 
 def _sweep(app: App, options: SimulateRequest) -> None:
-    from store.nacks.sweep import sweep_here, sweep_on_spark, sweep_points
+    from pulsar_admin.api.nack_studies import nack_grid
 
     if options.max_delay_ms is not None or options.base_delay_ms is not None:
         raise click.UsageError("--max-delay, --base-delay: only in a single run", click.get_current_context())
-    points = sweep_points(_load(options), options.rates, options.delays_ms, options.bits)
-    for load, _ in points:
-        _check_size(load)
+    grid = nack_grid(options.rates, options.delays_ms, options.bits, **options.traffic)
     with app.spark() as engine:
-        rows = list(sweep_here(points)) if engine is None else sweep_on_spark(engine.session, points)
+        rows = grid.run(None if engine is None else engine.session)
     charts = _grid_charts(rows)
-    save_charts((options.png, options.svg), charts, f"{len(points)} simulations")
+    save_charts((options.png, options.svg), charts, f"{len(grid.points)} simulations")
     if app.settings.output in (None, "plain"):
         app.emit("\n".join([table_text(rows, SWEEP_COLUMNS), _TIMERS, *map(line_chart, charts)]))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from operator import index
 from os import fsencode
 from pathlib import Path
@@ -79,6 +80,29 @@ def whole_number(what: str, value: object, least: int | None = None, most: int |
     if (least is not None and number < least) or (most is not None and number > most):
         raise InvalidValue(f"{what} {number}: a whole number from {least} to {most} is wanted", value=number)
     return number
+
+
+def given_number(what: str, value: object) -> float:
+    """Return VALUE; raises InvalidValue unless it is a finite number of Python's or numpy's; text is not."""
+    wrong = InvalidValue(f"{what} {value!r}: a number is wanted, such as 0.5", value=value)
+    if not isinstance(value, (int, float, SupportsIndex)) or isinstance(value, bool):
+        raise wrong
+    try:
+        number = float(value)
+    except OverflowError as error:
+        raise wrong from error
+    if not isfinite(number):
+        raise wrong
+    return number
+
+
+def given_keywords(given: Mapping[str, object], kind: type) -> None:
+    """Raise InvalidValue for a keyword that KIND, a TypedDict, does not have."""
+    unknown = sorted(set(given) - set(kind.__annotations__))
+    if unknown:
+        raise InvalidValue(
+            f"unknown keyword: {', '.join(unknown)}", hint=f"there are {', '.join(kind.__annotations__)}"
+        )
 
 
 def given_ledgers(ledgers: Iterable[int]) -> tuple[int, ...]:

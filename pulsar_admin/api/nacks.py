@@ -125,12 +125,12 @@ class Nacks(KeptNacks):
         from store.nacks.buckets import due_time
         from store.nacks.holes import NackedEntries
 
-        usual_ms, now_ms = due_time(_delay_ms(delay), self._session.now_ms), self._session.now_ms
+        usual_ms, now_ms = due_time(delay_ms(delay), self._session.now_ms), self._session.now_ms
         with self._session.reader() as reader:
             found = NackedEntries(self._read_topics(reader, known=not force), unknown=force)
             for one in given_items("positions", positions):
                 if isinstance(one, tuple) and not isinstance(one, Position):
-                    found.add(position_of(one[0]), due_time(_delay_ms(one[1]), now_ms))
+                    found.add(position_of(one[0]), due_time(delay_ms(one[1]), now_ms))
                 else:
                     found.add(position_of(one), usual_ms)
             return self._plan(reader, found, precision_bits)
@@ -163,7 +163,7 @@ class Nacks(KeptNacks):
         from store.nacks.buckets import due_time
         from store.nacks.holes import NackedEntries, hole_intervals
 
-        due_ms = due_time(_delay_ms(delay), self._session.now_ms)
+        due_ms = due_time(delay_ms(delay), self._session.now_ms)
         with self._session.reader() as reader:
             topics = self._read_topics(reader)
             found = NackedEntries(topics)
@@ -190,7 +190,8 @@ class Nacks(KeptNacks):
         return plan_of(nacks.plan_add(reader.txn, "nacks add", rows))
 
 
-def _delay_ms(delay: Delay) -> int:
+def delay_ms(delay: Delay) -> int:
+    """Return DELAY in ms; raises InvalidValue, also for one that is negative."""
     if isinstance(delay, str):
         return parse_duration_ms(delay)
     found = delay // timedelta(milliseconds=1) if isinstance(delay, timedelta) else whole_number("delay", delay)

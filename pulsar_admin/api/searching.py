@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypedDict
 
+from pulsar_admin.api.given import given_keywords
 from pulsar_admin.api.messages import Choose, MessageQuery, Messages, chosen_columns, messages_of
 from pulsar_admin.api.session import Clock, Place, Session, Time
 from store.errors import InvalidValue
@@ -42,11 +43,7 @@ class Wanted(TypedDict, total=False):
 
 def search_of(session: Session, names: Choose, wanted: Wanted) -> Messages:
     """Return the messages of the topics NAMES that are WANTED; raises InvalidValue, also for an unknown keyword."""
-    unknown = sorted(set(wanted) - set(Wanted.__annotations__))
-    if unknown:
-        raise InvalidValue(
-            f"unknown keyword: {', '.join(unknown)}", hint=f"there are {', '.join(Wanted.__annotations__)}"
-        )
+    given_keywords(wanted, Wanted)
     bounds = wanted.get("since"), wanted.get("until"), wanted.get("start"), wanted.get("end")
     window = session.window(*bounds, clock=wanted.get("clock", "auto"))
     query = MessageQuery(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from pulsar_admin.api.given import whole_number
+from pulsar_admin.api.given import given_text, whole_number
 from pulsar_admin.api.session import (
     Clock,
     Duration,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from store.codec.policies import PartitionedTopic, Policies
     from store.dump.finding import FindRule, FoundEntry
     from store.model.entries import LastMessageId
+    from store.nacks.measured import TopicNacks
     from store.policies.in_force import PoliciesInForce
     from store.reports.describe import TopicDescription
     from store.reports.internal_info import InternalInfo
@@ -379,6 +380,20 @@ class Topic(TopicPlans):
         from pulsar_admin.api.delayed import Delayed
 
         return Delayed(self._session, self._name, subscription)
+
+    def measured_nacks(self, subscription: str | None = None) -> TopicNacks:
+        """Return its entries a second, and where the acknowledgement holes of SUBSCRIPTION are, for ``nack_sizes``, from the index.
+
+        Raises TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound, InvalidValue (no times).
+        """
+        from store.model.cursors import read_cursor
+        from store.nacks.measured import read_topic_nacks
+
+        with self._session.reader() as reader:
+            topic = read_topic(reader.txn, self._name)
+            name = None if subscription is None else given_text("subscription", subscription)
+            cursor = None if name is None else read_cursor(reader.txn, reader, topic, name)
+            return read_topic_nacks(reader.txn, topic, cursor)
 
     def compaction(self) -> Compaction:
         """Return the compacted view of the topic."""

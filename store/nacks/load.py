@@ -7,10 +7,17 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from store.errors import InvalidValue
+from store.codec.given import json_object
+from store.errors import InvalidValue, LimitExceeded, reason_of
 from store.frozen import frozen
 from store.nacks.bitmaps import Int64s
 from store.nacks.rows import add_times, check_column
+from store.timespec import parse_duration_ms
+
+EVENTS_MAX = 20_000_000
+"""Nacks of one run: a few hundred bytes each while it lasts."""
+
+_EVENT_KEYS = ("time", "ledgerId", "entryId", "delay")
 
 
 @frozen
@@ -56,6 +63,15 @@ class GeneratedLoad:
             )
 
 
+def check_load(load: GeneratedLoad) -> None:
+    """Raise LimitExceeded where LOAD has too many messages."""
+    count = load.messages_per_second * load.duration_ms / 1000
+    if count > EVENTS_MAX:
+        raise LimitExceeded(
+            f"{count:,.0f} messages are more than {EVENTS_MAX:,}", hint="give a smaller --rate or --duration"
+        )
+
+
 def generate_events(load: GeneratedLoad) -> NackEvents:
     """Return the events of LOAD; equal loads give equal events."""
     # RandomState's streams are frozen: numpy promises the same numbers in every version.
@@ -82,6 +98,27 @@ def events_of(rows: Iterable[tuple[int, int, int, int]]) -> NackEvents:
     )
     add_times(delays, times)
     return _ordered(times, ledgers, entries, delays)
+
+
+def read_events(lines: Iterable[str], source: str) -> NackEvents:
+    """Return the events in LINES of SOURCE, a JSON object each; raises InvalidValue naming the line."""
+    return events_of(_event(line, f"{source} line {number}") for number, line in enumerate(lines, 1) if line.strip())
+
+
+def _event(line: str, where: str) -> tuple[int, int, int, int]:
+    hint = 'an event is {"time":0,"ledgerId":10,"entryId":4,"delay":"1m"}; times and plain delays are ms'
+    try:
+        found = json_object(line)
+        time_ms, ledger_id, entry_id, delay = (found[key] for key in _EVENT_KEYS)
+        delay_ms = parse_duration_ms(delay) if isinstance(delay, str) else delay
+    except InvalidValue as error:
+        raise InvalidValue(f"{where}: {error.message}", hint=error.hint) from error
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise InvalidValue(f"{where} is not an event: {reason_of(error)}", hint=hint) from error
+    values = time_ms, ledger_id, entry_id, delay_ms
+    if any(type(value) is not int or not 0 <= value < 2**63 for value in values):
+        raise InvalidValue(f"{where}: {', '.join(_EVENT_KEYS)} are whole numbers from 0 to 2^63 - 1", hint=hint)
+    return values
 
 
 def _drawn(random: np.random.RandomState, low: int, high: int, count: int) -> Int64s:

@@ -52,6 +52,11 @@ class TopicNacks:
         """Messages an entry, rounded."""
         return max(1, round(self.messages / self.entries)) if self.entries else 1
 
+    @property
+    def nacked_entries_per_second(self) -> float | None:
+        """Entries that are nacked a second, None when all have one time."""
+        return None if self.entries_per_second is None else self.entries_per_second * self.nacked_share
+
 
 def read_topic_nacks(txn: Txn, topic: Topic, cursor: Cursor | None) -> TopicNacks:
     """Return what TOPIC and the holes of CURSOR say; raises InvalidValue for a topic without an indexed entry that has a time."""

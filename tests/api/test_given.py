@@ -24,6 +24,8 @@ TEXTS = ("text", b"text", 5, object(), {"x": "y"}, [None], [5], [b"x"], [["x"]])
 NUMBER = (True, 1.5, float("nan"), "5", b"5", object(), [5], {}, None)
 ID = (*NUMBER, -1, 2**63, 10**30)
 PROPERTIES = ("a=b", 5, object(), ["a"], [("a", "b")], {"a": None}, {"a": 5}, {5: "a"}, {"a": ["b"]}, {"a": "\ud800"})
+REAL = (True, float("nan"), float("inf"), "5", b"5", object(), [5], {}, 1j, 10**400)
+WAIT = (True, 1.5, "soon", b"5m", object(), ["5m"], -5, None)
 BIG = 2**63, 10**30
 PATH = (5, True, 1.5, b"x", object(), ["x"], {}, "a\0b", "\ud800")
 FLAG = (None, 0, 1, "false", "", [], object())
@@ -125,6 +127,28 @@ CALLS: list[tuple[str, tuple[object, ...], Call]] = [
     ("index", NUMBER, lambda store, value: store.topic(PLAIN).find_by_index(value)),
     ("nth", NUMBER, lambda store, value: store.topic(PLAIN).nth_position(value)),
     ("nacked", (*TEXTS, None), lambda store, value: store.topic(PLAIN).cursor("half").nacks().add(value, "10m")),
+    ("measured", TEXT[1:], lambda store, value: store.topic(PLAIN).measured_nacks(value)),
+    ("rate", (*REAL, -5), lambda store, value: pa.nack_sizes(value)),
+    ("measured of", ("text", 5, object()), lambda store, value: pa.nack_sizes(measured=value)),
+    ("nack batches", ID[:8] + ID[9:], lambda store, value: pa.nack_sizes(5, batch_size=value)),
+    ("nack ledgers", ID[:8] + ID[9:], lambda store, value: pa.nack_sizes(5, entries_per_ledger=value)),
+    ("acknowledged_every", ID[:-2], lambda store, value: pa.nack_sizes(5, acknowledged_every=value)),
+    ("simulated rate", (*REAL, None, 0), lambda store, value: pa.simulate_nacks(value)),
+    ("simulated delay", WAIT, lambda store, value: pa.simulate_nacks(1, value)),
+    ("max_delay", WAIT[:-1], lambda store, value: pa.simulate_nacks(1, 5, max_delay=value)),
+    ("simulated bits", ID, lambda store, value: pa.simulate_nacks(1, precision_bits=value)),
+    ("base_delay", WAIT[:-1], lambda store, value: pa.simulate_nacks(1, base_delay=value)),
+    ("duration", WAIT, lambda store, value: pa.simulate_nacks(1, duration=value)),
+    ("nacked share", (*REAL, None, 2), lambda store, value: pa.simulate_nacks(1, nacked=value)),
+    ("processing", WAIT, lambda store, value: pa.simulate_nacks(1, processing=value)),
+    ("seed", ID, lambda store, value: pa.simulate_nacks(1, seed=value)),
+    ("traffic", (5,), lambda store, value: pa.simulate_nacks(1, sed=value)),  # type: ignore[call-arg]
+    ("events", (*TEXTS, None), lambda store, value: pa.replay_nacks(value)),
+    ("rates", (*TEXTS[:6], *TEXTS[7:], None), lambda store, value: pa.nack_grid(value, ["1m"], [8])),
+    ("delays", (*TEXTS[:6], *TEXTS[7:], None), lambda store, value: pa.nack_grid([5], value, [8])),
+    ("grid bits", ([63], *TEXTS[:-3], None), lambda store, value: pa.nack_grid([5], ["1m"], value)),
+    ("precision", WAIT[:-1], lambda store, value: pa.nack_sizes(5).recommended_bits(value)),
+    ("room", NUMBER, lambda store, value: pa.nack_sizes(5).recommended_bits(memory_bytes=value)),
     ("nacks of", TEXT[1:], lambda store, value: store.nacks(value).due()),
     ("nacks in", TEXT, lambda store, value: store.nacks(None, value).due()),
     ("popped", NUMBER[:-1], lambda store, value: store.nacks(None).due(popped=value)),
