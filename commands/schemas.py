@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.context import App
 from pulsar_admin.gson import gson_text
 from pulsar_admin.upstream import mirrored
-from store.changes.schemas import NewSchema, check_compatible, parse_schema, plan_delete_schema, plan_upload
 from store.codec.javamap import in_hash_map_order
-from store.codec.schema import IndexEntry, SchemaEntry
-from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, NothingMatches, Refused, StalePlan, reason_of
-from store.files import read_file
-from store.model.schemas import find_locator, live_versions
+from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, NothingMatches, Refused, StalePlan
 from store.names import TopicName
+
+if TYPE_CHECKING:
+    from pulsar_admin.api.schemas import SchemaVersion
+    from store.codec.schema import IndexEntry
 
 _NOTHING = "Nothing, like pulsar-admin; the change and its undo command are on stderr."
 _FILE = {"filename": 'A file such as {"type": "AVRO", "schema": "{\\"type\\": …}", "properties": {}}.'}
@@ -38,48 +37,44 @@ _OBJECTS = ("AVRO", "JSON", "PROTOBUF", "PROTOBUF_NATIVE")
 )
 def get(app: App, topic: TopicName, all_version: bool, version: int | None) -> None:
     """Show the schema of a topic."""
-    with app.session.reader() as reader:
-        found = live_versions(reader, topic)
     if version is not None and version < 0:
         raise InvalidValue(f"Option --version must be greater than 0, but found {version}", value=str(version))
     if all_version and version is not None:
         raise InvalidValue("Only one or neither of --version and --all-version can be specified.")
     if all_version:
-        app.answer([_info(topic, entry) for _, entry in found])
+        app.answer([_info(topic, found) for found in app.session.topic(topic).schemas()])
         return
-    wanted = [one for one in found if version in (None, one[0])]
-    if not wanted:
-        what = "none" if version is None else f"no version {version}"
-        raise NothingMatches(f"Schema not found: {topic} has {what}", topic=str(topic))
-    _answer_version(app, *wanted[-1], topic, alone=version is not None)
+    found = app.session.topic(topic).schema(version)
+    shown = _info(topic, found)
+    app.emit(
+        shown if version is not None else {"version": found.version, "schemaInfo": shown},
+        plain=None if app.settings.output else _gson(found, shown, alone=version is not None),
+    )
 
 
-def _answer_version(app: App, version: int, entry: SchemaEntry, topic: TopicName, *, alone: bool) -> None:
-    shown = _info(topic, entry)
+def _gson(found: SchemaVersion, shown: dict[str, Any], *, alone: bool) -> str:  # Any: JSON
     # Upstream's gson writes the definition of a primitive type, which some clients fill with "null", in base64.
-    is_text = entry.type_name in (*_OBJECTS, "KEY_VALUE")
+    is_text = found.type in (*_OBJECTS, "KEY_VALUE")
     info = {
         "name": shown["name"],
-        "schema": entry.definition.decode("utf-8", "replace") if is_text else shown["schema"],
-        "type": shown["type"],
-        "timestamp": entry.timestamp_ms,
-        "properties": dict(sorted(entry.properties.items())),
+        "schema": found.definition.decode("utf-8", "replace") if is_text else shown["schema"],
+        "type": found.type,
+        "timestamp": found.timestamp_ms,
+        "properties": dict(sorted(found.properties.items())),
     }
-    parsed = ("schema",) if entry.type_name in _OBJECTS else ()
-    text = gson_text(info if alone else {"version": version, "schemaInfo": info}, parsed=parsed)
-    value = shown if alone else {"version": version, "schemaInfo": shown}
-    app.emit(value, plain=None if app.settings.output else text + "\n")
+    parsed = ("schema",) if found.type in _OBJECTS else ()
+    return gson_text(info if alone else {"version": found.version, "schemaInfo": info}, parsed=parsed) + "\n"
 
 
-def _info(topic: TopicName, entry: SchemaEntry) -> dict[str, Any]:  # Any: JSON
+def _info(topic: TopicName, found: SchemaVersion) -> dict[str, Any]:  # Any: JSON
     """Return a version as Jackson writes upstream's ``SchemaInfo``."""
     return {
         "name": topic.local_name,
-        "schema": b64encode(entry.definition).decode(),
-        "type": entry.type_name,
-        "timestamp": entry.timestamp_ms,
-        "properties": in_hash_map_order(entry.properties),
-        "schemaDefinition": entry.definition.decode("utf-8", "replace"),
+        "schema": b64encode(found.definition).decode(),
+        "type": found.type,
+        "timestamp": found.timestamp_ms,
+        "properties": in_hash_map_order(found.properties),
+        "schemaDefinition": found.definition.decode("utf-8", "replace"),
     }
 
 
@@ -91,8 +86,7 @@ def _info(topic: TopicName, entry: SchemaEntry) -> dict[str, Any]:  # Any: JSON
 )
 def metadata(app: App, topic: TopicName) -> None:
     """Show where the versions of a topic's schema are stored."""
-    with app.session.read() as txn:
-        locator = find_locator(txn, topic)
+    locator = app.session.topic(topic).schema_locator()
     if locator is None:
         app.answer(None)
         return
@@ -101,15 +95,6 @@ def metadata(app: App, topic: TopicName) -> None:
 
 def _place(item: IndexEntry) -> dict[str, int]:
     return {"ledgerId": item.position.ledger_id, "entryId": item.position.entry_id, "version": item.version}
-
-
-def _read(filename: str) -> NewSchema:
-    try:
-        return parse_schema(read_file(Path(filename)), filename)
-    except FileNotFoundError as error:
-        raise InvalidValue(f"Schema file {filename} is not found.", path=filename) from error
-    except OSError as error:
-        raise InvalidValue(f"{filename} cannot be read: {error.strerror or reason_of(error)}", path=filename) from error
 
 
 @mirrored(
@@ -127,7 +112,7 @@ def upload(app: App, topic: TopicName, filename: str) -> None:
 
     A schema that is already registered is not changed.
     """
-    app.change(app.session.plan(plan_upload, topic, _read(filename)))
+    app.change(app.session.topic(topic).upload_schema(filename))
 
 
 @mirrored(
@@ -140,8 +125,7 @@ def upload(app: App, topic: TopicName, filename: str) -> None:
 )
 def compatibility(app: App, topic: TopicName, filename: str) -> None:
     """Check whether a schema is compatible with the versions of a topic's schema."""
-    with app.session.reader() as reader:
-        check_compatible(reader, topic, _read(filename))
+    app.session.topic(topic).check_schema(filename)
 
 
 @mirrored(
@@ -155,4 +139,4 @@ def compatibility(app: App, topic: TopicName, filename: str) -> None:
 )
 def delete(app: App, topic: TopicName, force: bool) -> None:
     """Delete the schema of a topic."""
-    app.change(app.session.plan_rows(lambda txn, now_ms: plan_delete_schema(txn, topic, force=force, now_ms=now_ms)))
+    app.change(app.session.topic(topic).delete_schema(force=force))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.plan import Plan
     from pulsar_admin.api.recovering import preflight
     from pulsar_admin.api.reports import Change, ChangeReport
+    from pulsar_admin.api.schemas import SchemaVersion
     from pulsar_admin.api.session import PartialData
     from pulsar_admin.api.spark import SparkTables, register
     from pulsar_admin.api.store import Store, open_store
@@ -103,6 +104,7 @@ _HOMES = {
     "nack_sizes": "pulsar_admin.api.nack_studies",
     "replay_nacks": "pulsar_admin.api.nack_studies",
     "simulate_nacks": "pulsar_admin.api.nack_studies",
+    "SchemaVersion": "pulsar_admin.api.schemas",
     "SparkTables": "pulsar_admin.api.spark",
     "preflight": "pulsar_admin.api.recovering",
     "register": "pulsar_admin.api.spark",
@@ -183,6 +185,7 @@ __all__ = [
     "PolicyValue",
     "Position",
     "Refused",
+    "SchemaVersion",
     "SparkTables",
     "StalePlan",
     "Store",

@@ -157,6 +157,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/namespaces_delayed.py": {"store.db.delayed_rules"},
     "commands/overview.py": {"store.reports.overview"},
     "commands/policies.py": {"store.policies.rules", "store.policies.table"},
+    "commands/schemas.py": {"store.codec.javamap"},
     "commands/store/annotate.py": {"store.model.publish_times"},
     "commands/store/clusters.py": set(),
     "commands/store/export.py": {"store.model.publish_times"},

@@ -21,7 +21,7 @@ from pulsar_admin.api.session import (
     position_of,
 )
 from pulsar_admin.api.topic_plans import TopicPlans
-from store.errors import InvalidValue, StoreError
+from store.errors import InvalidValue, NothingMatches, StoreError
 from store.model.topics import expand_topic, partition_count, read_topic
 from store.names import EARLIEST, LATEST, Position, TopicName
 
@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from pulsar_admin.api.delayed import Delayed
     from pulsar_admin.api.messages import Messages
     from pulsar_admin.api.plan import Plan
+    from pulsar_admin.api.schemas import SchemaVersion
     from pulsar_admin.api.searching import Wanted
     from store.codec.policies import PartitionedTopic, Policies
+    from store.codec.schema import SchemaLocator
     from store.dump.finding import FindRule, FoundEntry
     from store.model.entries import LastMessageId
     from store.nacks.measured import TopicNacks
@@ -356,6 +358,31 @@ class Topic(TopicPlans):
         with self._session.read() as txn:
             topic = read_topic(txn, self._name)
         return topic.total_size_bytes if place == EARLIEST else backlog_size_bytes(topic, place)
+
+    def schemas(self) -> tuple[SchemaVersion, ...]:
+        """Return the versions of its schema, oldest first, from behind the last that was deleted; raises MetadataCorrupt, EntryCorrupt."""
+        from pulsar_admin.api.schemas import read_versions
+
+        return read_versions(self._session, self._name)
+
+    def schema(self, version: int | None = None) -> SchemaVersion:
+        """Return a VERSION of its schema, None: the newest; raises NothingMatches where there is none, and as ``schemas``."""
+        wanted = None if version is None else whole_number("version", version)
+        found = [one for one in self.schemas() if wanted in (None, one.version)]
+        if not found:
+            what = "none" if wanted is None else f"no version {wanted}"
+            raise NothingMatches(f"Schema not found: {self._name} has {what}", topic=self.name)
+        return found[-1]
+
+    def schema_locator(self) -> SchemaLocator | None:
+        """Return which entries have its schema: of the ``newest`` version, and by ``index`` of all. None: it never had one.
+
+        Raises MetadataCorrupt.
+        """
+        from store.model.schemas import find_locator
+
+        with self._session.read() as txn:
+            return find_locator(txn, self._name)
 
     def policies(self) -> Policies:
         """Return the policies of the topic's own, each None where it sets none; raises MetadataCorrupt."""

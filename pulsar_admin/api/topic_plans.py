@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from pulsar_admin.api.given import given_properties, given_text, given_texts, whole_number
+from pulsar_admin.api.given import given_flag, given_properties, given_text, given_texts, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.policies import PolicyPlans
 from pulsar_admin.api.session import Session
@@ -73,6 +74,35 @@ class TopicPlans(PolicyPlans):
         from store.changes.topics import plan_missing_partitions
 
         return self._session.plan_rows(plan_missing_partitions, self._name)
+
+    # -- schema --------------------------------------------------------------------------------------------------------
+
+    def check_schema(self, schema: Mapping[str, Any] | Path | str) -> None:  # Any: JSON
+        """Raise Refused unless SCHEMA, as of ``upload_schema``, may follow the versions that it has."""
+        from pulsar_admin.api.schemas import given_schema
+        from store.changes.schemas import check_compatible
+
+        with self._session.reader() as reader:
+            check_compatible(reader, self._name, given_schema(schema))
+
+    def upload_schema(self, schema: Mapping[str, Any] | Path | str) -> Plan:  # Any: JSON
+        """Plan a new version of its schema: ``{"type": "AVRO", "schema": "{…}", "properties": {}}``, or a file with that.
+
+        One that it has already changes nothing. Raises InvalidValue, NamespaceNotFound, Refused (it is not compatible).
+        """
+        from pulsar_admin.api.schemas import given_schema
+        from store.changes.schemas import plan_upload
+
+        return self._session.plan(plan_upload, self._name, given_schema(schema))
+
+    def delete_schema(self, *, force: bool = False) -> Plan:
+        """Plan a version that says that the schema is deleted, with FORCE the removal of all of them; raises MetadataCorrupt."""
+        from store.changes.schemas import plan_delete_schema
+
+        everything = given_flag("force", force)
+        return self._session.plan_rows(
+            lambda txn, now_ms: plan_delete_schema(txn, self._name, force=everything, now_ms=now_ms)
+        )
 
     # -- properties and permissions -----------------------------------------------------------------------------------
 

@@ -58,12 +58,13 @@ class NewSchema:
         return TYPE_NUMBERS[self.type]
 
 
-def parse_schema(data: bytes, where: str) -> NewSchema:
-    """Return the schema in a file for ``schemas upload``; raises InvalidValue."""
+def parse_schema(data: bytes | Mapping[str, Any], where: str) -> NewSchema:  # Any: JSON
+    """Return the schema that ``schemas upload`` takes: the JSON of a file, or what is in it; raises InvalidValue."""
     try:
-        found = json.loads(data)
-        kind, definition = found["type"], found.get("schema") or ""
+        found = data if isinstance(data, Mapping) else json.loads(data)
+        kind, definition = str(found["type"]), found.get("schema") or ""
         properties = {str(key): str(value) for key, value in (found.get("properties") or {}).items()}
+        "".join(map(str, (definition, *properties, *properties.values()))).encode()  # half a surrogate pair is no text
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidValue(f"{where} is not a schema: {error}", hint="see the example in --help", path=where) from error
     if not isinstance(definition, str):
@@ -71,7 +72,7 @@ def parse_schema(data: bytes, where: str) -> NewSchema:
             f'{where}: "schema" is not text', hint="write the definition as a text in quotes", path=where
         )
     if kind not in TYPE_NUMBERS:
-        raise InvalidValue(f"No enum constant org.apache.pulsar.common.schema.SchemaType.{kind}", value=str(kind))
+        raise InvalidValue(f"No enum constant org.apache.pulsar.common.schema.SchemaType.{kind}", value=kind)
     new = NewSchema(kind, definition, properties)
     if kind in _STRUCTURED:
         _parsed(new.definition.encode(), kind)

@@ -26,6 +26,8 @@ ID = (*NUMBER, -1, 2**63, 10**30)
 PROPERTIES = ("a=b", 5, object(), ["a"], [("a", "b")], {"a": None}, {"a": 5}, {5: "a"}, {"a": ["b"]}, {"a": "\ud800"})
 REAL = (True, float("nan"), float("inf"), "5", b"5", object(), [5], {}, 1j, 10**400)
 WAIT = (True, 1.5, "soon", b"5m", object(), ["5m"], -5, None)
+SCHEMAS = (None, 5, True, b"x", ["x"], {}, {"type": 5}, {"type": ["x"]}, {"type": "STRING", "schema": 5}, "absent.json")
+SCHEMAS += tuple({"type": "STRING", "properties": properties} for properties in PROPERTIES)
 BIG = 2**63, 10**30
 PATH = (5, True, 1.5, b"x", object(), ["x"], {}, "a\0b", "\ud800")
 FLAG = (None, 0, 1, "false", "", [], object())
@@ -127,6 +129,10 @@ CALLS: list[tuple[str, tuple[object, ...], Call]] = [
     ("index", NUMBER, lambda store, value: store.topic(PLAIN).find_by_index(value)),
     ("nth", NUMBER, lambda store, value: store.topic(PLAIN).nth_position(value)),
     ("nacked", (*TEXTS, None), lambda store, value: store.topic(PLAIN).cursor("half").nacks().add(value, "10m")),
+    ("schema", SCHEMAS, lambda store, value: store.topic(PLAIN).upload_schema(value)),
+    ("checked schema", SCHEMAS, lambda store, value: store.topic(PLAIN).check_schema(value)),
+    ("schema version", NUMBER[:-1], lambda store, value: store.topic("public/default/avro").schema(value)),
+    ("forced", FLAG, lambda store, value: store.topic(PLAIN).delete_schema(force=value)),
     ("measured", TEXT[1:], lambda store, value: store.topic(PLAIN).measured_nacks(value)),
     ("rate", (*REAL, -5), lambda store, value: pa.nack_sizes(value)),
     ("measured of", ("text", 5, object()), lambda store, value: pa.nack_sizes(measured=value)),
