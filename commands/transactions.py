@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.upstream import mirrored
-from store.changes.topics import plan_coordinators
 from store.codec.javamap import in_hash_map_order
-from store.codec.transactions import TxnId
 from store.errors import EntryCorrupt, InvalidValue, NotFound, Refused, StalePlan, SubscriptionNotFound, TopicNotFound
-from store.model.reader import EntryReader
-from store.model.topics import read_topic
-from store.model.transactions import (
-    coordinator_ids,
-    log_topic,
-    read_buffer,
-    read_coordinator,
-    read_transaction,
-)
-from store.names import TopicName, parse_topic
-from store.reports import transactions as reports
-from store.reports.internal_stats import read_internal_stats
+from store.names import parse_topic
+
+if TYPE_CHECKING:
+    from pulsar_admin.api.transactions import CursorTransactions, TopicTransactions, Transactions
+    from store.reports.transactions import LogStats
 
 _ID = {"coordinator_id": "The coordinator's number; default: all."}
 _TXN = {"most_sig_bits": "The coordinator's number.", "least_sig_bits": "The transaction's number there."}
@@ -30,7 +21,20 @@ _TOPIC = {"topic": "The topic."}
 _SUB = {"topic": "The topic.", "sub_name": "The subscription.", "subscription_name": "The subscription."}
 _METADATA = {"metadata": "Also each ledger's metadata in BookKeeper."}
 _LOW = {"low_water_mark": "Accepted and ignored: a broker keeps these in its memory alone."}
-_SNAPSHOT = "__transaction_buffer_snapshot"
+
+
+def _transactions(app: App) -> Transactions:
+    from pulsar_admin.api.transactions import Transactions
+
+    return Transactions(app.session)
+
+
+def _of_topic(app: App, topic: str) -> TopicTransactions:
+    return app.session.topic(parse_topic(topic)).transactions()
+
+
+def _of_cursor(app: App, topic: str, subscription: str) -> CursorTransactions:
+    return app.session.topic(parse_topic(topic)).cursor(subscription).transactions()
 
 
 @mirrored(
@@ -41,8 +45,7 @@ _SNAPSHOT = "__transaction_buffer_snapshot"
 )
 def coordinators_list(app: App) -> None:
     """List the transaction coordinators."""
-    with app.session.read() as txn:
-        app.answer_map(reports.coordinators(txn))
+    app.answer_map(_transactions(app).coordinators())
 
 
 @mirrored(
@@ -54,15 +57,11 @@ def coordinators_list(app: App) -> None:
 )
 def coordinator_stats(app: App, coordinator_id: int | None) -> None:
     """Show what a transaction coordinator's log says."""
-    with app.session.reader() as reader:
-        numbers = coordinator_ids(reader.txn) if coordinator_id is None else [coordinator_id]
-        found = {str(number): reports.coordinator_stats(read_coordinator(reader, number)) for number in numbers}
+    found = _transactions(app).stats(coordinator_id)
     if coordinator_id is not None:
         app.answer(found[str(coordinator_id)])
     else:
-        app.answer_map(
-            found if app.settings.output else {k: _java("TransactionCoordinatorStats", v) for k, v in found.items()}
-        )
+        app.answer_map(found, lambda stats: _java("TransactionCoordinatorStats", to_json(stats)))
 
 
 @mirrored(
@@ -74,9 +73,8 @@ def coordinator_stats(app: App, coordinator_id: int | None) -> None:
 )
 def coordinator_internal_stats(app: App, coordinator_id: int, metadata: bool) -> None:
     """Show the managed ledger of a transaction coordinator's log."""
-    with app.session.reader() as reader:
-        read_coordinator(reader, coordinator_id)
-        app.answer({"transactionLogStats": _internal(reader, log_topic(coordinator_id), metadata)})
+    found = _transactions(app).internal_stats(coordinator_id, metadata=metadata)
+    app.answer({"transactionLogStats": _log(found)})
 
 
 @mirrored(
@@ -89,9 +87,7 @@ def coordinator_internal_stats(app: App, coordinator_id: int, metadata: bool) ->
 )
 def transaction_metadata(app: App, most_sig_bits: int, least_sig_bits: int) -> None:
     """Show an open transaction."""
-    with app.session.reader() as reader:
-        found = read_transaction(reader, TxnId(most_sig_bits, least_sig_bits))
-        app.answer(reports.transaction_metadata(reader, found))
+    app.answer(_transactions(app).transaction(most_sig_bits, least_sig_bits))
 
 
 @mirrored(
@@ -107,10 +103,8 @@ def slow_transactions(app: App, coordinator_id: int | None, time: int) -> None:
 
     Like a broker, compares their timeout, not how long they have been open.
     """
-    with app.session.reader() as reader:
-        numbers = coordinator_ids(reader.txn) if coordinator_id is None else [coordinator_id]
-        found = in_hash_map_order(reports.slow_transactions(reader, numbers, time))
-    app.answer_map(found if app.settings.output else {key: _java_metadata(value) for key, value in found.items()})
+    found = _transactions(app).open(coordinator=coordinator_id, timeout_above=None if time < 0 else time)
+    app.answer_map(in_hash_map_order(found), lambda one: _java_metadata(to_json(one)))
 
 
 @mirrored(
@@ -122,8 +116,7 @@ def slow_transactions(app: App, coordinator_id: int | None, time: int) -> None:
 )
 def buffer_stats(app: App, topic: str, low_water_mark: bool, segment_stats: bool) -> None:
     """Show what the entries of a topic record about transactions."""
-    with app.session.reader() as reader:
-        app.answer(reports.buffer_stats(reader, parse_topic(topic)))
+    app.answer(_of_topic(app, topic).stats())
 
 
 @mirrored(
@@ -135,9 +128,7 @@ def buffer_stats(app: App, topic: str, low_water_mark: bool, segment_stats: bool
 )
 def in_buffer_stats(app: App, topic: str, most_sig_bits: int, least_sig_bits: int) -> None:
     """Show what the entries of a topic record about one transaction."""
-    with app.session.reader() as reader:
-        buffer = read_buffer(reader, parse_topic(topic))
-    app.answer(reports.in_buffer(buffer, TxnId(most_sig_bits, least_sig_bits)))
+    app.answer(_of_topic(app, topic).transaction(most_sig_bits, least_sig_bits))
 
 
 @mirrored(
@@ -149,10 +140,7 @@ def in_buffer_stats(app: App, topic: str, most_sig_bits: int, least_sig_bits: in
 )
 def pending_ack_stats(app: App, topic: str, sub_name: str, low_water_mark: bool) -> None:
     """Show which transactions hold acknowledgements on a subscription."""
-    name = parse_topic(topic)
-    with app.session.reader() as reader:
-        reports.check_subscription(reader.txn, name, sub_name)
-        app.answer(reports.pending_ack_stats(reader, name, sub_name))
+    app.answer(_of_cursor(app, topic, sub_name).stats())
 
 
 @mirrored(
@@ -165,10 +153,7 @@ def pending_ack_stats(app: App, topic: str, sub_name: str, low_water_mark: bool)
 )
 def in_pending_ack_stats(app: App, topic: str, sub_name: str, most_sig_bits: int, least_sig_bits: int) -> None:
     """Show what a subscription records about one transaction."""
-    name, txn_id = parse_topic(topic), TxnId(most_sig_bits, least_sig_bits)
-    with app.session.reader() as reader:
-        reports.check_subscription(reader.txn, name, sub_name)
-        app.answer(reports.in_pending_ack(reader, name, sub_name, txn_id))
+    app.answer(_of_cursor(app, topic, sub_name).transaction(most_sig_bits, least_sig_bits))
 
 
 @mirrored(
@@ -181,11 +166,8 @@ def in_pending_ack_stats(app: App, topic: str, sub_name: str, most_sig_bits: int
 )
 def pending_ack_internal_stats(app: App, topic: str, subscription_name: str, metadata: bool) -> None:
     """Show the managed ledger of the pending acknowledgements of a subscription."""
-    name = parse_topic(topic)
-    with app.session.reader() as reader:
-        reports.check_subscription(reader.txn, name, subscription_name)
-        log = name.pending_ack(subscription_name)
-        app.answer({"pendingAckLogStats": _internal(reader, log, metadata)})
+    found = _of_cursor(app, topic, subscription_name).internal_stats(metadata=metadata)
+    app.answer({"pendingAckLogStats": _log(found)})
 
 
 @mirrored(
@@ -197,11 +179,7 @@ def pending_ack_internal_stats(app: App, topic: str, subscription_name: str, met
 )
 def snapshot_internal_stats(app: App, topic: str, metadata: bool) -> None:
     """Show the managed ledger of the snapshots of a topic's transactions."""
-    name = parse_topic(topic)
-    with app.session.reader() as reader:
-        read_topic(reader.txn, name)
-        stats = _internal(reader, TopicName(name.namespace, _SNAPSHOT), metadata)
-    stats["managedLedgerName"] = _SNAPSHOT
+    stats = _log(_of_topic(app, topic).snapshot_stats(metadata=metadata))
     app.answer({"snapshotType": "Single", "singleSnapshotSystemTopicInternalStats": stats})
 
 
@@ -216,14 +194,15 @@ def snapshot_internal_stats(app: App, topic: str, metadata: bool) -> None:
 )
 def scale(app: App, replicas: int) -> None:
     """Increase the number of transaction coordinators."""
-    app.change(app.session.plan(plan_coordinators, replicas))
+    app.change(_transactions(app).scale(replicas))
 
 
-def _internal(reader: EntryReader, name: TopicName, metadata: bool) -> dict[str, Any]:  # Any: JSON
-    """Return upstream's ``TransactionLogStats`` of the managed ledger NAME."""
-    found = to_json(read_internal_stats(reader, name, metadata=metadata, publish_times=False, problems=[]))
-    kept = {key: value for key, value in found.items() if key not in ("schemaLedgers", "compactedLedger")}
-    return {"managedLedgerName": name.managed_ledger_name, "managedLedgerInternalStats": kept}
+def _log(found: LogStats) -> dict[str, Any]:  # Any: JSON
+    """Return FOUND as upstream's ``TransactionLogStats``."""
+    shown: dict[str, Any] = to_json(found)  # Any: JSON
+    for key in ("schemaLedgers", "compactedLedger"):
+        shown["managedLedgerInternalStats"].pop(key, None)
+    return shown
 
 
 def _java(name: str, fields: dict[str, Any]) -> str:  # Any: JSON

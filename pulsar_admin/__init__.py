@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.store import Store, open_store
     from pulsar_admin.api.topic import Topic
     from pulsar_admin.api.topic_policies import PolicyValue, TopicPolicies
+    from pulsar_admin.api.transactions import CursorTransactions, TopicTransactions, Transactions
     from store.changes.report import BrokerMove, ChangePart, Deletable, FutureDated, LedgerPart
     from store.dump.finding import FoundEntry
     from store.errors import (
@@ -84,6 +85,9 @@ _HOMES = {
     "verify_logs": "pulsar_admin.api.logs",
     "Topic": "pulsar_admin.api.topic",
     "TopicPolicies": "pulsar_admin.api.topic_policies",
+    "CursorTransactions": "pulsar_admin.api.transactions",
+    "TopicTransactions": "pulsar_admin.api.transactions",
+    "Transactions": "pulsar_admin.api.transactions",
     "PolicyValue": "pulsar_admin.api.topic_policies",
     "FoundEntry": "store.dump.finding",
     "Messages": "pulsar_admin.api.messages",
@@ -153,6 +157,7 @@ __all__ = [
     "Corrupt",
     "Cursor",
     "CursorPlace",
+    "CursorTransactions",
     "Cursors",
     "Delayed",
     "Deletable",
@@ -196,6 +201,8 @@ __all__ = [
     "Topic",
     "TopicNotFound",
     "TopicPolicies",
+    "TopicTransactions",
+    "Transactions",
     "UndoConflict",
     "create_store",
     "diff",

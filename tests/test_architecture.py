@@ -218,6 +218,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/topics/undelete.py": set(),
     "commands/topics/values.py": {"store.model.private_keys", "store.model.redaction"},
     "commands/topics/why.py": {"store.why.reason"},
+    "commands/transactions.py": {"store.codec.javamap"},
 }
 """Commands that call ``pulsar_admin.api`` alone → modules of ``store``, beside the floor, whose words, values and names they use."""
 

@@ -15,6 +15,7 @@ from store.wording import counted, plural
 
 if TYPE_CHECKING:
     from pulsar_admin.api.nacks import Nacks
+    from pulsar_admin.api.transactions import CursorTransactions
     from store.recovery.acks import AckState
     from store.reports.backlog import BacklogAnalysis
     from store.why.subscription import Why
@@ -127,3 +128,9 @@ class Cursor(Cursors):
         from pulsar_admin.api.nacks import Nacks
 
         return Nacks(self._session, self._topic, self._name)
+
+    def transactions(self) -> CursorTransactions:
+        """Return what the log of the subscription says of transactions that acknowledged on it."""
+        from pulsar_admin.api.transactions import CursorTransactions
+
+        return CursorTransactions(self._session, self._topic, self._name)

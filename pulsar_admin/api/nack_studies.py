@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from pulsar_admin.api.given import given_items, given_keywords, given_number, given_object, given_text, whole_number
-from pulsar_admin.api.nacks import Delay, delay_ms
+from pulsar_admin.api.session import Delay, delay_ms
 from store.errors import InvalidValue
 from store.frozen import frozen
 from store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits

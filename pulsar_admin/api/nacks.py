@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pulsar_admin.api.given import given_items, given_text, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.session import Place, Session, position_of
+from pulsar_admin.api.session import Delay, Place, Session, delay_ms, position_of
 from store.db.environment import Txn
-from store.errors import InvalidValue
 from store.frozen import frozen
 from store.nacks.kept import KeptGroup, KeptStats, iter_due, iter_trackers, read_stats
 from store.names import Position, TopicName
-from store.timespec import moment, parse_duration_ms
+from store.timespec import moment
 
 if TYPE_CHECKING:
     from store.db.nacks import TrackerRow
     from store.model.reader import EntryReader
     from store.model.topics import Topic
     from store.nacks.holes import NackedEntries
-
-Delay = timedelta | str | int
-"""So long: a timedelta, ``10m`` and whatever else the command line takes, or milliseconds as an int."""
 
 
 @frozen
@@ -188,13 +184,3 @@ class Nacks(KeptNacks):
         groups = groups or dict([*found.entries.items()][:1])  # whose report says that there is nothing
         rows = [nacks.Nacks(name, self._subscription, of_topic, bits) for name, of_topic in groups.items()]
         return plan_of(nacks.plan_add(reader.txn, "nacks add", rows))
-
-
-def delay_ms(delay: Delay) -> int:
-    """Return DELAY in ms; raises InvalidValue, also for one that is negative."""
-    if isinstance(delay, str):
-        return parse_duration_ms(delay)
-    found = delay // timedelta(milliseconds=1) if isinstance(delay, timedelta) else whole_number("delay", delay)
-    if found < 0:
-        raise InvalidValue(f"delay {delay!r} is negative")
-    return found

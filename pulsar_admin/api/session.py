@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, TypeVar, TypeVarTuple, get_args
 
+from pulsar_admin.api.given import whole_number
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.broken import broken_texts, texts_of_broken
 from store.db.environment import Store as StoreFile
@@ -38,6 +39,8 @@ Place = Position | str
 """A position: a ``Position``, or ``LEDGER:ENTRY``, ``LEDGER:ENTRY:BATCH``, ``earliest``, ``latest``."""
 Duration = timedelta | str
 """A length of time: a timedelta, or ``5m``, ``3h``, ``2d`` and whatever else the command line takes."""
+Delay = Duration | int
+"""So long: a length of time, or milliseconds as an int."""
 
 Clock = Literal["auto", "publish", "broker", "event"]
 """Which time of a message counts: the broker's where the entry carries one, else the publish time (auto); or always one of them."""
@@ -332,6 +335,14 @@ def duration_ms(value: Duration) -> int:
     if not isinstance(value, timedelta):
         raise InvalidValue(f"{value!r} is not a length of time", hint='write "5m", or give a timedelta', value=value)
     return value // _MS
+
+
+def delay_ms(value: Delay) -> int:
+    """Return VALUE in ms; raises InvalidValue, also for one that is negative."""
+    found = duration_ms(value) if isinstance(value, (str, timedelta)) else whole_number("delay", value)
+    if found < 0:
+        raise InvalidValue(f"delay {value!r} is negative")
+    return found
 
 
 def check_choice(what: str, value: str, literal: object) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.namespace import Namespace
     from pulsar_admin.api.searching import Wanted
     from pulsar_admin.api.topic_policies import TopicPolicies
+    from pulsar_admin.api.transactions import Transactions
     from store.check import Finding
     from store.doctor import Diagnosis
     from store.index.rebuild import RebuildResult
@@ -153,6 +154,12 @@ class Store(Changes, Transfers, Recoveries, Columns, Dumps):
         from pulsar_admin.api.nacks import KeptNacks
 
         return KeptNacks(self._session, tuple(map(parse_topic, topics)), name)
+
+    def transactions(self) -> Transactions:
+        """Return what the coordinators' logs say of transactions."""
+        from pulsar_admin.api.transactions import Transactions
+
+        return Transactions(self._session)
 
     def topic_policies(self, *topics: str, pattern: str | None = None) -> TopicPolicies:
         """Return the policies of TOPICS, changed as one; default: of all topics, or of those of PATTERN, a glob. Raises InvalidValue."""

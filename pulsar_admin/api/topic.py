@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.plan import Plan
     from pulsar_admin.api.schemas import SchemaVersion
     from pulsar_admin.api.searching import Wanted
+    from pulsar_admin.api.transactions import TopicTransactions
     from store.codec.policies import PartitionedTopic, Policies
     from store.codec.schema import SchemaLocator
     from store.dump.finding import FindRule, FoundEntry
@@ -421,6 +422,12 @@ class Topic(TopicPlans):
             name = None if subscription is None else given_text("subscription", subscription)
             cursor = None if name is None else read_cursor(reader.txn, reader, topic, name)
             return read_topic_nacks(reader.txn, topic, cursor)
+
+    def transactions(self) -> TopicTransactions:
+        """Return what its entries say of transactions."""
+        from pulsar_admin.api.transactions import TopicTransactions
+
+        return TopicTransactions(self._session, self._name)
 
     def compaction(self) -> Compaction:
         """Return the compacted view of the topic."""

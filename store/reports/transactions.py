@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import field
+from enum import StrEnum
 
 from store.codec.policies import decode_json_object
 from store.codec.transactions import OPEN, TxnId
 from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import SubscriptionNotFound
+from store.frozen import frozen
 from store.model.partitions import read_partitioned
 from store.model.reader import EntryReader
 from store.model.topics import read_topic
@@ -23,9 +26,91 @@ from store.model.transactions import (
     read_pending_acks,
 )
 from store.names import TopicName, parse_topic, shell_word
+from store.reports.internal_stats import InternalStats, read_internal_stats
 
-Json = dict[str, Any]  # Any: JSON
 _CLUSTERS = "/admin/clusters/"
+
+
+class State(StrEnum):
+    """Whether there are transactions: where there are none, a broker has no snapshot of a topic, and no log of a subscription."""
+
+    READY = "Ready"
+    NO_SNAPSHOT = "NoSnapshot"
+    NONE = "None"
+
+
+@frozen
+class CoordinatorStats:
+    """What ``coordinator-stats`` shows. ``least_sig_bits``: the newest number given; all up to ``low_water_mark`` are over."""
+
+    state: State
+    least_sig_bits: int
+    low_water_mark: int
+    ongoing_txn_size: int
+    recover_start_time_ms: int = 0
+    recover_end_time_ms: int = 0
+
+
+@frozen
+class BufferStats:
+    """What ``transaction-buffer-stats`` shows. ``max_read_position``: how far a reader of committed messages gets."""
+
+    state: State
+    max_read_position: str
+    last_snapshot_timestamps_ms: int
+    ongoing_txn_size: int
+    recover_start_time_ms: int
+    recover_end_time_ms: int
+    total_aborted_transactions: int
+    snapshot_type: str = "Single"
+
+
+@frozen
+class InBuffer:
+    """What a topic knows of one transaction; ``start_position`` of one that is open."""
+
+    start_position: str | None = field(metadata={"json_optional": True})
+    aborted: bool
+
+
+@frozen
+class PendingAckStats:
+    """What ``pending-ack-stats`` shows."""
+
+    state: State
+    ongoing_txn_size: int
+    recover_start_time_ms: int = 0
+    recover_end_time_ms: int = 0
+
+
+@frozen
+class InPendingAcks:
+    """What a subscription knows of one transaction: where it acknowledged all before, if it did."""
+
+    cumulative_ack_position: str | None = field(metadata={"json_optional": True})
+
+
+@frozen
+class TransactionMetadata:
+    """What ``transaction-metadata`` shows of an open transaction; ``timeout_at_ms`` is how long it may be open, as upstream has it.
+
+    ``produced_partitions``: by topic; ``acked_partitions``: by topic and subscription.
+    """
+
+    txn_id: str
+    status: str
+    open_timestamp_ms: int
+    timeout_at_ms: int
+    produced_partitions: Mapping[str, InBuffer]
+    acked_partitions: Mapping[str, Mapping[str, InPendingAcks]]
+
+
+@frozen
+class LogStats:
+    """The managed ledger of a log, with upstream's names."""
+
+    managed_ledger_name: str
+    managed_ledger_internal_stats: InternalStats
 
 
 def coordinators(txn: Txn) -> dict[str, str]:
@@ -38,38 +123,36 @@ def coordinators(txn: Txn) -> dict[str, str]:
     return {str(number): url for number in range(read_partitioned(txn, ASSIGN).partitions)}
 
 
-def coordinator_stats(found: Coordinator) -> Json:
+def coordinator_stats(found: Coordinator) -> CoordinatorStats:
     """Return what ``coordinator-stats`` shows."""
-    return {
-        "state": "Ready",
-        "leastSigBits": found.last_id,
-        "lowWaterMark": found.low_water_mark,
-        "ongoingTxnSize": len(found.open),
-        "recoverStartTime": 0,
-        "recoverEndTime": 0,
-    }
+    return CoordinatorStats(State.READY, found.last_id, found.low_water_mark, len(found.open))
 
 
-def in_buffer(buffer: Buffer, txn: TxnId) -> Json:
+def log_stats(reader: EntryReader, name: TopicName, shown: str | None = None, *, metadata: bool) -> LogStats:
+    """Return the managed ledger NAME, called SHOWN if that is given; raises TopicNotFound, MetadataCorrupt."""
+    found = read_internal_stats(reader, name, metadata=metadata, publish_times=False, problems=[])
+    return LogStats(name.managed_ledger_name if shown is None else shown, found)
+
+
+def in_buffer(buffer: Buffer, txn: TxnId) -> InBuffer:
     """Return what a topic knows of one transaction."""
     first = buffer.first.get(txn)
-    return {**({} if first is None else {"startPosition": str(first)}), "aborted": txn in buffer.aborted}
+    return InBuffer(None if first is None else str(first), txn in buffer.aborted)
 
 
-def buffer_stats(reader: EntryReader, name: TopicName) -> Json:
-    """Return what ``transaction-buffer-stats`` shows: how far a reader of committed messages gets."""
+def buffer_stats(reader: EntryReader, name: TopicName) -> BufferStats:
+    """Return what ``transaction-buffer-stats`` shows."""
     topic, buffer = read_topic(reader.txn, name), read_buffer(reader, name)
     first = min(buffer.first.values(), default=None)
-    return {
-        "state": "Ready" if buffer.any else "NoSnapshot",
-        "maxReadPosition": str(topic.last_confirmed if first is None else topic.previous(first)),
-        "lastSnapshotTimestamps": 0,
-        "ongoingTxnSize": len(buffer.first),
-        "recoverStartTime": 0,
-        "recoverEndTime": 0,
-        "totalAbortedTransactions": len(buffer.aborted),
-        "snapshotType": "Single",
-    }
+    return BufferStats(
+        state=State.READY if buffer.any else State.NO_SNAPSHOT,
+        max_read_position=str(topic.last_confirmed if first is None else topic.previous(first)),
+        last_snapshot_timestamps_ms=0,
+        ongoing_txn_size=len(buffer.first),
+        recover_start_time_ms=0,
+        recover_end_time_ms=0,
+        total_aborted_transactions=len(buffer.aborted),
+    )
 
 
 def check_subscription(txn: Txn, name: TopicName, subscription: str) -> None:
@@ -84,41 +167,36 @@ def check_subscription(txn: Txn, name: TopicName, subscription: str) -> None:
         )
 
 
-def pending_ack_stats(reader: EntryReader, name: TopicName, subscription: str) -> Json:
+def pending_ack_stats(reader: EntryReader, name: TopicName, subscription: str) -> PendingAckStats:
     """Return what ``pending-ack-stats`` shows."""
     found = read_pending_acks(reader, name, subscription)
-    state = {"state": "None" if found is None else "Ready", "ongoingTxnSize": len(found or ())}
-    return {**state, "recoverStartTime": 0, "recoverEndTime": 0}
+    return PendingAckStats(State.NONE if found is None else State.READY, len(found or ()))
 
 
-def in_pending_ack(reader: EntryReader, name: TopicName, subscription: str, txn: TxnId) -> Json:
-    """Return what a subscription knows of one transaction: where it acknowledged all before, if it did."""
+def in_pending_ack(reader: EntryReader, name: TopicName, subscription: str, txn: TxnId) -> InPendingAcks:
+    """Return what a subscription knows of one transaction."""
     position = (read_pending_acks(reader, name, subscription) or {}).get(txn)
-    return {} if position is None else {"cumulativeAckPosition": str(position)}
+    return InPendingAcks(None if position is None else str(position))
 
 
-def transaction_metadata(reader: EntryReader, found: OpenTransaction) -> Json:
+def transaction_metadata(reader: EntryReader, found: OpenTransaction) -> TransactionMetadata:
     """Return what ``transaction-metadata`` shows of an open transaction."""
-    acked: dict[str, Json] = {}
+    acked: dict[str, dict[str, InPendingAcks]] = {}
     for topic, subscription in dict.fromkeys(found.subscriptions):
         acked.setdefault(topic, {})[subscription] = in_pending_ack(reader, parse_topic(topic), subscription, found.txn)
-    return {
-        "txnId": str(found.txn),
-        "status": found.status,
-        "openTimestamp": found.start_ms,
-        "timeoutAt": found.timeout_ms,
-        "producedPartitions": {topic: _produced(reader, topic, found.txn) for topic in dict.fromkeys(found.partitions)},
-        "ackedPartitions": acked,
-    }
+    produced = {topic: _produced(reader, topic, found.txn) for topic in dict.fromkeys(found.partitions)}
+    return TransactionMetadata(str(found.txn), found.status, found.start_ms, found.timeout_ms, produced, acked)
 
 
-def _produced(reader: EntryReader, topic: str, txn: TxnId) -> Json:
+def _produced(reader: EntryReader, topic: str, txn: TxnId) -> InBuffer:
     name = parse_topic(topic)
     there = find_node(reader.txn, name.path) is not None
     return in_buffer(read_buffer(reader, name) if there else Buffer(), txn)
 
 
-def slow_transactions(reader: EntryReader, coordinator_ids: list[int], timeout_ms: int) -> dict[str, Json]:
+def slow_transactions(
+    reader: EntryReader, coordinator_ids: list[int], timeout_ms: int
+) -> dict[str, TransactionMetadata]:
     """Return the open transactions whose timeout is longer than TIMEOUT_MS, by their ids."""
     found = (one for number in coordinator_ids for one in read_coordinator(reader, number).open.values())
     slow = [one for one in found if one.status == OPEN and one.timeout_ms > timeout_ms]
