@@ -8,15 +8,8 @@ from typing import Any
 from pulsar_admin.context import App
 from pulsar_admin.options import Command
 from pulsar_admin.upstream import mirrored
-from store.changes.managed_ledgers import parse_managed_ledger, plan_forget_ledgers, plan_mark_delete
-from store.codec.cursor import cursor_info_text
-from store.codec.managedledger import managed_ledger_text
-from store.db.environment import Txn
-from store.db.tree import read_node
 from store.errors import InvalidValue, LedgerNotFound, StalePlan, StoreError, SubscriptionNotFound, TopicNotFound
-from store.model.cursors import read_cursor
-from store.model.topics import read_topic
-from store.names import TopicName, parse_position
+from store.names import parse_managed_ledger, parse_position
 
 _HELPS = {
     "zk_server": "Of no effect: --store names the data.",
@@ -57,9 +50,7 @@ def _given(value: str | None, option: str) -> str:
 @_declared("print-managed-ledger", "-mlp public/default/persistent/plain", [TopicNotFound, InvalidValue])
 def print_managed_ledger(app: App, managed_ledger_path: str, **_ignored: object) -> None:
     """Show the stored ManagedLedgerInfo of a topic."""
-    name = parse_managed_ledger(managed_ledger_path)
-    with app.session.read() as txn:
-        app.answer(_topic_text(txn, name))
+    app.answer(app.session.topic(parse_managed_ledger(managed_ledger_path)).managed_ledger_text())
 
 
 @_declared("print-cursor", "-mlp public/default/persistent/plain -cn half", [TopicNotFound, SubscriptionNotFound])
@@ -69,9 +60,7 @@ def print_cursor(app: App, managed_ledger_path: str, cursor_name: str | None, **
     Where it names a cursor ledger, that has the position: see topics stats-internal.
     """
     name, cursor = parse_managed_ledger(managed_ledger_path), _given(cursor_name, "--cursorName")
-    with app.session.reader() as reader:
-        read_cursor(reader.txn, reader, read_topic(reader.txn, name), cursor)
-        app.answer(_cursor_text(reader.txn, name, cursor))
+    app.answer(app.session.topic(name).cursor(cursor).cursor_info_text())
 
 
 @_declared(
@@ -88,8 +77,9 @@ def delete_managed_ledger_ids(app: App, managed_ledger_path: str, ledger_ids: st
     name, given = parse_managed_ledger(managed_ledger_path), _given(ledger_ids, "--ledgerIds").split(",")
     if not all(text.strip().isascii() and text.strip().isdigit() for text in given):
         raise InvalidValue(f"invalid ledger ids {ledger_ids!r}", hint="write ids with commas between: 3,7")
-    app.change(app.session.plan_rows(plan_forget_ledgers, name, {int(text) for text in given}))
-    _print_updated(app, f"{name.path} with value\n", lambda txn: _topic_text(txn, name))
+    topic = app.session.topic(name)
+    app.change(topic.forget_ledgers(*{int(text) for text in given}))
+    _print_updated(app, f"{name.path} with value\n", topic.managed_ledger_text)
 
 
 @_declared(
@@ -107,22 +97,12 @@ def update_mark_delete_cursor(
     """
     name, cursor = parse_managed_ledger(managed_ledger_path), _given(cursor_name, "--cursorName")
     position = parse_position(_given(cursor_mark_delete, "--cursorMarkDelete"))
-    app.change(app.session.plan(plan_mark_delete, name, cursor, position))
-    _print_updated(app, f"{name.cursor_path(cursor)} with value \n", lambda txn: _cursor_text(txn, name, cursor))
+    subscription = app.session.topic(name).cursor(cursor)
+    app.change(subscription.set_mark_delete(position))
+    _print_updated(app, f"{name.cursor_path(cursor)} with value \n", subscription.cursor_info_text)
 
 
-def _print_updated(app: App, head: str, text_of: Callable[[Txn], str]) -> None:
+def _print_updated(app: App, head: str, text: Callable[[], str]) -> None:
     """Write what upstream's script prints behind a change; with ``-o`` the report stands there."""
     if app.settings.output is None:
-        with app.session.read() as txn:
-            app.answer(f"Updated {head}{text_of(txn)}")
-
-
-def _topic_text(txn: Txn, name: TopicName) -> str:
-    read_topic(txn, name)
-    return managed_ledger_text(read_node(txn, name.path).value, name.path)
-
-
-def _cursor_text(txn: Txn, name: TopicName, cursor: str) -> str:
-    path = name.cursor_path(cursor)
-    return cursor_info_text(read_node(txn, path).value, path)
+        app.answer(f"Updated {head}{text()}")

@@ -330,6 +330,14 @@ def topic_of_path(path: str) -> TopicName | None:
     return None
 
 
+def parse_managed_ledger(text: str) -> TopicName:
+    """Parse ``tenant/namespace/persistent/topic``, the topic encoded; raises InvalidValue."""
+    name = topic_of_path(f"{MANAGED_LEDGERS}/{text}")
+    if name is None:
+        raise InvalidValue(f"invalid managed ledger {text!r}", hint="write tenant/namespace/persistent/topic")
+    return name
+
+
 def java_hash(text: str) -> int:
     """Return upstream's ``JavaStringHash``: which partition a key goes to."""
     units = text.encode("utf-16-be")

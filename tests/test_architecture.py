@@ -144,6 +144,7 @@ ASKS_THE_API: dict[str, set[str]] = {
         "store.doctor.explaining",
     },
     "commands/ledgers.py": {"store.model.ledger_owners"},
+    "commands/managed_ledger.py": set(),
     "commands/mending.py": {"store.changes.orphans"},
     "commands/metrics.py": {"store.reports.metrics"},
     "commands/nacks/delays.py": {"store.nacks.buckets"},

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_admin.api.cursors import Cursors
 from pulsar_admin.api.session import Place, Session, position_of
+from store.db.tree import read_node
 from store.frozen import frozen
 from store.model.cursors import backlog_entries, backlog_size_bytes, read_cursor
 from store.model.topics import read_topic
@@ -15,6 +16,7 @@ from store.wording import counted, plural
 
 if TYPE_CHECKING:
     from pulsar_admin.api.nacks import Nacks
+    from pulsar_admin.api.plan import Plan
     from pulsar_admin.api.transactions import CursorTransactions
     from store.recovery.acks import AckState
     from store.reports.backlog import BacklogAnalysis
@@ -122,6 +124,27 @@ class Cursor(Cursors):
             )
             self._session.warn_of_broken(reader.txn, [self._topic])
         return found
+
+    def cursor_info_text(self) -> str:
+        """Return the stored ManagedCursorInfo in protobuf's text format; one that names a cursor ledger has the position there.
+
+        Raises as ``state``.
+        """
+        from store.codec.cursor import cursor_info_text
+
+        path = self._topic.cursor_path(self._name)
+        with self._session.reader() as reader:
+            read_cursor(reader.txn, reader, read_topic(reader.txn, self._topic), self._name)
+            return cursor_info_text(read_node(reader.txn, path).value, path)
+
+    def set_mark_delete(self, position: Place) -> Plan:
+        """Plan the mark-delete at POSITION, in the metadata; entries behind it that are acknowledged stay so.
+
+        Raises as ``state``, and LedgerNotFound, EntryNotFound, InvalidValue.
+        """
+        from store.changes.managed_ledgers import plan_mark_delete
+
+        return self._session.plan(plan_mark_delete, self._topic, self._name, position_of(position))
 
     def nacks(self) -> Nacks:
         """Return the negative acks that the store keeps for the subscription."""

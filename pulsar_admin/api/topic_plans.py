@@ -10,7 +10,8 @@ from pulsar_admin.api.given import given_flag, given_properties, given_text, giv
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.policies import PolicyPlans
 from pulsar_admin.api.session import Session
-from store.model.topics import expand_topic
+from store.db.tree import read_node
+from store.model.topics import expand_topic, read_topic
 from store.names import INT_MAX, INT_MIN, TopicName, TopicSelection
 
 if TYPE_CHECKING:
@@ -74,6 +75,26 @@ class TopicPlans(PolicyPlans):
         from store.changes.topics import plan_missing_partitions
 
         return self._session.plan_rows(plan_missing_partitions, self._name)
+
+    # -- the managed ledger -------------------------------------------------------------------------------------------
+
+    def managed_ledger_text(self) -> str:
+        """Return the stored ManagedLedgerInfo in protobuf's text format; raises TopicNotFound, MetadataCorrupt."""
+        from store.codec.managedledger import managed_ledger_text
+
+        with self._session.read() as txn:
+            read_topic(txn, self._name)
+            return managed_ledger_text(read_node(txn, self._name.path).value, self._name.path)
+
+    def forget_ledgers(self, *ledgers: int) -> Plan:
+        """Plan the list of its ledgers without LEDGERS, which stay with BookKeeper; raises LedgerNotFound.
+
+        Cursors hop over them; ``store.delete_ledgers`` deletes ledgers.
+        """
+        from store.changes.managed_ledgers import plan_forget_ledgers
+
+        ids = [whole_number("ledger", one) for one in ledgers]
+        return self._session.plan_rows(plan_forget_ledgers, self._name, ids)
 
     # -- schema --------------------------------------------------------------------------------------------------------
 

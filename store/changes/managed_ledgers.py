@@ -11,19 +11,11 @@ from store.changes.plan import Plan
 from store.changes.report import ChangePart
 from store.changes.resets import check_position
 from store.db.environment import Txn
-from store.errors import InvalidValue, LedgerNotFound
+from store.errors import LedgerNotFound
 from store.model.cursors import read_cursor
 from store.model.reader import EntryReader
 from store.model.topics import read_topic
-from store.names import MANAGED_LEDGERS, Position, TopicName, topic_of_path
-
-
-def parse_managed_ledger(text: str) -> TopicName:
-    """Parse ``tenant/namespace/persistent/topic``, the topic encoded; raises InvalidValue."""
-    name = topic_of_path(f"{MANAGED_LEDGERS}/{text}")
-    if name is None:
-        raise InvalidValue(f"invalid managed ledger {text!r}", hint="write tenant/namespace/persistent/topic")
-    return name
+from store.names import Position, TopicName
 
 
 def plan_forget_ledgers(txn: Txn, name: TopicName, ledger_ids: Collection[int], now_ms: int) -> Plan:

@@ -143,6 +143,8 @@ CALLS: list[tuple[str, tuple[object, ...], Call]] = [
     ("in buffer", NUMBER, lambda store, value: store.topic(PLAIN).transactions().transaction(0, value)),
     ("in pending", NUMBER, lambda store, value: store.topic(PLAIN).cursor("half").transactions().transaction(0, value)),
     ("log metadata", FLAG, lambda store, value: store.topic(PLAIN).transactions().snapshot_stats(metadata=value)),
+    ("a topic's ledgers", NUMBER, lambda store, value: store.topic(PLAIN).forget_ledgers(value)),
+    ("mark_delete", TEXT, lambda store, value: store.topic(PLAIN).cursor("half").set_mark_delete(value)),
     ("measured", TEXT[1:], lambda store, value: store.topic(PLAIN).measured_nacks(value)),
     ("rate", (*REAL, -5), lambda store, value: pa.nack_sizes(value)),
     ("measured of", ("text", 5, object()), lambda store, value: pa.nack_sizes(measured=value)),
