@@ -25,7 +25,7 @@ check_owners()  # before any import from packages that may not be ours
 from pulsar_admin import lookup, table  # noqa: E402
 from pulsar_admin.config import completion_instruction, limit_library_threads, preset_output  # noqa: E402
 from pulsar_admin.errors import PipeClosed, failure_of  # noqa: E402
-from pulsar_admin.global_options import global_options, ignored_options  # noqa: E402
+from pulsar_admin.global_options import COMMON, UPSTREAMS, TakesGlobals  # noqa: E402
 from pulsar_admin.options import Command, app_of, current_app  # noqa: E402
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ CONTEXT: dict[str, Any] = {  # Any: click's settings
     "help_option_names": ["-h", "--help"],
     "max_content_width": 100,
 }
-"""Of the root command's context; a command keeps the first help option that it is asked for."""
+"""Of the root command's context."""
 
 
-class TableGroup(click.Group):
+class TableGroup(TakesGlobals, click.Group):
     """A group whose commands are rows of the table; help imports none of them."""
 
     def __init__(self, path: str, *, upstream: str | None = None, text: str | None = None) -> None:
@@ -60,9 +60,9 @@ class TableGroup(click.Group):
         )
         self.path = path
         self.upstream = upstream or path
-        self.params += list(global_options(None if is_root else ()))
+        self.shown = None if is_root else ()
         if is_root:
-            self.params += list(ignored_options())
+            self.declared = {**COMMON, **UPSTREAMS}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*lookup.subgroups_of(self.path), *lookup.rows_of(self.path)]

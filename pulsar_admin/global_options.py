@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import click
 
 from pulsar_admin.numbers import whole
-from pulsar_admin.schemas import schema_option
 
 GIVEN = "pulsar_admin.given"
 """Where the context keeps the global options of the command line."""
 IGNORED = "pulsar_admin.ignored"
+_PARSED = "pulsar_admin.parsed"
+"""Where the context keeps the words of the level that is being parsed."""
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: object) -> object:
@@ -115,39 +115,6 @@ CHANGING = ("dry_run", "plan", "yes")
 SPARK = ("spark", "jobs", "memory")
 OF_ROWS = ("where", "sort", "top", "columns", "total")
 
-
-def _global_name(flags: tuple[str, ...]) -> str:
-    return flags[-1].lstrip("-").replace("-", "_")
-
-
-@cache
-def _built() -> Mapping[str, click.Option]:
-    """Make the options, once: every level of a command line takes them, and click needs 50 microseconds for each."""
-    options = {}
-    for flags, attributes in _GLOBALS:
-        # Eager: settings must be complete before a time or a zone is parsed.
-        options[_global_name(flags)] = click.Option(
-            flags, callback=_remember, expose_value=False, is_eager=True, default=None, **attributes
-        )
-    version: dict[str, Any] = {"is_flag": True, "callback": _show_version, "expose_value": False, "is_eager": True}
-    return options | {"version": click.Option(("-v", "--version"), help="Show the version and exit.", **version)}
-
-
-@cache
-def _hidden(name: str) -> click.Option:
-    option = copy(_built()[name])
-    option.hidden = True
-    return option
-
-
-def global_options(shown: Sequence[str] | None = None) -> Iterator[click.Option]:
-    """Yield the global options, shared by all levels; those not in SHOWN are hidden from help (None shows all)."""
-    for name, option in _built().items():
-        yield option if shown is None or name in shown else _hidden(name)
-    if shown is not None:  # of a command
-        yield schema_option()
-
-
 _UPSTREAMS = (
     "--admin-url",
     "--auth-plugin",
@@ -159,14 +126,112 @@ _UPSTREAMS = (
 _UPSTREAMS_FLAGS = ("--tls-allow-insecure", "--tls-enable-hostname-verification")
 
 
-def ignored_options() -> Iterator[click.Option]:
-    """Yield the options of upstream's program that say where a broker is: they are accepted, noted and ignored."""
-    for flag in (*_UPSTREAMS, *_UPSTREAMS_FLAGS):
-        yield click.Option(
-            (flag,), is_flag=flag in _UPSTREAMS_FLAGS, callback=_ignore, expose_value=False, hidden=True, default=None
-        )
-
-
 def _ignore(ctx: click.Context, param: click.Parameter, value: object) -> None:
     if ctx.get_parameter_source(param.name or "") is click.core.ParameterSource.COMMANDLINE:
         ctx.meta.setdefault(IGNORED, []).append(param.opts[0])
+
+
+def _show_help(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+Declared = Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]]  # Any: click.Option's keywords
+COMMON: Declared = {
+    **{
+        flags[-1].lstrip("-").replace("-", "_"): (flags, {"callback": _remember, "default": None, **attributes})
+        for flags, attributes in _GLOBALS
+    },
+    "version": (
+        ("-v", "--version"),
+        {"is_flag": True, "callback": _show_version, "help": "Show the version and exit."},
+    ),
+}
+"""The options at any level, by name."""
+UPSTREAMS: Declared = {
+    flag: ((flag,), {"is_flag": flag in _UPSTREAMS_FLAGS, "callback": _ignore, "default": None, "hidden": True})
+    for flag in (*_UPSTREAMS, *_UPSTREAMS_FLAGS)
+}
+"""Those of upstream's program that say where a broker is: they are accepted, noted and ignored."""
+
+
+@cache
+def _made(flags: tuple[str, ...], hidden: bool, **attributes: Any) -> click.Option:  # Any: click.Option's keywords
+    # Eager: settings must be complete before a time or a zone is parsed.
+    return click.Option(flags, expose_value=False, is_eager=True, hidden=hidden, **attributes)
+
+
+@cache
+def _help_option(names: tuple[str, ...]) -> click.Option:
+    """Return click's own: that one asks gettext for the same words, which imports locale."""
+    attributes: dict[str, Any] = {"is_flag": True, "expose_value": False, "is_eager": True, "callback": _show_help}
+    return click.Option((*names, "_click_default_help"), help="Show this message and exit.", **attributes)
+
+
+def _possible(words: Sequence[str]) -> Callable[[Iterable[str]], bool]:
+    """Return what tells whether one of an option's flags may be among WORDS."""
+    options = [word for word in words if word.startswith("-")]
+    whole_words = {word.partition("=")[0] for word in options}
+    letters = {f"-{letter}" for word in options if not word.startswith("--") for letter in word[1:]}
+    return lambda flags: not (whole_words.isdisjoint(flags) and letters.isdisjoint(flags))
+
+
+class TakesGlobals(click.Command):
+    """A command whose parameters are its own and the global options; those not in ``shown`` are hidden from help (None shows all).
+
+    Parsing looks at those alone that the words may name: making one costs click 50 microseconds, adding it to a parser and finding
+    that it was not given 20 more, at each level of the command line.
+    """
+
+    declared: Declared = COMMON
+    shown: Sequence[str] | None = None
+    _own: list[click.Parameter]
+
+    @property
+    def params(self) -> list[click.Parameter]:
+        return [*self._own, *self.global_options()]
+
+    @params.setter
+    def params(self, own: list[click.Parameter]) -> None:
+        self._own = own
+
+    @property
+    def own_params(self) -> Sequence[click.Parameter]:
+        """The parameters that are no global options."""
+        return self._own
+
+    def global_options(self, wanted: Callable[[Iterable[str]], bool] = bool) -> Iterator[click.Option]:
+        """Yield the global options with flags that are WANTED, but for those whose flags the command has itself."""
+        taken = {flag for param in self._own for flag in param.opts}
+        for name, (flags, attributes) in self.declared.items():
+            if wanted(flags) and taken.isdisjoint(flags):
+                is_hidden = self.shown is not None and name not in self.shown
+                yield _made(flags, **{"hidden": is_hidden, **attributes})
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        if _PARSED not in ctx.meta:
+            return super().get_params(ctx)
+        helping = self.get_help_option(ctx)
+        return [*self._own, *self.global_options(_possible(ctx.meta[_PARSED])), *([helping] if helping else ())]
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        taken = {flag for param in self._own for flag in param.opts}
+        names = tuple(name for name in ctx.help_option_names if name not in taken)
+        return _help_option(names) if names else None
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        ctx.meta[_PARSED] = tuple(args)
+        try:
+            return super().parse_args(ctx, list(args))
+        except click.NoSuchOption:
+            del ctx.meta[_PARSED]  # with all options there is one to suggest
+            return super().parse_args(ctx, args)
+        finally:
+            ctx.meta.pop(_PARSED, None)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        ctx.meta.pop(_PARSED, None)
+        super().format_help(ctx, formatter)

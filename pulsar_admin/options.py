@@ -26,11 +26,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from pulsar_admin.global_options import CHANGING, GIVEN, IGNORED, OF_ROWS, SPARK, global_options
+from pulsar_admin.global_options import CHANGING, COMMON, GIVEN, IGNORED, OF_ROWS, SPARK, TakesGlobals
+from pulsar_admin.schemas import SCHEMA
 from store.errors import InvalidValue, Refused, StoreError
 from store.frozen import NamedTuple
 from store.names import TopicSelection as TopicSelection
@@ -172,8 +174,10 @@ def _complete_from_store(ctx: click.Context, param: click.Parameter, incomplete:
     return from_store(ctx, param, incomplete)
 
 
-class Command(click.Command):
+class Command(TakesGlobals):
     """A click command with global options, examples, and a list of the errors it meets."""
+
+    declared = MappingProxyType({**COMMON, **SCHEMA})
 
     def __init__(self, *args: Any, details: Help, changes: bool, uses: Sequence[str], **kwargs: Any) -> None:
         # Any: click's own arguments pass through
@@ -185,14 +189,11 @@ class Command(click.Command):
         self.mirrors = False
         """Whether upstream has this command, by its name or an alias: by that, what it prints by default is upstream's, and a
         change's report goes to stderr."""
-        taken = {flag for param in self.params for flag in param.opts}
         changing = [name for name in CHANGING if name != "plan" or not details.no_plan]
-        shown = (*(changing if changes else ()), *(SPARK if "spark" in uses else ()), *uses)
-        self.globals = [option for option in global_options(shown) if not taken.intersection(option.opts)]
-        for param in self.params:
+        self.shown = (*(changing if changes else ()), *(SPARK if "spark" in uses else ()), *uses)
+        for param in self.own_params:
             if (param.name in _IN_STORE or param.type in (TOPIC, NAMESPACE)) and param._custom_shell_complete is None:
                 param._custom_shell_complete = _complete_from_store
-        self.params += self.globals
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -208,9 +209,9 @@ class Command(click.Command):
         raw, _, _ = self.make_parser(ctx).parse_args(list(ctx.meta[_WORDS]))
         options: list[str] = []
         arguments: list[str] = []
-        for param in self.params:
+        for param in self.own_params:
             value = raw.get(param.name or "")
-            if param in self.globals or not (value is True or isinstance(value, (str, tuple, list))):
+            if not (value is True or isinstance(value, (str, tuple, list))):
                 continue
             if value is True:
                 options.append(param.opts[0])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 if TYPE_CHECKING:
+    from pulsar_admin.global_options import Declared
     from pulsar_admin.options import Command
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -30,12 +31,6 @@ def schema_of(path: str, description: str = "") -> dict[str, Any]:  # Any: JSON 
     return schema
 
 
-def schema_option() -> click.Option:
-    """Return the option of every command that shows its schema; the command need not be whole for that."""
-    attributes: dict[str, Any] = {"is_flag": True, "callback": _show, "expose_value": False, "is_eager": True}
-    return click.Option(("--schema",), hidden=True, help="Show the JSON Schema of -o json and exit.", **attributes)
-
-
 def _show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if not value or ctx.resilient_parsing:
         return
@@ -46,3 +41,12 @@ def _show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     schema = schema_of(f"{group} {command.name}".strip(), command.details.output)
     click.echo(dump_json(schema, pretty=True))
     ctx.exit()
+
+
+SCHEMA: Declared = {
+    "schema": (
+        ("--schema",),
+        {"is_flag": True, "callback": _show, "hidden": True, "help": "Show the JSON Schema of -o json and exit."},
+    )
+}
+"""The option of every command that shows its schema; the command need not be whole for that."""
