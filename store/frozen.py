@@ -12,6 +12,7 @@ import sys
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
+from functools import partial
 from inspect import get_annotations
 from operator import attrgetter
 from threading import RLock
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 _T = TypeVar("_T")
 _set = object.__setattr__
+_FILLED = 8
 _describing = RLock()
 """Held while a class is described, which asks for what it inherits from."""
 
@@ -65,18 +67,46 @@ class _Described:
 
 
 class _FirstInit:
-    """``__init__`` of a class until it is looked up: then the one that it gets is compiled."""
+    """``__init__`` of a class: the first instances are filled field by field, for more of them one is compiled.
+
+    Compiling takes as long as filling thirty instances, and a cold question makes one or two of most of its classes.
+    """
 
     def __init__(self, parts: list[Field[Any]]) -> None:
         self._parts = parts
+        self._left = _FILLED
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._owner = owner
 
     def __get__(self, instance: object, owner: type) -> Callable[..., None]:
+        if instance is not None and self._left > 0:
+            self._left -= 1
+            return partial(self._fill, instance)
         made: Any = _init_of(self._owner, self._parts)  # Any: a function, which is a descriptor
         self._owner.__init__ = made  # type: ignore[misc]
         return made if instance is None else made.__get__(instance)  # type: ignore[no-any-return]
+
+    def _fill(self, instance: Any, /, *values: object, **named: object) -> None:
+        given = dict(zip((one.name for one in self._parts), values, strict=False))
+        wrong = len(values) > len(self._parts) or not given.keys().isdisjoint(named)
+        given.update(named)
+        taken = 0
+        for one in self._parts:
+            if one.name in given:
+                found, taken = given[one.name], taken + 1
+            elif one.default is not MISSING:
+                found = one.default
+            elif one.default_factory is not MISSING:
+                found = one.default_factory()
+            else:
+                wrong = True
+                break
+            _set(instance, one.name, found)
+        if wrong or taken < len(given):
+            _init_of(self._owner, self._parts)(instance, *values, **named)  # raises what is wrong in Python's words
+        elif hasattr(instance, "__post_init__"):
+            instance.__post_init__()
 
 
 def _described(written: type) -> Any:  # Any: a dataclass

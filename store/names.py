@@ -130,7 +130,7 @@ class Position:
 EARLIEST = Position(-1, -1)
 LATEST = Position(LONG_MAX, LONG_MAX)
 
-_POSITION = re.compile(r"(-?\d{1,19}):(-?\d{1,19})(?::(-?\d{1,10}))?")
+_POSITION = r"(-?\d{1,19}):(-?\d{1,19})(?::(-?\d{1,10}))?"
 
 
 def parse_position(text: str) -> Position:
@@ -139,7 +139,7 @@ def parse_position(text: str) -> Position:
         return EARLIEST
     if text == "latest":
         return LATEST
-    match = _POSITION.fullmatch(text)
+    match = re.fullmatch(_POSITION, text)
     if not match:
         raise InvalidValue(
             f"invalid position {text!r}", hint="write LEDGER:ENTRY, LEDGER:ENTRY:BATCH, earliest or latest", value=text
@@ -174,12 +174,11 @@ class NamespaceName:
 
 
 _NAME = re.compile(r"[-=:.\w]+")
-_NAMED_ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
 
 
 def is_allowed_name(text: str) -> bool:
     """Whether a tenant, namespace, cluster … may be made by the name TEXT (upstream ``NamedEntity``; no empty one)."""
-    return _NAMED_ENTITY.fullmatch(text) is not None
+    return re.fullmatch(_NAME.pattern, text, re.ASCII) is not None
 
 
 def _text(name: object) -> str:

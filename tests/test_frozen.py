@@ -37,6 +37,13 @@ class Standard:
     hidden: int = field(default=0, compare=False, repr=False)
 
 
+_WRITTEN: dict[str, Any] = {
+    "__annotations__": Standard.__annotations__,
+    "__module__": __name__,
+    "text": "a",
+    "items": field(default_factory=list),
+    "hidden": field(default=0, compare=False, repr=False),
+}
 _SAMPLES = [(1,), (1, "b"), (1, "a", [3]), (2, "a", []), (1, "a", [], 7), (1, "a", [3], 8)]
 
 
@@ -121,6 +128,26 @@ def test_what_a_class_defines_itself_stays() -> None:
 def test_a_missing_argument_is_named() -> None:
     with pytest.raises(TypeError, match=r"Cheap\.__init__\(\) missing 1 required positional argument: 'number'"):
         Cheap()  # type: ignore[call-arg]
+
+
+def test_the_first_instances_are_made_as_the_later_ones() -> None:
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((), named) for named in ({}, {"number": 1}, {"text": "b"})]
+    calls += [(sample, {}) for sample in _SAMPLES]
+    calls += [((1,), named) for named in ({"hidden": 3}, {"number": 2}, {"items": [4], "text": "c"}, {"other": 1})]
+    calls += [((1, "b", [], 4, 5), {}), ((1, "b", [], 4), {"hidden": 5}), ((), {"number": 1, "other": 2})]
+
+    def outcome(made: Any, values: tuple[Any, ...], named: dict[str, Any]) -> object:
+        try:
+            found = made(*values, **named)
+        except TypeError as error:
+            return str(error)
+        return found.number, found.text, found.items, found.hidden
+
+    for values, named in calls:
+        first = frozen(type("Standard", (), {**_WRITTEN}))
+        later = frozen(type("Standard", (), {**_WRITTEN}))
+        inspect.signature(later)  # compiles it
+        assert outcome(first, values, named) == outcome(later, values, named) == outcome(Standard, values, named)
 
 
 def test_threads_that_look_at_a_class_at_once_see_all_of_its_fields() -> None:

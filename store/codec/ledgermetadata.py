@@ -42,7 +42,7 @@ INSTANCE_ID, COOKIES = f"{LEDGERS_ROOT}/INSTANCEID", f"{LEDGERS_ROOT}/cookies"
 """Nodes of the cluster's instance id, and of its bookies' cookies."""
 
 _VERSION_KEY = b"BookieMetadataFormatVersion\t"
-_VERSION_LINE = re.compile(rb"BookieMetadataFormatVersion\t(\d{1,10})\n")
+_VERSION_LINE = rb"BookieMetadataFormatVersion\t(\d{1,10})\n"
 _SEGMENT_TAG = b"2"  # field 6, with a length
 _ONE_SEGMENT = (
     rb"(?s)BookieMetadataFormatVersion\t3\n[\x80-\xff]*[\x00-\x7f]"
@@ -179,7 +179,7 @@ def decode_offloaded_metadata(value: bytes | memoryview, where: str) -> LedgerMe
 
 def _version_of(value: bytes, where: str) -> tuple[int, bytes]:
     """Return the version in the first line, 1 to 3, and what follows it."""
-    line = _VERSION_LINE.match(value)
+    line = re.match(_VERSION_LINE, value)
     if line is None:
         raise MetadataCorrupt.expected(where, "first line", _VERSION_KEY.decode() + "<version>", value[:40].hex())
     version = int(line[1])

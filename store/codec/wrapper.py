@@ -23,14 +23,6 @@ _HEADER = struct.Struct(
     ">2s"  # magic
     "I"  # size of the metadata that follows
 )
-_METADATA: dict[
-    Kind, type[managed_ledger_pb2.ManagedLedgerInfoMetadata] | type[managed_ledger_pb2.ManagedCursorInfoMetadata]
-] = {
-    "managed-ledger": managed_ledger_pb2.ManagedLedgerInfoMetadata,
-    "cursor": managed_ledger_pb2.ManagedCursorInfoMetadata,
-}
-
-
 @frozen
 class Wrapping:
     """How a value was stored; the compression type NONE means plain protobuf."""
@@ -59,7 +51,7 @@ def unwrap(value: bytes, kind: Kind, where: str) -> tuple[bytes, Wrapping]:
             expected=start,
             found=len(value),
         )
-    metadata = parse_protobuf(_METADATA[kind], value[_HEADER.size : start], where, MetadataCorrupt)
+    metadata = parse_protobuf(_metadata_of(kind), value[_HEADER.size : start], where, MetadataCorrupt)
     plain = compression.decompress(
         metadata.compressionType, value[start:], metadata.uncompressedSize, where=where, error=MetadataCorrupt
     )
@@ -70,5 +62,12 @@ def wrap(plain: bytes, wrapping: Wrapping, kind: Kind) -> bytes:
     """Return PLAIN in the form of WRAPPING: as it is for NONE, which every broker reads."""
     if wrapping.compression == compression.NONE:
         return plain
-    metadata = _METADATA[kind](compressionType=wrapping.compression, uncompressedSize=len(plain)).SerializeToString()
+    metadata = _metadata_of(kind)(compressionType=wrapping.compression, uncompressedSize=len(plain)).SerializeToString()
     return _HEADER.pack(MAGIC, len(metadata)) + metadata + compression.compress(wrapping.compression, plain)
+
+
+def _metadata_of(
+    kind: Kind,
+) -> type[managed_ledger_pb2.ManagedLedgerInfoMetadata] | type[managed_ledger_pb2.ManagedCursorInfoMetadata]:
+    is_cursor = kind == "cursor"
+    return managed_ledger_pb2.ManagedCursorInfoMetadata if is_cursor else managed_ledger_pb2.ManagedLedgerInfoMetadata

@@ -15,15 +15,25 @@ from google.protobuf.message import Message
 
 
 def define(module: str, names: MutableMapping[str, object], serialized: bytes) -> FileDescriptor:
-    """Add the messages and enums of the SERIALIZED file descriptor to NAMES, the globals of MODULE, as protoc's code does."""
+    """Add the messages and enums of the SERIALIZED file descriptor to NAMES, the globals of MODULE, as protoc's code does.
+
+    A message's class is made when somebody asks the module for it: of twenty a command meets two.
+    """
     if api_implementation.Type() != "upb":
         return _define_by_builder(module, names, serialized)
     file = FileDescriptor("", "", serialized_pb=serialized)
     for name, enum in file.enum_types_by_name.items():
         names[name] = EnumTypeWrapper(enum)
         names.update((value.name, value.number) for value in enum.values)
-    for name, message in file.message_types_by_name.items():
+
+    def made(name: str) -> object:
+        message = file.message_types_by_name.get(name)
+        if message is None:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
         names[name] = _message_class(module, message, "")
+        return names[name]
+
+    names["__getattr__"] = made
     return file
 
 
