@@ -7,7 +7,6 @@ it out, ``{"json_optional": True}`` leaves it out while it is None. Times stay i
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import re
@@ -16,6 +15,7 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any
 
+from store.frozen import fields_of, is_record
 from store.names import NamespaceName, Position, TopicName
 
 
@@ -38,7 +38,7 @@ def position_json(position: Position, partition_index: int = -1) -> dict[str, in
 @functools.cache
 def _fields(cls: type) -> tuple[tuple[str, str, bool], ...]:
     rows = []
-    for field in dataclasses.fields(cls):
+    for field in fields_of(cls):
         key = field.metadata.get("json", camel_case(field.name))
         if key is not None:
             rows.append((field.name, key, bool(field.metadata.get("json_optional"))))
@@ -61,10 +61,11 @@ def to_json(value: object) -> Any:  # Any: a JSON value
         return position_json(value)
     if isinstance(value, (TopicName, NamespaceName, PurePath)):
         return str(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if is_record(value):
+        kind: Any = type(value)  # Any: a dataclass
         return {
             key: item if type(item) in _PLAIN else to_json(item)
-            for name, key, optional in _fields(type(value))
+            for name, key, optional in _fields(kind)
             if (item := getattr(value, name)) is not None or not optional
         }
     if isinstance(value, Enum):

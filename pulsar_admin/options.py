@@ -24,7 +24,6 @@ import functools
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -34,7 +33,7 @@ import click
 from pulsar_admin.global_options import CHANGING, COMMON, GIVEN, IGNORED, OF_ROWS, SPARK, TakesGlobals
 from pulsar_admin.schemas import SCHEMA
 from store.errors import InvalidValue, Refused, StoreError
-from store.frozen import NamedTuple
+from store.frozen import NamedTuple, fields_of
 from store.names import TopicSelection as TopicSelection
 
 if TYPE_CHECKING:
@@ -396,7 +395,7 @@ def redact_properties_option(function: Function) -> Function:
 
 def gather(cls: type) -> Callable[[Function], Function]:
     """Hand the options named like the fields of dataclass CLS over as one ``options: CLS``."""
-    names = [field.name for field in fields(cls)]
+    names = [field.name for field in fields_of(cls)]
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)

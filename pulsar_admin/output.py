@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from io import StringIO
 from itertools import islice
 from time import monotonic
@@ -20,7 +19,7 @@ from pulsar_admin.errors import PipeClosed
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.visible import clean_document, clean_lines, clean_text
 from store.errors import InvalidValue
-from store.frozen import frozen
+from store.frozen import frozen, replace
 
 if TYPE_CHECKING:
     from rich.console import Console

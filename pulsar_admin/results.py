@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from pulsar_admin.config import Settings
 from store.errors import StoreError
+from store.frozen import replace
 
 if TYPE_CHECKING:
     from pulsar_admin.output import Column, Plain, Style, Writer
@@ -154,8 +154,6 @@ class Results:
 
     def take_top(self) -> int | None:
         """Return what --top says to a command that heeds it itself; raises UsageError where more is asked of rows."""
-        from dataclasses import replace
-
         query = self.settings.query
         if query is None:
             return None

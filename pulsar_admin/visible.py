@@ -7,13 +7,14 @@ same JSON: what they write for a character, ``\\u202e``, is JSON's own escape of
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import sys
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
+
+from store.frozen import fields_of, is_record, replace
 
 # Controls; what reorders or hides text (categories Cf, Zl, Zp of Unicode); halves of surrogate pairs.
 _HIDDEN = (
@@ -46,9 +47,9 @@ def clean_document(document: Any) -> Any:  # Any: a result of any type, and the 
         return type(document)(*map(clean_document, document))
     if isinstance(document, (list, tuple)):
         return type(document)(map(clean_document, document))
-    if dataclasses.is_dataclass(document) and not isinstance(document, type):
-        named = [field.name for field in dataclasses.fields(document) if field.init]
-        return dataclasses.replace(document, **{name: clean_document(getattr(document, name)) for name in named})
+    if is_record(document):
+        named = [field.name for field in fields_of(type(document)) if field.settings.get("init", True)]
+        return replace(document, **{name: clean_document(getattr(document, name)) for name in named})
     return document
 
 

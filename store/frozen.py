@@ -1,26 +1,54 @@
 """``@frozen``: what ``@dataclass(frozen=True, slots=True)`` makes, at a tenth of its cost.
 
 The standard decorator compiles seven functions a class: 3.5 million instructions, where ``import click`` takes 170 million, and
-a cold question meets thirty classes, most of which it only names. Here ``__init__`` alone is compiled, when the first instance is
-made, and the standard decorator describes the fields when somebody asks: ``dataclasses.fields``, ``replace`` and ``asdict`` take
-these classes as any dataclass. The other functions are shared.
+a cold question meets thirty classes, most of which it only names. Here ``__init__`` alone is compiled, once there are a few instances,
+and the standard decorator describes the fields when somebody asks: ``dataclasses.fields``, ``replace`` and ``asdict`` take these
+classes as any dataclass. The other functions are shared. ``dataclasses`` itself, which costs as much as ten modules of ours, is not
+imported before.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import namedtuple
-from collections.abc import Callable
-from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from inspect import get_annotations
 from operator import attrgetter
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
+if TYPE_CHECKING:
+    from dataclasses import field as field
+else:
+
+    def field(**settings):
+        """Return what ``dataclasses.field`` returns, for classes that ``frozen`` makes."""
+        return Field(settings)
+
+
 _T = TypeVar("_T")
 _set = object.__setattr__
+_MISSING: Any = object()  # Any: a default of any kind
+
+
+class Field:
+    """A field: its name and type, and what ``field`` was given."""
+
+    __slots__ = ("compare", "default", "default_factory", "metadata", "name", "settings", "type")
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:  # Any: of dataclasses.field
+        self.settings = settings
+        self.default = settings.get("default", _MISSING)
+        self.default_factory = settings.get("default_factory", _MISSING)
+        self.compare: bool = settings.get("compare", True)
+        self.metadata: Mapping[str, Any] = settings.get("metadata") or {}
+        self.name = self.type = ""
+
+
+_SETTINGS = ("default", "default_factory", "init", "repr", "compare", "hash", "metadata", "kw_only")
 _FILLED = 8
+"""Instances of a class that are made without compiling."""
 _describing = RLock()
 """Held while a class is described, which asks for what it inherits from."""
 
@@ -36,7 +64,9 @@ def _made(order: bool) -> Callable[[type[_T]], type[_T]]:
 
     def make(written: type[_T]) -> type[_T]:
         parts = _parts_of(written)
-        assert all(one.init for one in parts), f"{written.__qualname__}: a field that is no parameter"
+        assert all(one.settings.get("init", True) for one in parts), (
+            f"{written.__qualname__}: a field that is no parameter"
+        )
         inherited = {name for base in written.__mro__[1:] for name in getattr(base, "__slots__", ())}
         left_out = {one.name for one in parts} | {"__dict__", "__weakref__"}
         own: dict[str, Any] = {name: value for name, value in vars(written).items() if name not in left_out}  # Any: its
@@ -45,6 +75,7 @@ def _made(order: bool) -> Callable[[type[_T]], type[_T]]:
         own["__dataclass_fields__"] = _Described(written, "__dataclass_fields__")
         own["__dataclass_params__"] = _Described(written, "__dataclass_params__")
         own["__init__"] = _FirstInit(parts)
+        own["_parts"] = parts
         own["_key"] = _key_of([one.name for one in parts if one.compare])
         for function in shared:
             own.setdefault(function.__name__, function)
@@ -72,7 +103,7 @@ class _FirstInit:
     Compiling takes as long as filling thirty instances, and a cold question makes one or two of most of its classes.
     """
 
-    def __init__(self, parts: list[Field[Any]]) -> None:
+    def __init__(self, parts: list[Field]) -> None:
         self._parts = parts
         self._left = _FILLED
 
@@ -95,9 +126,9 @@ class _FirstInit:
         for one in self._parts:
             if one.name in given:
                 found, taken = given[one.name], taken + 1
-            elif one.default is not MISSING:
+            elif one.default is not _MISSING:
                 found = one.default
-            elif one.default_factory is not MISSING:
+            elif one.default_factory is not _MISSING:
                 found = one.default_factory()
             else:
                 wrong = True
@@ -111,38 +142,77 @@ class _FirstInit:
 
 def _described(written: type) -> Any:  # Any: a dataclass
     with _describing:  # the decorator takes the fields' defaults out of the class: a second thread would not find them
-        known = "__dataclass_fields__" in vars(written)
-        return written if known else dataclass(init=False, repr=False, eq=False, frozen=True)(written)
+        if "__dataclass_fields__" not in vars(written):
+            import dataclasses
+
+            ours = {name: value for name, value in vars(written).items() if isinstance(value, Field)}
+            for name, value in ours.items():
+                setattr(written, name, dataclasses.field(**value.settings))
+            dataclasses.dataclass(init=False, repr=False, eq=False, frozen=True)(written)
+        return written
 
 
-def _parts_of(written: type) -> list[Field[Any]]:
-    """Return the fields of a class; unlike those of ``dataclasses.fields`` they know nothing of kinds where nothing is inherited."""
+def _parts_of(written: type) -> list[Field]:
     if written.__bases__ != (object,):
-        return list(fields(_described(written)))
-    parts = []
-    for name, kind in get_annotations(written).items():
-        if not kind.startswith("ClassVar"):
-            value = vars(written).get(name, MISSING)
-            part = value if isinstance(value, Field) else field(default=value)
-            part.name, part.type = name, kind
-            parts.append(part)
-    return parts
+        from dataclasses import fields
+
+        return [_as_ours(one, one.name, one.type) for one in fields(_described(written))]
+    found = [(name, kind) for name, kind in get_annotations(written).items() if not kind.startswith("ClassVar")]
+    return [_as_ours(vars(written).get(name, _MISSING), name, kind) for name, kind in found]
+
+
+def _as_ours(given: Any, name: str, kind: Any) -> Field:  # Any: a field of either kind or a default; a type or its name
+    dataclasses = sys.modules.get("dataclasses")
+    if isinstance(given, Field):
+        one = given
+    elif dataclasses is not None and isinstance(given, dataclasses.Field):
+        settings = {named: getattr(given, named) for named in _SETTINGS}
+        one = Field({named: value for named, value in settings.items() if value is not dataclasses.MISSING})
+    else:
+        one = Field({} if given is _MISSING else {"default": given})
+    one.name, one.type = name, kind
+    return one
+
+
+def replace(instance: _T, /, **changes: object) -> _T:
+    """Return INSTANCE of a class that ``frozen`` made with some fields changed."""
+    kind: Any = type(instance)  # Any: a class with fields
+    made: _T = kind(**{name: getattr(instance, name) for name in kind.__match_args__} | changes)
+    return made
+
+
+def is_record(value: object) -> bool:
+    """Whether VALUE is an instance of a dataclass of either kind; ``dataclasses.is_dataclass`` describes its class."""
+    return hasattr(type(value), "_parts") or hasattr(type(value), "__dataclass_fields__")
+
+
+def fields_of(kind: type) -> Sequence[Field]:
+    """Return the fields of KIND, a dataclass of either kind."""
+    if "_parts" in vars(kind):
+        parts: Sequence[Field] = vars(kind)["_parts"]
+        return parts
+    from dataclasses import fields
+
+    return [_as_ours(one, one.name, one.type) for one in fields(kind)]
 
 
 def _key_of(names: list[str]) -> Callable[[object], Any]:  # Any: the field, or the tuple of them
     return attrgetter(*names) if names else lambda self: ()
 
 
-def _init_of(cls: type, parts: list[Field[Any]]) -> Callable[..., None]:
-    names: dict[str, Any] = {"_set": _set, "_MISSING": MISSING}  # Any: what the code below names, the defaults among it
+def _init_of(cls: type, parts: list[Field]) -> Callable[..., None]:
+    names: dict[str, Any] = {
+        "_set": _set,
+        "_MISSING": _MISSING,
+    }  # Any: what the code below names, the defaults among it
     parameters, lines = [], []
     for one in parts:
         found = one.name
-        if one.default_factory is not MISSING:
+        if one.default_factory is not _MISSING:
             names[f"_new_{found}"] = one.default_factory
             parameters.append(f"{found}=_MISSING")
             found = f"_new_{found}() if {found} is _MISSING else {found}"
-        elif one.default is not MISSING:
+        elif one.default is not _MISSING:
             names[f"_default_{found}"] = one.default
             parameters.append(f"{found}=_default_{found}")
         else:
@@ -183,7 +253,9 @@ else:
 
 
 def __repr__(self: Any) -> str:
-    shown = ", ".join(f"{one.name}={getattr(self, one.name)!r}" for one in fields(self) if one.repr)
+    shown = ", ".join(
+        f"{one.name}={getattr(self, one.name)!r}" for one in self._parts if one.settings.get("repr", True)
+    )
     return f"{type(self).__qualname__}({shown})"
 
 
@@ -217,10 +289,14 @@ def __ge__(self: Any, other: Any) -> bool:
 
 
 def __setattr__(self: Any, name: str, value: object) -> None:
+    from dataclasses import FrozenInstanceError
+
     raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
 def __delattr__(self: Any, name: str) -> None:
+    from dataclasses import FrozenInstanceError
+
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 

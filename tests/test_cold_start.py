@@ -23,6 +23,7 @@ _HEAVY = {
     "pulsar_admin.narrow",
     "asyncio",
     "logging",
+    "dataclasses",  # as store.frozen makes what cold questions need
 }
 _PROTOBUF_IN_PYTHON = {
     "google.protobuf.descriptor_pool",
@@ -40,10 +41,11 @@ _CODE = """
 import sys
 from pulsar_admin.cli import run
 status = run(sys.argv[1:])
+loaded = list(sys.modules)
 own = [module for name, module in sys.modules.items() if name.partition(".")[0] in ("store", "pulsar_admin", "commands")]
 made = {value for module in own for value in vars(module).values() if hasattr(value, "__dataclass_params__")}
 print(*(f"{one.__module__}.{one.__qualname__}" for one in made if one.__dataclass_params__.eq), file=sys.stderr)
-print(*sys.modules, file=sys.stderr)
+print(*loaded, file=sys.stderr)
 sys.exit(status)
 """
 

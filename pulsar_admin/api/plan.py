@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from store.errors import Refused
-from store.frozen import frozen
+from store.frozen import field, frozen
 
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import ChangeReport

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from enum import IntEnum
 from functools import lru_cache
 from typing import Final
@@ -33,7 +32,7 @@ from store.codec.buffer import Reader, encode_varint
 from store.codec.digest import DigestType
 from store.codec.protobuf import parse_protobuf, text_of
 from store.errors import MetadataCorrupt, Unsupported
-from store.frozen import NamedTuple, frozen
+from store.frozen import NamedTuple, field, frozen
 from store.names import LONG_MAX
 from store.proto.bookkeeper_pb2 import LedgerMetadataFormat
 

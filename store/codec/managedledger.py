@@ -11,7 +11,6 @@ broker would fail on them or drop them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from operator import attrgetter
 
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -20,7 +19,7 @@ from store.codec.buffer import encode_varint, signed
 from store.codec.protobuf import parse_protobuf_or_text, properties_of, replace_pairs
 from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
 from store.errors import MetadataCorrupt
-from store.frozen import NamedTuple, frozen
+from store.frozen import NamedTuple, field, frozen
 from store.names import Position
 from store.proto import managed_ledger_pb2
 

@@ -23,6 +23,8 @@ _HEADER = struct.Struct(
     ">2s"  # magic
     "I"  # size of the metadata that follows
 )
+
+
 @frozen
 class Wrapping:
     """How a value was stored; the compression type NONE means plain protobuf."""

@@ -11,7 +11,6 @@ import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,6 +38,7 @@ from store.errors import (
     StoreError,
 )
 from store.files import PRIVATE_DIRECTORY, create_directory, has_room, mode_below, remove_tree, reserve_file
+from store.frozen import replace
 
 if TYPE_CHECKING:
     from store.db.columns import EntryColumns

@@ -10,14 +10,13 @@ import json
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 
 from store.db.environment import Txn
 from store.errors import IndexCorrupt, reason_of
 from store.files import open_regular
-from store.frozen import frozen
+from store.frozen import frozen, replace
 from store.names import FileKind
 
 _FILE_KEY = struct.Struct(">I")
@@ -92,6 +91,8 @@ def file_fingerprint(path: Path, size_bytes: int) -> str:
 
 def put_log(txn: Txn, log: LogFile) -> None:
     """Write the catalogue row of a file."""
+    from dataclasses import asdict
+
     fields = asdict(log)
     file_id = fields.pop("file_id")
     txn.put("logs", _FILE_KEY.pack(file_id), json.dumps(fields).encode())

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from store.db.clocks import check_clock
 from store.db.files import catalogued_bytes
-from store.frozen import frozen
+from store.frozen import frozen, replace
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position

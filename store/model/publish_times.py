@@ -7,14 +7,13 @@ brokers make of them: docs/formats/managed-ledger.md.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from store.db.blocks import NO_MAX, decode_latest, decode_publish_bounds, ledger_key
 from store.db.environment import Txn
 from store.errors import IndexCorrupt
-from store.frozen import NamedTuple, frozen
+from store.frozen import NamedTuple, frozen, replace
 from store.model.ledgers import find_times
 from store.model.topics import Topic, TopicLedger
 

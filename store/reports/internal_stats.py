@@ -9,14 +9,13 @@ broker knows has the value that a broker shows just after it loaded the topic; d
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from datetime import UTC, datetime
 
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, ledger_path
 from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, MetadataCorrupt, StoreError
-from store.frozen import frozen
+from store.frozen import field, frozen
 from store.model.cursors import (
     COMPACTION_CURSOR,
     Cursor,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Literal, get_args
 
-from store.frozen import frozen
+from store.frozen import field, frozen
 from store.names import Position
 
 BrokerVersion = Literal["4.0", "4.2"]
