@@ -10,7 +10,6 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection
-from store.db.environment import Txn
 from store.errors import StoreError
 from store.model.topics import expand_topic, read_topic, select_topics
 from store.names import TopicName
@@ -18,6 +17,7 @@ from store.names import TopicName
 if TYPE_CHECKING:
     from pulsar_admin.api.topic import Topic
     from pulsar_admin.output import Plain
+    from store.db.environment import Txn
     from store.model.reader import EntryReader
 
 TOPIC_COLUMN = Column("TOPIC", "topic")

@@ -8,7 +8,6 @@ from pulsar_admin.options import TopicSelection
 from pulsar_admin.upstream import mirrored
 from store.compaction.forms import LEGACY, RULE_4_0, CompactionJob
 from store.errors import EntryCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
-from store.model.bundles import bundle_range
 from store.model.topics import read_topic
 from store.names import TopicName
 
@@ -21,8 +20,7 @@ from store.names import TopicName
 )
 def bundle(app: App, topic: TopicName) -> None:
     """Show the bundle of its namespace that a topic's name hashes into."""
-    with app.session.read() as txn:
-        app.answer(bundle_range(txn, topic))
+    app.answer(app.session.namespace(topic.namespace).bundle_range(str(topic)))
 
 
 @mirrored(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from pulsar_admin.api.given import given_flag
 from pulsar_admin.api.session import Session, Time, check_choice
 from store.errors import StoreError
 from store.model.topics import read_topic, topics_bytes
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 Form = Literal["indexed", "legacy", "reduced"]
 Rule = Literal["4.2", "4.0"]
+Encrypted = Literal["keep", "by-key"]
 ViewRule = Literal["first-at-or-after", "broker"]
 
 
@@ -122,20 +124,23 @@ class Compaction:
         form: Form = "indexed",
         rule: Rule = "4.2",
         retain_null_key: bool = False,
+        encrypted: Encrypted = "keep",
         from_start: bool = False,
         skip_damaged: bool = False,
     ) -> Plan:
         """Plan keeping the latest message of every key in a new compacted ledger; its preview reads all and writes nothing.
 
-        FORM and RULE: of batches and of null values, docs/howto/compaction.md compares them. FROM_START reads the topic from its
-        first entry, SKIP_DAMAGED leaves out what cannot be read. Raises InvalidValue; previewed or applied TopicNotFound,
-        MetadataCorrupt, EntryCorrupt, and applied DiskFull.
+        FORM and RULE: of batches and of null values, docs/howto/compaction.md compares them. ENCRYPTED batches are kept, or each is one
+        message with the entry's key, ``by-key``. FROM_START reads the topic from its first entry, SKIP_DAMAGED leaves out what cannot be
+        read. Raises InvalidValue; previewed or applied TopicNotFound, MetadataCorrupt, EntryCorrupt, and applied DiskFull.
         """
         from store.compaction.forms import CompactionJob
 
         check_choice("form", form, Form)
         check_choice("rule", rule, Rule)
+        check_choice("encrypted", encrypted, Encrypted)
         flags = {"retain_null_key": retain_null_key, "from_start": from_start, "skip_damaged": skip_damaged}
+        flags = {name: given_flag(name, flag) for name, flag in flags.items()} | {"by_key": encrypted == "by-key"}
         return plan_compaction(self._session, (self._name,), CompactionJob("compaction run", form, rule, **flags))
 
     def upgrade(self) -> Plan:

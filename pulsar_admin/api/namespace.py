@@ -9,9 +9,10 @@ from pulsar_admin.api.given import given_text, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.policies import PolicyPlans, policy_named
 from pulsar_admin.api.session import Session, check_choice
+from store.errors import InvalidValue
 from store.model.partitions import iter_partitioned
 from store.model.topics import check_namespace, iter_topic_texts
-from store.names import NamespaceName
+from store.names import NamespaceName, parse_topic
 from store.timespec import format_duration_ms
 
 if TYPE_CHECKING:
@@ -63,6 +64,19 @@ class Namespace(PolicyPlans):
         with self._session.read() as txn:
             check_namespace(txn, self._name)
             return tuple(str(name) for name in iter_partitioned(txn, self._name) if system or not name.is_system)
+
+    def bundle_range(self, topic: str) -> str:
+        """Return the bundle, ``0xLOW_0xHIGH``, that the name of TOPIC hashes into; the topic need not be there.
+
+        Raises InvalidValue (it is of another namespace), NamespaceNotFound, MetadataCorrupt.
+        """
+        from store.model.bundles import bundle_range
+
+        name = parse_topic(given_text("topic", topic))
+        if name.namespace != self._name:
+            raise InvalidValue(f"{name} is not in the namespace {self._name}", value=topic)
+        with self._session.read() as txn:
+            return bundle_range(txn, name)
 
     def policies(self) -> Mapping[str, Any]:  # Any: JSON values
         """Return the stored policies with every key that they have, as upstream spells them.

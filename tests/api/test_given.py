@@ -145,6 +145,13 @@ CALLS: list[tuple[str, tuple[object, ...], Call]] = [
     ("log metadata", FLAG, lambda store, value: store.topic(PLAIN).transactions().snapshot_stats(metadata=value)),
     ("a topic's ledgers", NUMBER, lambda store, value: store.topic(PLAIN).forget_ledgers(value)),
     ("mark_delete", TEXT, lambda store, value: store.topic(PLAIN).cursor("half").set_mark_delete(value)),
+    (
+        "bundle_range",
+        (*TEXT, "acme/orders/x"),
+        lambda store, value: store.namespace("public/default").bundle_range(value),
+    ),
+    ("encrypted", TEXT, lambda store, value: store.topic(PLAIN).compaction().run(encrypted=value)),
+    ("from_start", FLAG, lambda store, value: store.topic(PLAIN).compaction().run(from_start=value)),
     ("measured", TEXT[1:], lambda store, value: store.topic(PLAIN).measured_nacks(value)),
     ("rate", (*REAL, -5), lambda store, value: pa.nack_sizes(value)),
     ("measured of", ("text", 5, object()), lambda store, value: pa.nack_sizes(measured=value)),

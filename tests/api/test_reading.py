@@ -328,3 +328,14 @@ def test_no_number_of_messages_and_no_list_of_columns(compacted: bool, store: pa
             messages(limit=limit)
     with pytest.raises(pa.InvalidValue, match="is a text"):
         messages(columns="key")
+
+
+def test_the_bundle_of_a_name_is_that_of_the_command_line(demo_store: Path, cli: Cli) -> None:
+    topics = "public/default/plain", "acme/orders/parts", "acme/orders/not-there"
+    shown = [cli("--store", demo_store, "topics", "bundle-range", topic).stdout.strip() for topic in topics]
+    with pa.open_store(demo_store) as store:
+        assert [store.namespace(topic.rpartition("/")[0]).bundle_range(topic) for topic in topics] == shown
+        default = store.namespace("public/default")
+        assert "persistent://public/default/plain" in default.topics(bundle=shown[0])
+        with pytest.raises(pa.InvalidValue, match="not in the namespace"):
+            default.bundle_range("acme/orders/parts")

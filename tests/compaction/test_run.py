@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import pulsar_admin as pa
 from store.compaction.phases import Compaction, CompactionRules
 from store.compaction.prepare import SourceOptions, prepare
 from store.compaction.reading import iter_view
@@ -428,6 +429,9 @@ def test_encrypted_batches(tmp_path: Path, cli: Cli) -> None:
     store, report = _run_of(tmp_path / "a", cli, [secret, secret, plain])
     assert [message.position.entry_id for message in _view(store)] == [0, 1, 2]
     assert report["messagesByReason"]["encrypted"] == 4
+    with pa.open_store(store, writable=True) as opened:
+        opened.apply(opened.topic(TOPIC).compaction().run(encrypted="by-key", from_start=True))
+    assert [message.position.entry_id for message in _view(store)] == [2]
     store, _ = _run_of(tmp_path / "b", cli, [secret, secret, plain], "--encrypted", "by-key")
     assert [message.position.entry_id for message in _view(store)] == [2]
 
