@@ -363,7 +363,7 @@ class App(Results):
         words = ctx.command.own_words(ctx)  # type: ignore[attr-defined]  # a Command of pulsar_admin.options
         documents = tuple(documents_of(preview))
         with self.store.read() as txn:
-            state = state_of(self.store, txn)
+            state = state_of(txn)
         broker = self.settings.interceptors
         intent = Intent(plan.command, plan.txn_id, state, words, broker, documents, plan.digest())
         write_new_file(self.settings.plan, intent.dump())

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 from pulsar_admin.cli import run
@@ -21,6 +22,9 @@ from tests.worlds import changed_oracles, copy_tree, world
 __all__ = ["damages_stores", "stores_stay_sound"]
 
 run_kernels_both_ways()
+# No test is timed: on a loaded machine examples take long to make and to run.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 _SPARK = "spark"
 _WORLDS = "live worlds"

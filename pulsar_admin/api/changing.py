@@ -15,7 +15,7 @@ from pulsar_admin.api.given import (
     given_texts,
     whole_number,
 )
-from pulsar_admin.api.plan import Plan, plan_of, steps_of
+from pulsar_admin.api.plan import Plan, check_planned_on, plan_of, steps_of
 from pulsar_admin.api.session import Clock, Duration, Session, check_choice
 from store.errors import InvalidValue
 from store.model.topics import select_topics
@@ -48,7 +48,7 @@ class Changes:
         steps = steps_of(given_object("plan", plan, Plan))
         if isinstance(steps, WritingPlan):
             with self._session.writing() as store:
-                steps.check_transaction(store)
+                check_planned_on(plan, store)
                 return report_of(steps.made(store)[0])
         with self._session.opened() as store:
             if plan.changes_nothing:
@@ -95,7 +95,7 @@ class Changes:
                 return (apply_load(store, source, options, advance),)
 
         with self._session.read() as txn:
-            return plan_of(WritingPlan(COMMAND, txn.id, shown, made, digest=source.digest))
+            return plan_of(WritingPlan(COMMAND, txn.id, shown, made, digest=source.digest), txn)
 
     def copy(self, *topics: str, source: Path | str, to: str | None = None) -> Plan:
         """Plan copying TOPICS whole from the store SOURCE, one of them under the name TO: with subscriptions, partitions and schema.
@@ -109,8 +109,8 @@ class Changes:
         request = CopyRequest(
             given_path("source", source), names, None if to is None else parse_topic(to), self._session.now_ms
         )
-        with self._session.opened() as store:
-            return plan_of(plan_copy(store, request))
+        with self._session.opened() as store, self._session.read() as txn:
+            return plan_of(plan_copy(store, request), txn)
 
     def create_tenant(
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
@@ -187,7 +187,9 @@ class Changes:
             )
             names = list(self._session.each(topics, check))
             broker, now_ms = self._session.interceptors, self._session.now_ms
-            return plan_of(plan_delete_topics(reader, names, now_ms, broker, partitioned=partitioned, force=force))
+            return plan_of(
+                plan_delete_topics(reader, names, now_ms, broker, partitioned=partitioned, force=force), reader.txn
+            )
 
     def reset_cursors(
         self,
@@ -228,7 +230,7 @@ class Changes:
         check_choice("form", form, Form)
         with self._session.read() as txn:
             names = select_topics(txn, parse_topics(topics, pattern))
-            return plan_of(plan_annotate(txn, names, form, self._session.now_ms))
+            return plan_of(plan_annotate(txn, names, form, self._session.now_ms), txn)
 
     def plan_undo(self, number: int) -> Plan:
         """Plan bringing back the exact bytes from before the change NUMBER; raises ChangeNotFound, UndoConflict, Refused."""

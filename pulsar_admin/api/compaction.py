@@ -188,7 +188,7 @@ def plan_compaction(session: Session, names: Sequence[TopicName], job: Compactio
 
     with session.read() as txn:
         size_bytes = 0 if job.everything else topics_bytes(txn, names)
-        return plan_of(WritingPlan(job.command, txn.id, shown, lambda store: compact(store, previews=False)))
+        return plan_of(WritingPlan(job.command, txn.id, shown, lambda store: compact(store, previews=False)), txn)
 
 
 def _find_in(reader: EntryReader, topic: TopicModel, view: CompactedView, time_ms: int, rule: ViewRule) -> FoundInView:

@@ -202,7 +202,7 @@ class Cursors:
             cursors = self._cursors(reader, by_time=to is None, verb="expire")
             if to is None:
                 self._warn_of_clock(reader, clock, cursors)
-            return plan_of(plan_expiries(reader, command, cursors, request))
+            return plan_of(plan_expiries(reader, command, cursors, request), reader.txn)
 
     def forecast(
         self,
@@ -256,7 +256,7 @@ class Cursors:
             made = NewSubscription(
                 self._name, first, given_flag("replicated", replicated), given_properties(properties)
             )
-            return plan_of(plan_create(reader, topics, made, self._session.now_ms))
+            return plan_of(plan_create(reader, topics, made, self._session.now_ms), reader.txn)
 
     def delete(self, *, force: bool = False) -> Plan:
         """Plan removing the subscription, from all partitions."""
@@ -295,7 +295,7 @@ class Cursors:
         with self._session.reader() as reader:
             cursors = self._cursors(reader)
             wanted = AsOf(time_ms, name, if_unsure, self._past((topic for topic, _ in cursors), zookeeper), force)
-            return plan_of(plan_as_of(reader, "topics reset-cursor", cursors, wanted, self._session.now_ms))
+            return plan_of(plan_as_of(reader, "topics reset-cursor", cursors, wanted, self._session.now_ms), reader.txn)
 
     def _past(self, topics: Iterable[TopicModel], zookeeper: Sequence[str] = ()) -> CursorHistory:
         """Return what the ZooKeeper files of the store have of the cursor; what cannot be read there is warned of."""
@@ -316,7 +316,7 @@ class Cursors:
             for topic, cursor in self._cursors(reader):
                 check_movable(cursor, force=force)
                 moves.append(CursorMove(topic, cursor, moved(topic, cursor.state)))
-            return plan_of(plan_moves(reader, command, moves, self._session.now_ms))
+            return plan_of(plan_moves(reader, command, moves, self._session.now_ms), reader.txn)
 
     def _cursors(
         self, reader: EntryReader, *, by_time: bool = False, verb: str = "move"
@@ -398,7 +398,7 @@ def resets_plan(session: Session, reader: EntryReader, resets: Iterable[Reset], 
                 session.warn(texts_of_clock(reader, reset.topic, request.clock))
             yield reset
 
-    return plan_of(plan_resets(reader, "topics reset-cursor", warned(), request))
+    return plan_of(plan_resets(reader, "topics reset-cursor", warned(), request), reader.txn)
 
 
 def iter_cursors(

@@ -119,7 +119,7 @@ class Namespace(PolicyPlans):
         with self._session.reader() as reader:
             cursors = self._cursors(reader, subscription, bundle)
             moves = [CursorMove(topic, cursor, cleared(topic, cursor.state)) for topic, cursor in cursors]
-            return plan_of(plan_moves(reader, "namespaces clear-backlog", moves, self._session.now_ms))
+            return plan_of(plan_moves(reader, "namespaces clear-backlog", moves, self._session.now_ms), reader.txn)
 
     def unsubscribe(self, subscription: str, *, bundle: str | None = None) -> Plan:
         """Plan removing SUBSCRIPTION from every topic that has it, or of those in BUNDLE; raises as ``clear_backlog``."""
@@ -167,10 +167,10 @@ class Namespace(PolicyPlans):
         with self._session.opened() as store, self._session.read() as txn:
             plan = plan_enable(txn, self._name, rules, now_ms, split=split)
             if not split or not any(True for _ in iter_wide(txn, self._name, rules)):
-                return plan_of(plan)
+                return plan_of(plan, txn)
             from store.delayed.split import plan_split
 
-            return plan_of(plan_split(store, self._name, rules, plan.txn_id, now_ms))
+            return plan_of(plan_split(store, self._name, rules, plan.txn_id, now_ms), txn)
 
     def disable_delayed(self) -> Plan:
         """Plan delivering everything at once; the widths of the index stay."""

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from pulsar_admin.api.reports import ChangeReport
     from store.changes.intent import WritingPlan
     from store.changes.plan import Plan as StorePlan
+    from store.db.environment import Store as StoreFile
+    from store.db.environment import Txn
 
 
 @frozen
@@ -22,6 +24,8 @@ class Plan:
     """
 
     _plan: StorePlan | WritingPlan = field(repr=False)
+    _state: str = field(default="", repr=False)
+    """Of the store that a plan without steps is of; a step says itself what it replaces."""
 
     @property
     def command(self) -> str:
@@ -63,11 +67,20 @@ class Plan:
         return str(self.preview())
 
 
-def plan_of(plan: StorePlan | WritingPlan) -> Plan:
-    """Return PLAN as callers see it."""
-    return Plan(plan)
+def plan_of(plan: StorePlan | WritingPlan, txn: Txn) -> Plan:
+    """Return PLAN, made on TXN, as callers see it."""
+    from store.changes.intent import WritingPlan, state_of
+
+    return Plan(plan, state_of(txn) if isinstance(plan, WritingPlan) else "")
 
 
 def steps_of(plan: Plan) -> StorePlan | WritingPlan:
     """Return what PLAN writes."""
     return plan._plan
+
+
+def check_planned_on(plan: Plan, store: StoreFile) -> None:
+    """Raise StalePlan unless STORE is the one that PLAN, which has no steps yet, was made on, in that state."""
+    from store.changes.intent import check_state
+
+    check_state(store, plan._plan.txn_id, plan._state)

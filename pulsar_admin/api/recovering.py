@@ -89,7 +89,7 @@ class Recoveries:
         ):
             sources = Sources(reader, self._session.now_ms, before, cluster)
             with self._session.scanning(reader, unlisted_bytes(reader.txn), "recover"):
-                return plan_of(plan_recovery(sources, level, None if names is None else Path(names)))
+                return plan_of(plan_recovery(sources, level, None if names is None else Path(names)), reader.txn)
 
     def undelete(
         self,
@@ -123,7 +123,7 @@ class Recoveries:
             keep = keep_of((*(name.namespace for name in names), *spaces))
             past = _read_past(reader, zookeeper, keep, by_evidence=by_evidence)
             found = find_deleted(past, names, spaces)
-            return plan_of(plan_undelete(reader, found, past, asked, self._session.now_ms, target))
+            return plan_of(plan_undelete(reader, found, past, asked, self._session.now_ms, target), reader.txn)
 
     def deleted_topics(self, *, zookeeper: Sequence[str] = (), by_evidence: bool = False) -> tuple[GoneTopic, ...]:
         """Return the topics that ``undelete`` may bring back, and those that were trimmed: ``deleted_ms`` (None: it is there), how many
@@ -164,7 +164,7 @@ class Recoveries:
         with self._session.reader() as reader:
             servers = find_servers(reader.txn.store.info.sources, given_places("zookeeper", zookeeper))
             past = read_past(servers, keep_of([name.namespace]), wanted.at_ms)
-            return plan_of(plan_restore_at(reader, wanted, past, servers, self._session.now_ms))
+            return plan_of(plan_restore_at(reader, wanted, past, servers, self._session.now_ms), reader.txn)
 
     def forget_ledgers(self, *ledgers: int, force: bool = False) -> Plan:
         """Plan that nothing references LEDGERS any more: topics, cursors, compacted views and schemas go on without them.
@@ -174,7 +174,7 @@ class Recoveries:
         from store.changes.mending import plan_forget
 
         with self._session.reader() as reader:
-            return plan_of(plan_forget(reader, given_ledgers(ledgers), self._session.now_ms, force=force))
+            return plan_of(plan_forget(reader, given_ledgers(ledgers), self._session.now_ms, force=force), reader.txn)
 
     def restore_ledgers(self, *ledgers: int) -> Plan:
         """Plan the lost metadata of LEDGERS made again from their entries, the bookies that hold them, and what references them.
@@ -202,7 +202,9 @@ class Recoveries:
         given = given_ledgers(ledgers)
         with self._session.reader() as reader:
             past = _read_past(reader, zookeeper, lambda path, _: is_ledger(path))
-            return plan_of(plan_restore_deleted(reader, given, past, self._session.now_ms, with_gaps=with_gaps))
+            return plan_of(
+                plan_restore_deleted(reader, given, past, self._session.now_ms, with_gaps=with_gaps), reader.txn
+            )
 
     def delete_ledgers(self, *ledgers: int, force: bool = False) -> Plan:
         """Plan deleting the metadata of LEDGERS that nothing references: bookies free their entries.
@@ -212,7 +214,7 @@ class Recoveries:
         from store.changes.orphans import plan_delete_orphans
 
         with self._session.read() as txn:
-            return plan_of(plan_delete_orphans(txn, given_ledgers(ledgers), force=force))
+            return plan_of(plan_delete_orphans(txn, given_ledgers(ledgers), force=force), txn)
 
 
 def preflight(

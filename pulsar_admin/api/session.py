@@ -235,12 +235,12 @@ class Session(Caller):
     def plan(self, make: Callable[[EntryReader, *Given, int], StorePlan | WritingPlan], *given: *Given) -> Plan:
         """Return what MAKE plans on one snapshot with what is GIVEN, and now, in epoch milliseconds."""
         with self.reader() as reader:
-            return plan_of(make(reader, *given, self.now_ms))
+            return plan_of(make(reader, *given, self.now_ms), reader.txn)
 
     def plan_rows(self, make: Callable[[Txn, *Given, int], StorePlan | WritingPlan], *given: *Given) -> Plan:
         """Return what MAKE, which reads no entries, plans: see ``plan``."""
         with self.read() as txn:
-            return plan_of(make(txn, *given, self.now_ms))
+            return plan_of(make(txn, *given, self.now_ms), txn)
 
     def window(
         self,

@@ -36,9 +36,13 @@ class TopicPlans(PolicyPlans):
 
         with self._session.reader() as reader:
             if not partitioned:
-                return plan_of(plan_terminate(reader, "topics terminate", [self._name], self._session.now_ms))
+                return plan_of(
+                    plan_terminate(reader, "topics terminate", [self._name], self._session.now_ms), reader.txn
+                )
             names = existing_partitions(reader.txn, check_partitioned(reader.txn, self._name))
-            return plan_of(plan_terminate(reader, "topics partitioned-terminate", names, self._session.now_ms))
+            return plan_of(
+                plan_terminate(reader, "topics partitioned-terminate", names, self._session.now_ms), reader.txn
+            )
 
     def _plan_policy(self, job: PolicyJob) -> Plan:
         from pulsar_admin.api.topic_policies import TopicPolicies

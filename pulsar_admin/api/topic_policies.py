@@ -67,7 +67,7 @@ class TopicPolicies(PolicyPlans):
         with self._session.read() as txn:
             names = self._selection.topics or self._names(txn)
             now_ms, broker = self._session.now_ms, self._session.interceptors
-            return plan_of(plan_delete(txn, "topicPolicies delete", names, now_ms, broker))
+            return plan_of(plan_delete(txn, "topicPolicies delete", names, now_ms, broker), txn)
 
     def _plan_policy(self, job: PolicyJob) -> Plan:
         from store.changes.topic_policies import plan_changes

@@ -42,11 +42,6 @@ class WritingPlan:
         """Return what applying would report."""
         return self.shown()
 
-    def check_transaction(self, store: Store) -> None:
-        """Raise StalePlan when STORE changed since it was planned."""
-        with store.read() as txn:
-            check_transaction(self.txn_id, txn.id)
-
 
 def asked_again(plan: Plan, now_ms: int) -> WritingPlan:
     """Return PLAN as one whose plan file keeps what was asked for, which ``apply`` asks again."""
@@ -102,16 +97,21 @@ class Intent:
 
     def check_store(self, store: Store) -> None:
         """Raise StalePlan unless STORE is the one that it was planned on, in that state."""
-        with store.read() as txn:
-            check_transaction(self.txn_id, txn.id)
-            # The same number of transactions proves nothing: every fresh import has the same.
-            if state_of(store, txn) != self.state:
-                raise StalePlan("the plan was made on another store", hint="make the plan again on this store")
+        check_state(store, self.txn_id, self.state)
 
 
-def state_of(store: Store, txn: Txn) -> str:
-    """Return what tells STORE and its changes so far from other stores, copies of it included that were changed since (hex)."""
-    return sha256(b"%d" % store.info.created_ms + (txn.get("state", CHAIN_HEAD) or b"")).hexdigest()
+def check_state(store: Store, txn_id: int, state: str) -> None:
+    """Raise StalePlan unless STORE is in that STATE, on the transaction TXN_ID."""
+    with store.read() as txn:
+        check_transaction(txn_id, txn.id)
+        # The same number of transactions proves nothing: every fresh import has the same.
+        if state_of(txn) != state:
+            raise StalePlan("the plan was made on another store", hint="make the plan again on this store")
+
+
+def state_of(txn: Txn) -> str:
+    """Return what tells a store and its changes so far from other stores, copies of it included that were changed since (hex)."""
+    return sha256(b"%d" % txn.store.info.created_ms + (txn.get("state", CHAIN_HEAD) or b"")).hexdigest()
 
 
 def documents_of(reports: tuple[ChangeReport, ...]) -> list[Json]:

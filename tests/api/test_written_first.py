@@ -11,7 +11,7 @@ import pytest
 import pulsar_admin as pa
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied
-from tests.worlds import assert_unchanged, oracle
+from tests.worlds import assert_unchanged, oracle, world
 
 PLAIN = "public/default/plain"
 REMINDERS = "acme/delayed/reminders"
@@ -185,3 +185,16 @@ def test_a_compaction_keeps_the_latest_of_every_key(store: pa.Store) -> None:
     with pytest.raises(pa.InvalidValue):
         compaction.run(form="old")  # type: ignore[arg-type]
     assert store.apply(compaction.upgrade()).parts[0].topic == f"persistent://{name}"
+
+
+def test_a_plan_is_applied_to_the_store_that_it_is_of(store: pa.Store, tmp_path: Path) -> None:
+    """Another import of the same files has the same topics and the same number of transactions."""
+    other = tmp_path / "other"
+    pa.import_standalone(world("small") / "clean", other)
+    plans = [store.topic(PLAIN).set_message_ttl("3d"), store.load(tmp_path / "dump.jsonl")]
+    with pa.open_store(other, writable=True) as opened:
+        for plan in plans:
+            with pytest.raises(pa.StalePlan, match="made on another store"):
+                opened.apply(plan)
+        assert opened.changes() == ()
+    assert store.apply(plans[0]).number == 1
