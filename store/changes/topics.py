@@ -29,7 +29,7 @@ from store.names import PARTITION_SUFFIX, Position, TopicName, shell_word
 
 SHADOW_SOURCE = "PULSAR.SHADOW_SOURCE"
 Properties = Mapping[str, str]
-
+_PARTITIONS_MAX = 1_000_000  # 7 s to plan, as each is a step
 
 # -- making -----------------------------------------------------------------------------------------------------------
 
@@ -137,6 +137,12 @@ def _topic_step(txn: Txn, name: TopicName, properties: Properties, now_ms: int) 
 
 
 def _missing(txn: Txn, name: TopicName, partitions: int, now_ms: int) -> Iterable[Step]:
+    if partitions > _PARTITIONS_MAX:
+        raise InvalidValue(
+            f"{partitions:,} partitions of {name}: expected at most {_PARTITIONS_MAX:,}",
+            hint="each is a topic of its own, with a metadata node",
+            value=partitions,
+        )
     for part in map(name.partition, range(partitions)):
         if find_node(txn, part.path) is None:
             yield _topic_step(txn, part, {}, now_ms)

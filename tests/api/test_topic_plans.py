@@ -107,3 +107,13 @@ def test_properties_and_permissions(store: pa.Store) -> None:
     assert cursor.replicated() == {f"persistent://{PLAIN}": True}
     store.apply(cursor.set_replicated(False))
     assert cursor.replicated() == {f"persistent://{PLAIN}": False}
+
+
+def test_more_partitions_than_can_be_planned_are_refused_at_once(store: pa.Store) -> None:
+    plans = [
+        lambda: store.create_topic("acme/orders/many", partitions=2**31 - 1),
+        lambda: store.topic("acme/orders/parts").set_partitions(2**31 - 1),
+    ]
+    for plan in plans:
+        with pytest.raises(pa.InvalidValue, match=r"2,147,483,647 partitions of .*: expected at most 1,000,000"):
+            plan()
