@@ -6,9 +6,7 @@ from typing import Any
 
 from pulsar_admin.context import App
 from pulsar_admin.upstream import mirrored
-from store.changes.racks import plan_delete_rack, plan_set_rack
 from store.errors import InvalidValue, MetadataCorrupt, ResourceNotFound, StoreNotFound
-from store.model.racks import BOOKIE, list_bookies, read_rack, read_racks
 
 _HELPS = {
     "bookie": "The bookie, HOST:PORT.",
@@ -22,17 +20,13 @@ _SETS: Any = {"changes": True, "writes_first": True, "helps": _HELPS}  # Any: ke
 @mirrored("bookies list-bookies", examples=["pulsar-admin bookies list-bookies"], errors=[StoreNotFound])
 def list_all(app: App) -> None:
     """List the bookies that have a cookie, whether they run or not."""
-    with app.session.read() as txn:
-        app.answer({"bookies": [{"bookieId": bookie} for bookie in list_bookies(txn)]})
+    app.answer({"bookies": [{"bookieId": bookie} for bookie in app.session.resources.bookies()]})
 
 
 @mirrored("bookies racks-placement", examples=["pulsar-admin bookies racks-placement"], errors=[MetadataCorrupt])
 def racks(app: App) -> None:
     """Show the racks of all bookies by group."""
-    with app.session.read() as txn:
-        app.answer(
-            {group: {name: BOOKIE.show(one) for name, one in found.items()} for group, found in read_racks(txn).items()}
-        )
+    app.answer(app.session.resources.bookie_racks())
 
 
 @mirrored(
@@ -44,8 +38,7 @@ def racks(app: App) -> None:
 )
 def get(app: App, bookie: str) -> None:
     """Show the rack of a bookie."""
-    with app.session.read() as txn:
-        app.answer(BOOKIE.show(read_rack(txn, bookie)))
+    app.answer(app.session.resources.bookie_rack(bookie))
 
 
 @mirrored(
@@ -56,7 +49,7 @@ def get(app: App, bookie: str) -> None:
 )
 def set_rack(app: App, bookie: str, rack: str, group: str, hostname: str | None) -> None:
     """Put a bookie into a rack."""
-    app.change(app.session.plan_rows(plan_set_rack, bookie, group, {"rack": rack, "hostname": hostname}))
+    app.change(app.session.resources.set_bookie_rack(bookie, rack, group=group, hostname=hostname))
 
 
 @mirrored(
@@ -68,4 +61,4 @@ def set_rack(app: App, bookie: str, rack: str, group: str, hostname: str | None)
 )
 def delete(app: App, bookie: str) -> None:
     """Take a bookie out of its rack."""
-    app.change(app.session.plan_rows(plan_delete_rack, bookie))
+    app.change(app.session.resources.delete_bookie_rack(bookie))

@@ -6,9 +6,8 @@ from typing import Any
 
 from pulsar_admin.context import App
 from pulsar_admin.upstream import mirrored
-from store.changes.dynamic_config import plan_delete, plan_set
 from store.errors import InvalidValue, MetadataCorrupt, Refused, StoreNotFound
-from store.model.dynamic_config import DYNAMIC_SETTINGS, read_configuration
+from store.model.dynamic_config import DYNAMIC_SETTINGS
 
 _HELPS = {"config": "Name of the setting.", "value": "What it is set to."}
 _SETS: Any = {
@@ -38,8 +37,7 @@ def list_settings(app: App) -> None:
 )
 def get_all(app: App) -> None:
     """Show the dynamic settings that were changed."""
-    with app.session.read() as txn:
-        app.answer_map(read_configuration(txn))
+    app.answer_map(app.session.resources.dynamic_settings())
 
 
 @mirrored(
@@ -49,7 +47,7 @@ def get_all(app: App) -> None:
 )
 def update(app: App, config: str, value: str) -> None:
     """Set a dynamic setting of all brokers."""
-    app.change(app.session.plan_rows(plan_set, config, value))
+    app.change(app.session.resources.set_dynamic_setting(config, value))
 
 
 @mirrored(
@@ -59,4 +57,4 @@ def update(app: App, config: str, value: str) -> None:
 )
 def delete(app: App, config: str) -> None:
     """Remove a dynamic setting: each broker's configuration file applies again."""
-    app.change(app.session.plan_rows(plan_delete, config))
+    app.change(app.session.resources.delete_dynamic_setting(config))

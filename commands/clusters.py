@@ -2,35 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from pulsar_admin.context import App
 from pulsar_admin.upstream import mirrored
-from store.changes.clusters import (
-    plan_create,
-    plan_delete,
-    plan_delete_domain,
-    plan_domain,
-    plan_migration,
-    plan_peers,
-    plan_update,
-    read_cluster_file,
-)
 from store.codec.java import java_split, java_text
 from store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, Refused, ResourceNotFound, StoreNotFound
-from store.model.resources import (
-    CLUSTER,
-    DOMAIN,
-    MIGRATION,
-    as_set,
-    current_cluster,
-    list_clusters,
-    read_cluster,
-    read_domain,
-    read_domains,
-    read_migration,
-)
 
 _KEYS = {
     "url": "serviceUrl",
@@ -75,10 +52,9 @@ _HELPS = {
 _READS: Any = {"errors": [ResourceNotFound, MetadataCorrupt]}  # Any: keywords of click
 
 
-def _given(options: dict[str, Any], file: str | None) -> dict[str, Any]:  # Any: JSON values
-    """Return what options of a cluster say, by upstream's keys, over what FILE says."""
-    said = {_KEYS[name]: value for name, value in options.items() if value is not None and value is not False}
-    return {**(read_cluster_file(Path(file)) if file else {}), **said}
+def _given(options: dict[str, Any]) -> dict[str, Any]:  # Any: JSON values
+    """Return what options of a cluster say, by upstream's keys."""
+    return {_KEYS[name]: value for name, value in options.items() if value is not None and value is not False}
 
 
 def _names(text: str | None) -> list[str]:
@@ -94,16 +70,15 @@ def _names(text: str | None) -> list[str]:
 )
 def list_all(app: App, current: bool) -> None:
     """List the clusters."""
-    with app.session.read() as txn:
-        names, own = list_clusters(txn), current_cluster(txn)
+    with app.session.read():
+        names, own = app.session.resources.clusters(), app.session.resources.current_cluster()
     app.answer([f"{name}(*)" if current and name == own else name for name in names])
 
 
 @mirrored("clusters get", examples=["pulsar-admin clusters get standalone"], **_READS)
 def get(app: App, cluster: str) -> None:
     """Show the URLs and settings of a cluster."""
-    with app.session.read() as txn:
-        app.answer(CLUSTER.show(read_cluster(txn, cluster)))
+    app.answer(app.session.resources.cluster(cluster).settings())
 
 
 @mirrored(
@@ -116,7 +91,7 @@ def get(app: App, cluster: str) -> None:
 )
 def create(app: App, cluster: str, cluster_config_file: str | None, **options: object) -> None:
     """Add a cluster."""
-    app.change(app.session.plan_rows(plan_create, cluster, _given(options, cluster_config_file)))
+    app.change(app.session.resources.create_cluster(cluster, _given(options), file=cluster_config_file or None))
 
 
 @mirrored(
@@ -129,7 +104,7 @@ def create(app: App, cluster: str, cluster_config_file: str | None, **options: o
 )
 def update(app: App, cluster: str, cluster_config_file: str | None, **options: object) -> None:
     """Replace the settings of a cluster: options that are not given are cleared, including its peers."""
-    app.change(app.session.plan_rows(plan_update, cluster, _given(options, cluster_config_file)))
+    app.change(app.session.resources.cluster(cluster).update(_given(options), file=cluster_config_file or None))
 
 
 @mirrored(
@@ -142,9 +117,7 @@ def update(app: App, cluster: str, cluster_config_file: str | None, **options: o
 )
 def delete(app: App, cluster: str, all: bool) -> None:
     """Delete a cluster; tenants and namespaces may still name it."""
-    from store.changes.deleting import plan_delete_all
-
-    app.change(app.session.plan(plan_delete_all, cluster) if all else app.session.plan_rows(plan_delete, cluster))
+    app.change(app.session.resources.cluster(cluster).delete(everything=all))
 
 
 # -- peers and migration ----------------------------------------------------------------------------------------------
@@ -155,8 +128,7 @@ def delete(app: App, cluster: str, all: bool) -> None:
 )
 def get_peers(app: App, cluster: str) -> None:
     """Show the peers of a cluster, null where it has none."""
-    with app.session.read() as txn:
-        app.answer_json(as_set(read_cluster(txn, cluster).get("peerClusterNames")))
+    app.answer_json(app.session.resources.cluster(cluster).peers())
 
 
 @mirrored(
@@ -169,7 +141,7 @@ def get_peers(app: App, cluster: str) -> None:
 )
 def update_peers(app: App, cluster: str, peer_clusters: str) -> None:
     """Set the peers of a cluster."""
-    app.change(app.session.plan_rows(plan_peers, cluster, _names(peer_clusters)))
+    app.change(app.session.resources.cluster(cluster).set_peers(_names(peer_clusters)))
 
 
 @mirrored(
@@ -180,8 +152,7 @@ def update_peers(app: App, cluster: str, peer_clusters: str) -> None:
 )
 def get_migration(app: App, cluster: str) -> None:
     """Show whether a cluster is migrated, and to where."""
-    with app.session.read() as txn:
-        app.answer(MIGRATION.show(read_migration(txn, cluster)))
+    app.answer(app.session.resources.cluster(cluster).migration())
 
 
 @mirrored(
@@ -194,8 +165,8 @@ def get_migration(app: App, cluster: str) -> None:
 )
 def update_migration(app: App, cluster: str, migrated: bool, **options: str | None) -> None:
     """Set whether a cluster is migrated, and to where."""
-    url = {_KEYS[name]: value for name, value in options.items()}
-    app.change(app.session.plan_rows(plan_migration, cluster, migrated, url))
+    urls = {_KEYS[name]: value for name, value in options.items()}
+    app.change(app.session.resources.cluster(cluster).set_migration(migrated=migrated, urls=urls))
 
 
 # -- failure domains --------------------------------------------------------------------------------------------------
@@ -209,8 +180,7 @@ def update_migration(app: App, cluster: str, migrated: bool, **options: str | No
 )
 def list_domains(app: App, cluster: str) -> None:
     """List the failure domains of a cluster with their brokers."""
-    with app.session.read() as txn:
-        domains = {name: DOMAIN.show(found) for name, found in read_domains(txn, cluster).items()}
+    domains = app.session.resources.cluster(cluster).failure_domains()
     app.answer_map(domains, lambda found: f"FailureDomainImpl(brokers={java_text(found.get('brokers'))})")
 
 
@@ -223,8 +193,7 @@ def list_domains(app: App, cluster: str) -> None:
 )
 def get_domain(app: App, cluster: str, domain_name: str) -> None:
     """Show the brokers of a failure domain."""
-    with app.session.read() as txn:
-        app.answer(DOMAIN.show(read_domain(txn, cluster, domain_name)))
+    app.answer(app.session.resources.cluster(cluster).failure_domain(domain_name))
 
 
 _DOMAIN: Any = {
@@ -236,20 +205,18 @@ _DOMAIN: Any = {
 _EXAMPLE = "pulsar-admin clusters {} standalone --domain-name rack-1 --broker-list broker-1:8080 --dry-run"
 
 
-def _set_domain(app: App, command: str, cluster: str, domain: str, brokers: str | None) -> None:
-    app.change(app.session.plan_rows(plan_domain, command, cluster, domain, _names(brokers)))
-
-
 @mirrored("clusters create-failure-domain", examples=[_EXAMPLE.format("create-failure-domain")], **_DOMAIN)
 def create_domain(app: App, cluster: str, domain_name: str, broker_list: str | None) -> None:
     """Create a failure domain of a cluster, or replace its brokers."""
-    _set_domain(app, "clusters create-failure-domain", cluster, domain_name, broker_list)
+    found = app.session.resources.cluster(cluster)
+    app.change(found.create_failure_domain(domain_name, _names(broker_list)))
 
 
 @mirrored("clusters update-failure-domain", examples=[_EXAMPLE.format("update-failure-domain")], **_DOMAIN)
 def update_domain(app: App, cluster: str, domain_name: str, broker_list: str | None) -> None:
     """Replace the brokers of a failure domain; it is created if it does not exist."""
-    _set_domain(app, "clusters update-failure-domain", cluster, domain_name, broker_list)
+    found = app.session.resources.cluster(cluster)
+    app.change(found.update_failure_domain(domain_name, _names(broker_list)))
 
 
 @mirrored(
@@ -260,4 +227,4 @@ def update_domain(app: App, cluster: str, domain_name: str, broker_list: str | N
 )
 def delete_domain(app: App, cluster: str, domain_name: str) -> None:
     """Delete a failure domain of a cluster."""
-    app.change(app.session.plan_rows(plan_delete_domain, cluster, domain_name))
+    app.change(app.session.resources.cluster(cluster).delete_failure_domain(domain_name))

@@ -6,9 +6,8 @@ from typing import Any
 
 from pulsar_admin.context import App
 from pulsar_admin.upstream import mirrored
-from store.changes.isolation import isolation_of, plan_delete, plan_set
 from store.errors import InvalidValue, MetadataCorrupt, ResourceNotFound
-from store.model.isolation import POLICY, broker_isolation, isolation_text, read_isolation, read_isolation_policy
+from store.model.isolation import isolation_text
 
 _HELPS = {
     "namespaces": "Regular expressions of namespaces, separated by commas.",
@@ -26,16 +25,13 @@ _SETS: Any = {"changes": True, "writes_first": True, "helps": _HELPS}
 @mirrored("ns-isolation-policy list", elsewhere=["pulsar-admin ns-isolation-policy list standalone"], **_READS)
 def list_all(app: App, cluster: str) -> None:
     """List the isolation policies of a cluster."""
-    with app.session.read() as txn:
-        policies = {name: POLICY.show(policy) for name, policy in read_isolation(txn, cluster).items()}
-    app.answer_map(policies, isolation_text)
+    app.answer_map(app.session.resources.cluster(cluster).isolation_policies(), isolation_text)
 
 
 @mirrored("ns-isolation-policy get", elsewhere=["pulsar-admin ns-isolation-policy get standalone payments"], **_READS)
 def get(app: App, cluster: str, name: str) -> None:
     """Show an isolation policy."""
-    with app.session.read() as txn:
-        app.answer(POLICY.show(read_isolation_policy(txn, cluster, name)))
+    app.answer(app.session.resources.cluster(cluster).isolation_policy(name))
 
 
 @mirrored(
@@ -46,8 +42,7 @@ def get(app: App, cluster: str, name: str) -> None:
 )
 def broker(app: App, cluster: str, broker: str) -> None:
     """Show what isolation policies say of a broker."""
-    with app.session.read() as txn:
-        app.answer(broker_isolation(txn, cluster, broker))
+    app.answer(app.session.resources.cluster(cluster).broker_isolation(broker))
 
 
 @mirrored(
@@ -69,8 +64,14 @@ def set_policy(
     **brokers: tuple[str, ...],
 ) -> None:
     """Let only some brokers serve some namespaces."""
-    policy = isolation_of(brokers, auto_failover_policy_type, auto_failover_policy_params, unload_scope)
-    app.change(app.session.plan_rows(plan_set, cluster, name, policy))
+    plan = app.session.resources.cluster(cluster).set_isolation_policy(
+        name,
+        failover=auto_failover_policy_params,
+        failover_type=auto_failover_policy_type,
+        unload_scope=unload_scope,
+        **brokers,
+    )
+    app.change(plan)
 
 
 @mirrored(
@@ -81,4 +82,4 @@ def set_policy(
 )
 def delete(app: App, cluster: str, name: str) -> None:
     """Delete an isolation policy."""
-    app.change(app.session.plan_rows(plan_delete, cluster, name))
+    app.change(app.session.resources.cluster(cluster).delete_isolation_policy(name))

@@ -6,18 +6,13 @@ from typing import Any
 
 from pulsar_admin.context import App
 from pulsar_admin.upstream import mirrored
-from store.changes.limits import plan_delete_group, plan_group, plan_quota, plan_reset_quota
-from store.db.environment import Txn
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, ResourceNotFound, StoreNotFound
-from store.model.bundles import Bundle, read_bundle
-from store.model.limits import GROUP, QUOTA, list_groups, read_group, read_quota
-from store.names import parse_namespace
 
 _RATES = {
-    "msg_publish_rate": "publishRateInMsgs",
-    "byte_publish_rate": "publishRateInBytes",
-    "msg_dispatch_rate": "dispatchRateInMsgs",
-    "byte_dispatch_rate": "dispatchRateInBytes",
+    "msg_publish_rate": "publish_messages",
+    "byte_publish_rate": "publish_bytes",
+    "msg_dispatch_rate": "dispatch_messages",
+    "byte_dispatch_rate": "dispatch_bytes",
 }
 _HELPS = {
     "msg_publish_rate": "Messages a second that may be published; -1: any.",
@@ -47,8 +42,7 @@ _QUOTA: Any = {"helps": _HELPS, "errors": [NamespaceNotFound, InvalidValue, Meta
 )
 def list_all(app: App) -> None:
     """List the resource groups."""
-    with app.session.read() as txn:
-        app.answer(list_groups(txn))
+    app.answer(app.session.resources.resource_groups())
 
 
 @mirrored(
@@ -59,24 +53,23 @@ def list_all(app: App) -> None:
 )
 def get(app: App, name: str) -> None:
     """Show the rates of a resource group."""
-    with app.session.read() as txn:
-        app.answer(GROUP.show(read_group(txn, name)))
+    app.answer(app.session.resources.resource_group(name))
 
 
-def _put(app: App, command: str, name: str, rates: dict[str, int | None]) -> None:
-    app.change(app.session.plan_rows(plan_group, command, name, {_RATES[key]: value for key, value in rates.items()}))
+def _rates(given: dict[str, int | None]) -> dict[str, int | None]:
+    return {_RATES[key]: value for key, value in given.items()}
 
 
 @mirrored("resourcegroups create", examples=[_EXAMPLE.format("create")], errors=[MetadataCorrupt], **_GROUP)
 def create(app: App, name: str, **rates: int | None) -> None:
     """Create a resource group, or change the given rates of an existing one."""
-    _put(app, "resourcegroups create", name, rates)
+    app.change(app.session.resources.create_resource_group(name, **_rates(rates)))
 
 
 @mirrored("resourcegroups update", examples=[_EXAMPLE.format("update")], errors=[MetadataCorrupt], **_GROUP)
 def update(app: App, name: str, **rates: int | None) -> None:
     """Change rates of a resource group; it is created if it does not exist."""
-    _put(app, "resourcegroups update", name, rates)
+    app.change(app.session.resources.update_resource_group(name, **_rates(rates)))
 
 
 @mirrored(
@@ -88,25 +81,16 @@ def update(app: App, name: str, **rates: int | None) -> None:
 )
 def delete(app: App, name: str) -> None:
     """Delete a resource group that no namespace is in."""
-    app.change(app.session.plan_rows(plan_delete_group, name))
+    app.change(app.session.resources.delete_resource_group(name))
 
 
 # -- quotas of bundles ------------------------------------------------------------------------------------------------
 
 
-def _bundle(txn: Txn, namespace: str | None, bundle: str | None) -> Bundle | None:
-    if namespace is None and bundle is None:
-        return None
-    if namespace is None or bundle is None:
-        raise InvalidValue("namespace and bundle must be provided together.")
-    return read_bundle(txn, parse_namespace(namespace), bundle)
-
-
 @mirrored("resource-quotas get", examples=["pulsar-admin resource-quotas get"], **_QUOTA)
 def get_quota(app: App, namespace: str | None, bundle: str | None) -> None:
     """Show the quota in force for a bundle, or the default one."""
-    with app.session.read() as txn:
-        app.answer(QUOTA.show(read_quota(txn, _bundle(txn, namespace, bundle))))
+    app.answer(app.session.resources.bundle_quota(namespace, bundle))
 
 
 @mirrored(
@@ -118,12 +102,11 @@ def get_quota(app: App, namespace: str | None, bundle: str | None) -> None:
 )
 def set_quota(app: App, namespace: str | None, bundle: str | None, dynamic: bool, **amounts: int) -> None:
     """Set the quota of a bundle, or the default one."""
-    keys = ("msgRateIn", "msgRateOut", "bandwidthIn", "bandwidthOut", "memory")
-    quota = {key: float(amount) for key, amount in zip(keys, amounts.values(), strict=True)}
-    quota["dynamic"] = dynamic
-    app.change(
-        app.session.plan_rows(lambda txn, now_ms: plan_quota(txn, _bundle(txn, namespace, bundle), quota, now_ms))
+    messages, bandwidth = ((amounts[f"{name}_in"], amounts[f"{name}_out"]) for name in ("msg_rate", "bandwidth"))
+    plan = app.session.resources.set_bundle_quota(
+        namespace, bundle, messages=messages, bandwidth=bandwidth, memory_mb=amounts["memory"], dynamic=dynamic
     )
+    app.change(plan)
 
 
 @mirrored(
@@ -138,5 +121,4 @@ def set_quota(app: App, namespace: str | None, bundle: str | None, dynamic: bool
 )
 def reset_quota(app: App, namespace: str, bundle: str) -> None:
     """Remove the quota of a bundle: the default quota applies again."""
-    name = parse_namespace(namespace)
-    app.change(app.session.plan_rows(lambda txn, now_ms: plan_reset_quota(txn, read_bundle(txn, name, bundle), now_ms)))
+    app.change(app.session.resources.reset_bundle_quota(namespace, bundle))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pulsar_admin.context import App
 from pulsar_admin.upstream import mirrored
-from store.changes.tenants import plan_update
 from store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StoreNotFound
-from store.model.resources import TENANT, list_tenants, read_tenant
 
 _HELPS = {
     "admin_roles": "Roles that administer the tenant, separated by commas.",
@@ -18,8 +16,7 @@ _HELPS = {
 @mirrored("tenants list", examples=["pulsar-admin tenants list"], output="Names, one a line.", errors=[StoreNotFound])
 def list_all(app: App) -> None:
     """List the tenants."""
-    with app.session.read() as txn:
-        app.answer(list_tenants(txn))
+    app.answer(app.session.resources.tenants())
 
 
 @mirrored(
@@ -30,8 +27,7 @@ def list_all(app: App) -> None:
 )
 def get(app: App, tenant: str) -> None:
     """Show the roles and clusters of a tenant."""
-    with app.session.read() as txn:
-        app.answer(TENANT.show(read_tenant(txn, tenant)))
+    app.answer(app.session.resources.tenant(tenant))
 
 
 @mirrored(
@@ -44,7 +40,7 @@ def get(app: App, tenant: str) -> None:
 )
 def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters: tuple[str, ...]) -> None:
     """Create a tenant; without clusters it may use all of them."""
-    app.change(app.session.api.create_tenant(tenant, admin_roles=admin_roles, allowed_clusters=allowed_clusters))
+    app.change(app.session.resources.create_tenant(tenant, admin_roles=admin_roles, allowed_clusters=allowed_clusters))
 
 
 @mirrored(
@@ -57,7 +53,7 @@ def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
 )
 def update(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters: tuple[str, ...]) -> None:
     """Change the roles or the clusters of a tenant; options that are not given are kept."""
-    app.change(app.session.plan_rows(plan_update, tenant, admin_roles, allowed_clusters))
+    app.change(app.session.resources.update_tenant(tenant, admin_roles=admin_roles, allowed_clusters=allowed_clusters))
 
 
 @mirrored(
@@ -71,4 +67,4 @@ def update(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
 )
 def delete(app: App, tenant: str, force: bool) -> None:
     """Delete a tenant that has no namespaces; with --force also its namespaces and their topics."""
-    app.change(app.session.api.delete_tenant(tenant, force=force))
+    app.change(app.session.resources.delete_tenant(tenant, force=force))

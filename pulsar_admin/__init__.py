@@ -6,6 +6,7 @@ is first used: the import of this package costs nothing, to the command line nei
 
 TYPE_CHECKING = False  # not typing's: that import would cost more than this package
 if TYPE_CHECKING:
+    from pulsar_admin.api.clusters import Cluster
     from pulsar_admin.api.compaction import Compaction
     from pulsar_admin.api.cursor import Cursor, CursorPlace
     from pulsar_admin.api.cursors import Cursors
@@ -94,6 +95,7 @@ _HOMES = {
     "Cursor": "pulsar_admin.api.cursor",
     "CursorPlace": "pulsar_admin.api.cursor",
     "Cursors": "pulsar_admin.api.cursors",
+    "Cluster": "pulsar_admin.api.clusters",
     "Compaction": "pulsar_admin.api.compaction",
     "Delayed": "pulsar_admin.api.delayed",
     "Ledger": "pulsar_admin.api.ledger",
@@ -153,6 +155,7 @@ __all__ = [
     "ChangeNotFound",
     "ChangePart",
     "ChangeReport",
+    "Cluster",
     "Compaction",
     "Corrupt",
     "Cursor",

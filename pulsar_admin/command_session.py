@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.ledger import Ledger
     from pulsar_admin.api.nacks import KeptNacks
     from pulsar_admin.api.namespace import Namespace
+    from pulsar_admin.api.resources import Resources
     from pulsar_admin.api.store import Store as ApiStore
     from pulsar_admin.api.topic import Topic
     from pulsar_admin.confirm import Plan as Previewed
@@ -58,6 +59,13 @@ class CommandSession(Session):
         from pulsar_admin.api.store import Store
 
         return Store(self)
+
+    @property
+    def resources(self) -> Resources:
+        """What the store has of tenants, clusters, bookies, brokers and limits as the Python interface has it."""
+        from pulsar_admin.api.resources import Resources
+
+        return Resources(self)
 
     def topic(self, name: TopicName) -> Topic:
         """Return the topic NAME as the Python interface has it; whether it is there is seen when it is used."""

@@ -112,22 +112,6 @@ class Changes:
         with self._session.opened() as store, self._session.read() as txn:
             return plan_of(plan_copy(store, request), txn)
 
-    def create_tenant(
-        self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
-    ) -> Plan:
-        """Plan making a tenant that may use ALLOWED_CLUSTERS, default: all; raises AlreadyExists, InvalidValue, Refused."""
-        from store.changes.tenants import plan_create
-
-        roles, clusters = given_texts("admin_roles", admin_roles), given_texts("allowed_clusters", allowed_clusters)
-        return self._session.plan_rows(plan_create, given_text("tenant", name), roles, clusters)
-
-    def delete_tenant(self, name: str, *, force: bool = False) -> Plan:
-        """Plan deleting a tenant, with FORCE also its namespaces and their topics; raises NamespaceNotFound, Refused."""
-        from store.changes.deleting import plan_delete_tenant
-
-        given_text("tenant", name)
-        return self._session.plan(lambda reader, now_ms: plan_delete_tenant(reader, name, now_ms, force=force))
-
     def create_namespace(self, name: str, *, clusters: Sequence[str] = (), bundles: int = 0) -> Plan:
         """Plan making a namespace of CLUSTERS, default: the store's, with so many BUNDLES, 0: four.
 

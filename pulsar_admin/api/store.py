@@ -12,6 +12,7 @@ from pulsar_admin.api.columns import Columns
 from pulsar_admin.api.dumping import Dumps
 from pulsar_admin.api.given import given_ledgers, given_path, given_text, whole_number
 from pulsar_admin.api.recovering import Recoveries
+from pulsar_admin.api.resources import Resources
 from pulsar_admin.api.session import Session, Time
 from pulsar_admin.api.topic import Topic
 from pulsar_admin.api.transfers import Transfers
@@ -86,7 +87,7 @@ def open_store(
         raise
 
 
-class Store(Changes, Transfers, Recoveries, Columns, Dumps):
+class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
     """An open store, from ``open_store``. Each question reads one snapshot, plans stay valid until something is written."""
 
     def __enter__(self) -> Store:

@@ -28,11 +28,29 @@ REAL = (True, float("nan"), float("inf"), "5", b"5", object(), [5], {}, 1j, 10**
 WAIT = (True, 1.5, "soon", b"5m", object(), ["5m"], -5, None)
 SCHEMAS = (None, 5, True, b"x", ["x"], {}, {"type": 5}, {"type": ["x"]}, {"type": "STRING", "schema": 5}, "absent.json")
 SCHEMAS += tuple({"type": "STRING", "properties": properties} for properties in PROPERTIES)
+URLS = (None, 5, "text", ["a"], [("a", "b")], {5: "a"}, {"serviceUrl": 5}, {"serviceUrl": "\ud800"})
+SETTINGS = (
+    *URLS,
+    {"none": "a"},
+    {"brokerClientTlsEnabled": "true"},
+    {"peerClusterNames": "west"},
+    {"serviceUrl": None},
+)
 BIG = 2**63, 10**30
 PATH = (5, True, 1.5, b"x", object(), ["x"], {}, "a\0b", "\ud800")
 FLAG = (None, 0, 1, "false", "", [], object())
 LENGTH = (None, 5, True, 1.5, b"5m", object(), ["5m"], "soon")
 THING = (None, 5, "text", object(), ["x"])
+
+
+def isolation(store: pa.Store, name: Any, primary: Any, failover: Any) -> pa.Plan:
+    cluster = store.cluster("standalone")
+    return cluster.set_isolation_policy(name, namespaces=["acme/iot"], primary=primary, failover=failover)
+
+
+def quota(store: pa.Store, amounts: Any, memory_mb: Any) -> pa.Plan:
+    return store.set_bundle_quota(messages=amounts, bandwidth=amounts, memory_mb=memory_mb)
+
 
 CALLS: list[tuple[str, tuple[object, ...], Call]] = [
     ("topic", TEXT, lambda store, value: store.topic(value)),
@@ -152,6 +170,46 @@ CALLS: list[tuple[str, tuple[object, ...], Call]] = [
     ),
     ("encrypted", TEXT, lambda store, value: store.topic(PLAIN).compaction().run(encrypted=value)),
     ("from_start", FLAG, lambda store, value: store.topic(PLAIN).compaction().run(from_start=value)),
+    ("tenant", TEXT, lambda store, value: store.tenant(value)),
+    ("updated tenant", TEXT, lambda store, value: store.update_tenant(value)),
+    ("updated roles", TEXTS, lambda store, value: store.update_tenant("acme", admin_roles=value)),
+    ("cluster", TEXT, lambda store, value: store.cluster(value)),
+    ("made cluster", TEXT, lambda store, value: store.create_cluster(value, {})),
+    ("settings", SETTINGS, lambda store, value: store.create_cluster("made", value)),
+    ("updated settings", SETTINGS, lambda store, value: store.cluster("standalone").update(value)),
+    ("settings file", PATH, lambda store, value: store.create_cluster("made", {}, file=value)),
+    ("everything", FLAG, lambda store, value: store.cluster("standalone").delete(everything=value)),
+    ("peers", TEXTS, lambda store, value: store.cluster("standalone").set_peers(value)),
+    ("migrated", FLAG, lambda store, value: store.cluster("standalone").set_migration(migrated=value, urls={})),
+    ("urls", URLS, lambda store, value: store.cluster("standalone").set_migration(migrated=False, urls=value)),
+    ("domain", TEXT, lambda store, value: store.cluster("standalone").create_failure_domain(value, [])),
+    ("domain brokers", TEXTS, lambda store, value: store.cluster("standalone").update_failure_domain("d", value)),
+    ("deleted domain", TEXT, lambda store, value: store.cluster("standalone").delete_failure_domain(value)),
+    ("broker", TEXT, lambda store, value: store.cluster("standalone").broker_isolation(value)),
+    (
+        "isolation",
+        TEXT,
+        lambda store, value: isolation(store, value, ["a"], {"min_limit": "1", "usage_threshold": "2"}),
+    ),
+    ("primary", TEXTS, lambda store, value: isolation(store, "p", value, {"min_limit": "1", "usage_threshold": "2"})),
+    ("failover", URLS, lambda store, value: isolation(store, "p", ["a"], value)),
+    ("deleted isolation", TEXT, lambda store, value: store.cluster("standalone").delete_isolation_policy(value)),
+    ("racked bookie", TEXT, lambda store, value: store.set_bookie_rack(value, "/r")),
+    ("rack", TEXT, lambda store, value: store.set_bookie_rack("b", value)),
+    ("rack's group", TEXT, lambda store, value: store.set_bookie_rack("b", "/r", group=value)),
+    ("hostname", TEXT[1:], lambda store, value: store.set_bookie_rack("b", "/r", hostname=value)),
+    ("unracked bookie", TEXT, lambda store, value: store.delete_bookie_rack(value)),
+    ("setting", TEXT, lambda store, value: store.set_dynamic_setting(value, "5")),
+    ("set to", TEXT, lambda store, value: store.set_dynamic_setting("maxTenants", value)),
+    ("deleted setting", TEXT, lambda store, value: store.delete_dynamic_setting(value)),
+    ("resource group", TEXT, lambda store, value: store.create_resource_group(value)),
+    ("its rate", NUMBER[:-1], lambda store, value: store.create_resource_group("g", publish_bytes=value)),
+    ("no rate", (5,), lambda store, value: store.update_resource_group("g", publish=value)),
+    ("deleted group", TEXT, lambda store, value: store.delete_resource_group(value)),
+    ("quota's namespace", TEXT[1:], lambda store, value: store.bundle_quota(value, "0x0_0x1")),
+    ("quota's bundle", TEXT, lambda store, value: store.reset_bundle_quota("public/default", value)),
+    ("in and out", (None, 5, "12", (1,), (1, 2, 3), (1, "2"), {}), lambda store, value: quota(store, value, 5)),
+    ("memory_mb", (*REAL, None), lambda store, value: quota(store, (1, 2), value)),
     ("measured", TEXT[1:], lambda store, value: store.topic(PLAIN).measured_nacks(value)),
     ("rate", (*REAL, -5), lambda store, value: pa.nack_sizes(value)),
     ("measured of", ("text", 5, object()), lambda store, value: pa.nack_sizes(measured=value)),

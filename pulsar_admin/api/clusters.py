@@ -1,0 +1,193 @@
+"""A cluster that the metadata know: its settings, peers, migration, failure domains and isolation policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pulsar_admin.api.given import given_flag, given_object, given_path, given_properties, given_text, given_texts
+from pulsar_admin.api.plan import Plan
+from pulsar_admin.api.session import Session
+from store.errors import InvalidValue
+from store.model.resources import (
+    CLUSTER,
+    DOMAIN,
+    MIGRATION,
+    as_set,
+    read_cluster,
+    read_domain,
+    read_domains,
+    read_migration,
+)
+
+Json = Mapping[str, Any]  # Any: JSON values, by upstream's keys
+
+
+class Cluster:
+    """A cluster, from ``Store.cluster``. What is read has upstream's keys and defaults; every question raises MetadataCorrupt,
+    and ResourceNotFound where there is no such cluster. Changes are plans."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        self._session = session
+        self._name = given_text("cluster", name)
+
+    @property
+    def name(self) -> str:
+        """The name of the cluster."""
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"Cluster({self._name!r})"
+
+    def settings(self) -> Json:
+        """Return its URLs and what clients of it need: ``serviceUrl``, ``brokerServiceUrl`` …"""
+        with self._session.read() as txn:
+            return CLUSTER.show(read_cluster(txn, self._name))
+
+    def update(self, settings: Json, *, file: Path | str | None = None) -> Plan:
+        """Plan SETTINGS, and what FILE says beside, in place of all that it has, its peers too; raises InvalidValue."""
+        from store.changes.clusters import plan_update
+
+        return self._session.plan_rows(plan_update, self._name, given_settings(settings, file))
+
+    def delete(self, *, everything: bool = False) -> Plan:
+        """Plan deleting it, with EVERYTHING also every tenant, namespace and topic; raises Refused."""
+        from store.changes.clusters import plan_delete
+        from store.changes.deleting import plan_delete_all
+
+        if given_flag("everything", everything):
+            return self._session.plan(plan_delete_all, self._name)
+        return self._session.plan_rows(plan_delete, self._name)
+
+    # -- peers and migration ------------------------------------------------------------------------------------------
+
+    def peers(self) -> Sequence[str] | None:
+        """Return its peers; None: it has none."""
+        with self._session.read() as txn:
+            found: Sequence[str] | None = as_set(read_cluster(txn, self._name).get("peerClusterNames"))
+            return found
+
+    def set_peers(self, peers: Sequence[str]) -> Plan:
+        """Plan its PEERS; raises Refused for one that is not there."""
+        from store.changes.clusters import plan_peers
+
+        return self._session.plan_rows(plan_peers, self._name, given_texts("peers", peers))
+
+    def migration(self) -> Json:
+        """Return whether it is ``migrated``, and to where (``migratedClusterUrl``); ResourceNotFound: that was never set."""
+        with self._session.read() as txn:
+            return MIGRATION.show(read_migration(txn, self._name))
+
+    def set_migration(self, *, migrated: bool, urls: Mapping[str, str | None]) -> Plan:
+        """Plan whether it is MIGRATED, and to where: URLS by the keys of ``settings``. It need not be there. Raises InvalidValue."""
+        from store.changes.clusters import plan_migration
+
+        given = given_properties({key: url for key, url in _mapping(urls).items() if url is not None})
+        return self._session.plan_rows(plan_migration, self._name, given_flag("migrated", migrated), given)
+
+    # -- failure domains ----------------------------------------------------------------------------------------------
+
+    def failure_domains(self) -> Mapping[str, Json]:
+        """Return its failure domains by name, each with its ``brokers``."""
+        with self._session.read() as txn:
+            return {name: DOMAIN.show(found) for name, found in read_domains(txn, self._name).items()}
+
+    def failure_domain(self, name: str) -> Json:
+        """Return one failure domain; raises ResourceNotFound."""
+        with self._session.read() as txn:
+            return DOMAIN.show(read_domain(txn, self._name, given_text("domain", name)))
+
+    def create_failure_domain(self, name: str, brokers: Sequence[str]) -> Plan:
+        """Plan a failure domain of BROKERS, in place of one with its name; raises Refused for a broker of another."""
+        return self._plan_domain("clusters create-failure-domain", name, brokers)
+
+    def update_failure_domain(self, name: str, brokers: Sequence[str]) -> Plan:
+        """Plan the same, as the other command of the same effect."""
+        return self._plan_domain("clusters update-failure-domain", name, brokers)
+
+    def _plan_domain(self, command: str, name: str, brokers: Sequence[str]) -> Plan:
+        from store.changes.clusters import plan_domain
+
+        given = given_text("domain", name), given_texts("brokers", brokers)
+        return self._session.plan_rows(plan_domain, command, self._name, *given)
+
+    def delete_failure_domain(self, name: str) -> Plan:
+        """Plan deleting a failure domain; raises ResourceNotFound."""
+        from store.changes.clusters import plan_delete_domain
+
+        return self._session.plan_rows(plan_delete_domain, self._name, given_text("domain", name))
+
+    # -- isolation policies -------------------------------------------------------------------------------------------
+
+    def isolation_policies(self) -> Mapping[str, Json]:
+        """Return by name which ``namespaces`` only its ``primary`` and ``secondary`` brokers serve; ResourceNotFound: never set."""
+        from store.model.isolation import POLICY, read_isolation
+
+        with self._session.read() as txn:
+            return {name: POLICY.show(policy) for name, policy in read_isolation(txn, self._name).items()}
+
+    def isolation_policy(self, name: str) -> Json:
+        """Return one isolation policy; raises ResourceNotFound."""
+        from store.model.isolation import POLICY, read_isolation_policy
+
+        with self._session.read() as txn:
+            return POLICY.show(read_isolation_policy(txn, self._name, given_text("policy", name)))
+
+    def broker_isolation(self, broker: str) -> Json:
+        """Return what isolation policies say of BROKER, whether there is such a one or not."""
+        from store.model.isolation import broker_isolation
+
+        with self._session.read() as txn:
+            return broker_isolation(txn, self._name, given_text("broker", broker))
+
+    def set_isolation_policy(
+        self,
+        name: str,
+        *,
+        namespaces: Sequence[str],
+        primary: Sequence[str],
+        secondary: Sequence[str] = (),
+        failover: Mapping[str, str],
+        failover_type: str = "min_available",
+        unload_scope: str | None = None,
+    ) -> Plan:
+        """Plan that NAMESPACES are served by PRIMARY brokers, and by SECONDARY where few of these run; all are regular expressions.
+
+        FAILOVER: ``min_limit`` and ``usage_threshold``, as texts; UNLOAD_SCOPE: what brokers unload for it. Raises InvalidValue.
+        """
+        from store.changes.isolation import isolation_of, plan_set
+
+        lists = {"namespaces": namespaces, "primary": primary, "secondary": secondary}
+        policy = isolation_of(
+            {key: given_texts(key, one) for key, one in lists.items()},
+            given_text("failover_type", failover_type),
+            given_properties(_mapping(failover)),
+            None if unload_scope is None else given_text("unload_scope", unload_scope),
+        )
+        return self._session.plan_rows(plan_set, self._name, given_text("policy", name), policy)
+
+    def delete_isolation_policy(self, name: str) -> Plan:
+        """Plan deleting an isolation policy, of a name that there need not be."""
+        from store.changes.isolation import plan_delete
+
+        return self._session.plan_rows(plan_delete, self._name, given_text("policy", name))
+
+
+def given_settings(settings: Json, file: Path | str | None) -> dict[str, Any]:  # Any: JSON values
+    """Return SETTINGS of a cluster over what FILE, JSON or lines of ``key: value``, says; raises InvalidValue."""
+    from store.changes.clusters import read_cluster_file
+
+    found = {} if file is None else read_cluster_file(given_path("file", file))
+    for key, value in _mapping(settings).items():
+        if key not in CLUSTER.defaults:
+            raise InvalidValue(f"a cluster has no setting {key!r}", hint=f"there are {', '.join(CLUSTER.defaults)}")
+        if key == "peerClusterNames":
+            found[key] = list(given_texts(key, value))
+        else:
+            found[key] = (given_flag if CLUSTER.defaults[key] is False else given_text)(key, value)
+    return found
+
+
+def _mapping(value: Json) -> Json:
+    return given_object("settings", value, Mapping)  # type: ignore[type-abstract]  # isinstance takes it
