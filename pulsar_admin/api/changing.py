@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from pulsar_admin.api.given import (
+    given_flag,
     given_items,
     given_object,
     given_path,
@@ -131,6 +132,7 @@ class Changes:
         from store.changes.deleting import plan_delete_namespace
 
         found = parse_namespace(name)
+        given_flag("force", force)
         return self._session.plan(lambda reader, now_ms: plan_delete_namespace(reader, found, now_ms, force=force))
 
     def create_topic(
@@ -165,6 +167,8 @@ class Changes:
         """
         from store.changes.ending import check_deletable, plan_delete_topics
 
+        given_flag("partitioned", partitioned)
+        given_flag("force", force)
         with self._session.reader() as reader:
             check = (
                 parse_topic if partitioned else lambda name: check_deletable(reader.txn, parse_topic(name), force=force)

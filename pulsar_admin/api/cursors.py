@@ -140,7 +140,7 @@ class Cursors:
             None if to is None else position_of(to),
             None if shift_by is None else whole_number("shift_by", shift_by),
             None if like is None else given_text("like", like),
-            exclude,
+            given_flag("exclude", exclude),
         )
         with self._session.reader() as reader:
             resets = resets_to(target, self._cursors(reader, by_time=time is not None))
@@ -184,18 +184,18 @@ class Cursors:
         from store.delayed.expiries import plan_expiries
         from store.search.expiry import ExpiryRule
 
-        if (before is not None) + (to is not None) + by_ttl != 1:
+        if (before is not None) + (to is not None) + given_flag("by_ttl", by_ttl) != 1:
             raise InvalidValue("give exactly one of before, to and by_ttl")
         check_choice("rule", rule, ExpiryRule)
         request = ExpiryRequest(
             self._session.now_ms,
             None if before is None else self._session.time_ms(before),
             None if to is None else position_of(to),
-            exclude,
+            given_flag("exclude", exclude),
             rule,
             check_clock(clock),
             broker=_broker(self._session, broker_version, max_clock_skew),
-            force=force,
+            force=given_flag("force", force),
         )
         command = "topics expire-all-subscriptions" if self._means_all else "topics expire"
         with self._session.scan() as reader:
@@ -262,6 +262,7 @@ class Cursors:
         """Plan removing the subscription, from all partitions."""
         from store.changes.subscriptions import plan_unsubscribe
 
+        given_flag("force", force)
         return self._session.plan(
             lambda reader, now_ms: plan_unsubscribe(
                 reader, "topics unsubscribe", self._cursors(reader), now_ms, force=force
@@ -294,7 +295,13 @@ class Cursors:
         time_ms = None if name else self._session.time_ms(as_of)
         with self._session.reader() as reader:
             cursors = self._cursors(reader)
-            wanted = AsOf(time_ms, name, if_unsure, self._past((topic for topic, _ in cursors), zookeeper), force)
+            wanted = AsOf(
+                time_ms,
+                name,
+                if_unsure,
+                self._past((topic for topic, _ in cursors), zookeeper),
+                given_flag("force", force),
+            )
             return plan_of(plan_as_of(reader, "topics reset-cursor", cursors, wanted, self._session.now_ms), reader.txn)
 
     def _past(self, topics: Iterable[TopicModel], zookeeper: Sequence[str] = ()) -> CursorHistory:
@@ -312,6 +319,7 @@ class Cursors:
         from store.changes.cursors import CursorMove, check_movable, plan_moves
 
         moves = []
+        given_flag("force", force)
         with self._session.reader() as reader:
             for topic, cursor in self._cursors(reader):
                 check_movable(cursor, force=force)
@@ -384,7 +392,9 @@ def reset_request(
 
     check_choice("rule", rule, ResetRule)
     check_choice("clock", clock, Clock)
-    return ResetRequest(session.now_ms, rule, clock, _broker(session, broker_version, max_clock_skew), force)
+    return ResetRequest(
+        session.now_ms, rule, clock, _broker(session, broker_version, max_clock_skew), given_flag("force", force)
+    )
 
 
 def resets_plan(session: Session, reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) -> Plan:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pulsar_admin.api.given import given_items, given_text, whole_number
+from pulsar_admin.api.given import given_flag, given_items, given_text, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import Delay, Place, Session, delay_ms, position_of
 from store.db.environment import Txn
@@ -122,6 +122,7 @@ class Nacks(KeptNacks):
         from store.nacks.holes import NackedEntries
 
         usual_ms, now_ms = due_time(delay_ms(delay), self._session.now_ms), self._session.now_ms
+        given_flag("force", force)
         with self._session.reader() as reader:
             found = NackedEntries(self._read_topics(reader, known=not force), unknown=force)
             for one in given_items("positions", positions):

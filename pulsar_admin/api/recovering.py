@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pulsar_admin.api.given import (
+    given_flag,
     given_ledgers,
     given_object,
     given_path,
@@ -116,7 +117,11 @@ class Recoveries:
 
         names, spaces = [*map(parse_topic, topics)], [*map(parse_namespace, given_texts("namespaces", namespaces))]
         asked = Undelete(
-            in_place=in_place, trimmed=trimmed, with_gaps=with_gaps, hold=given_text("hold", hold), copy=copy
+            in_place=given_flag("in_place", in_place),
+            trimmed=given_flag("trimmed", trimmed),
+            with_gaps=given_flag("with_gaps", with_gaps),
+            hold=given_text("hold", hold),
+            copy=given_flag("copy", copy),
         )
         target = None if to is None else parse_topic(to)
         with self._session.reader() as reader:
@@ -158,7 +163,7 @@ class Recoveries:
         wanted = RestoreAt(
             name,
             self._session.time_ms(at),
-            Undelete(in_place=in_place, hold=given_text("hold", hold), copy=copy),
+            Undelete(given_flag("in_place", in_place), hold=given_text("hold", hold), copy=given_flag("copy", copy)),
             target,
         )
         with self._session.reader() as reader:
@@ -174,7 +179,10 @@ class Recoveries:
         from store.changes.mending import plan_forget
 
         with self._session.reader() as reader:
-            return plan_of(plan_forget(reader, given_ledgers(ledgers), self._session.now_ms, force=force), reader.txn)
+            return plan_of(
+                plan_forget(reader, given_ledgers(ledgers), self._session.now_ms, force=given_flag("force", force)),
+                reader.txn,
+            )
 
     def restore_ledgers(self, *ledgers: int) -> Plan:
         """Plan the lost metadata of LEDGERS made again from their entries, the bookies that hold them, and what references them.
@@ -200,10 +208,14 @@ class Recoveries:
         from store.recovery.past import is_ledger
 
         given = given_ledgers(ledgers)
+        given_flag("with_gaps", with_gaps)
         with self._session.reader() as reader:
             past = _read_past(reader, zookeeper, lambda path, _: is_ledger(path))
             return plan_of(
-                plan_restore_deleted(reader, given, past, self._session.now_ms, with_gaps=with_gaps), reader.txn
+                plan_restore_deleted(
+                    reader, given, past, self._session.now_ms, with_gaps=given_flag("with_gaps", with_gaps)
+                ),
+                reader.txn,
             )
 
     def delete_ledgers(self, *ledgers: int, force: bool = False) -> Plan:
@@ -214,7 +226,7 @@ class Recoveries:
         from store.changes.orphans import plan_delete_orphans
 
         with self._session.read() as txn:
-            return plan_of(plan_delete_orphans(txn, given_ledgers(ledgers), force=force), txn)
+            return plan_of(plan_delete_orphans(txn, given_ledgers(ledgers), force=given_flag("force", force)), txn)
 
 
 def preflight(
@@ -284,7 +296,7 @@ def forecast_of(caller: Caller, parts: Parts, brokers: bool, broker_conf: Path |
 
 def _read_past(reader: EntryReader, zookeeper: Sequence[str], keep: Keep, *, by_evidence: bool = False) -> Past:
     """Return what the store's ZooKeeper files and those at ZOOKEEPER, or BY_EVIDENCE the entries, tell of earlier metadata."""
-    if by_evidence:
+    if given_flag("by_evidence", by_evidence):
         from store.recovery.by_evidence import read_past_by_evidence
 
         return read_past_by_evidence(reader)

@@ -73,6 +73,7 @@ class Resources:
         from store.changes.deleting import plan_delete_tenant
 
         given_text("tenant", name)
+        given_flag("force", force)
         return self._session.plan(lambda reader, now_ms: plan_delete_tenant(reader, name, now_ms, force=force))
 
     # -- clusters -----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pulsar_admin.api.given import given_path, given_text, given_texts
+from pulsar_admin.api.given import given_flag, given_path, given_text, given_texts
 from pulsar_admin.api.imports import Mode, given_bookie, layout_of
 from pulsar_admin.api.session import Session, check_choice
 from store.errors import InvalidValue, StoreError
@@ -187,7 +187,9 @@ class Transfers:
         from store.transfer.snapshot_export import apply_snapshot_export, plan_snapshot_export
 
         with self._session.opened() as store:
-            plan = plan_snapshot_export(store, given_path("directory", directory), self._session.now_ms, force=force)
+            plan = plan_snapshot_export(
+                store, given_path("directory", directory), self._session.now_ms, force=given_flag("force", force)
+            )
             self._session.confirm(plan)
             return apply_snapshot_export(store, plan)
 
