@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 from pulsar_admin.context import App
 from pulsar_admin.upstream import mirrored
-from store.changes.bundles import choose_bundle, plan_split
-from store.changes.namespace_json import (
-    Grant,
-    JsonJob,
-    check_actions,
-    plan_allowed_clusters,
-    plan_grant_subscription,
-    plan_local_json,
-    plan_permission,
-    plan_properties,
-    plan_revoke_subscription,
-    properties_of,
-    put,
-    read_permissions,
-    read_subscription_permissions,
-)
-from store.codec.java import hash_order, java_split, java_text
-from store.codec.policies import JsonObject
+from store.changes.namespace_json import properties_of
+from store.codec.java import java_split, java_text
 from store.errors import (
     AlreadyExists,
     InvalidValue,
@@ -34,9 +18,6 @@ from store.errors import (
     Refused,
     ResourceNotFound,
 )
-from store.model.bundles import bundle_topics, find_local_policies, read_bundle, read_bundles, read_policies
-from store.model.resources import check_cluster, read_cluster
-from store.model.topics import iter_namespaces
 from store.names import NamespaceName
 
 _HELPS = {
@@ -107,9 +88,7 @@ def list_cluster(app: App, params: str) -> None:
     tenant, slash, cluster = params.partition("/")
     if not slash or "/" in cluster:
         raise InvalidValue("Parameter format is incorrect", hint="write TENANT/CLUSTER", value=params)
-    with app.session.read() as txn:
-        read_cluster(txn, cluster)
-        app.answer([str(name) for name in iter_namespaces(txn, tenant) if name.cluster == cluster])
+    app.answer(app.session.resources.cluster(cluster).namespaces(tenant))
 
 
 @mirrored(
@@ -131,8 +110,7 @@ def delete(app: App, namespace: NamespaceName, force: bool) -> None:
 @mirrored("namespaces bundles", examples=["pulsar-admin namespaces bundles acme/iot"], **_READS)
 def show_bundles(app: App, namespace: NamespaceName) -> None:
     """Show the bounds of a namespace's bundles."""
-    with app.session.read() as txn:
-        app.answer(read_bundles(txn, namespace))
+    app.answer(app.session.namespace(namespace).bundles())
 
 
 @mirrored(
@@ -153,16 +131,18 @@ def split_bundle(
     split_boundaries: tuple[str, ...],
 ) -> None:
     """Split a bundle of a namespace."""
-    algorithm = split_algorithm_name or "range_equally_divide"
-    with app.session.read() as txn:
-        chosen = choose_bundle(txn, namespace, bundle, bundle_type)
-        plan = plan_split(txn, namespace, chosen, algorithm, _numbers(split_boundaries), app.now_ms)
+    plan = app.session.namespace(namespace).split_bundle(
+        bundle,
+        bundle_type=bundle_type,
+        algorithm=split_algorithm_name or "range_equally_divide",
+        boundaries=_numbers(split_boundaries),
+    )
     app.change(plan)
 
 
-def _numbers(texts: tuple[str, ...]) -> list[int]:
+def _numbers(texts: tuple[str, ...]) -> Iterator[int]:
     try:
-        return [int(text) for text in texts]
+        yield from map(int, texts)
     except ValueError as error:
         raise InvalidValue(
             f"--split-boundaries: {', '.join(texts)} is not a long", hint="write decimal numbers"
@@ -178,34 +158,16 @@ def topic_positions(app: App, namespace: NamespaceName, bundle: str | None, topi
     """Show the hashes of the persistent topics in a bundle."""
     if bundle is None:
         raise InvalidValue("Must pass one of the params: --bundle ")
-    with app.session.read() as txn:
-        chosen = read_bundle(txn, namespace, bundle)
-        topics = bundle_topics(txn, chosen)
-    bases = {name if "://" in name else f"persistent://{name}" for name in topic_list}
-    found = {
-        name: value
-        for name, value in topics.items()
-        if not bases or name.rpartition("-partition-")[0] in bases or name in bases
-    }
-    app.answer({"namespace": str(namespace), "bundle": chosen.range, "topicHashPositions": found})
+    app.answer(app.session.namespace(namespace).topic_hashes(bundle, topic_list))
 
 
 # -- properties -------------------------------------------------------------------------------------------------------
 
 
-def _properties(app: App, command: str, namespace: NamespaceName, change: Callable[[JsonObject], JsonObject]) -> None:
-    app.change(app.session.plan_rows(plan_properties, f"namespaces {command}", namespace, change))
-
-
-def _read_properties(app: App, namespace: NamespaceName) -> JsonObject:
-    with app.session.read() as txn:
-        return read_policies(txn, namespace).get("properties") or {}
-
-
 @mirrored("namespaces get-properties", examples=["pulsar-admin namespaces get-properties acme/iot"], **_READS)
 def get_properties(app: App, namespace: NamespaceName) -> None:
     """Show the properties of a namespace."""
-    app.answer(_read_properties(app, namespace))
+    app.answer(app.session.namespace(namespace).properties())
 
 
 @mirrored(
@@ -216,7 +178,7 @@ def get_properties(app: App, namespace: NamespaceName) -> None:
 )
 def get_property(app: App, namespace: NamespaceName, key: str) -> None:
     """Show a property of a namespace, null if it does not exist."""
-    app.answer(_read_properties(app, namespace).get(key))
+    app.answer(app.session.namespace(namespace).properties().get(key))
 
 
 @mirrored(
@@ -228,7 +190,7 @@ def set_property(app: App, namespace: NamespaceName, key: str, value: str) -> No
     """Set a property of a namespace."""
     if not key or not value:
         raise InvalidValue("--key, --value: neither may be empty", hint="set-properties takes an empty value")
-    _properties(app, "set-property", namespace, lambda found: {**found, key: value})
+    app.change(app.session.namespace(namespace).set_property(key, value))
 
 
 @mirrored(
@@ -238,8 +200,7 @@ def set_property(app: App, namespace: NamespaceName, key: str, value: str) -> No
 )
 def set_properties(app: App, namespace: NamespaceName, properties: tuple[str, ...]) -> None:
     """Set properties of a namespace and keep the others."""
-    given = properties_of(properties)
-    _properties(app, "set-properties", namespace, lambda found: {**found, **given})
+    app.change(app.session.namespace(namespace).set_properties(properties_of(properties)))
 
 
 @mirrored(
@@ -250,10 +211,8 @@ def set_properties(app: App, namespace: NamespaceName, properties: tuple[str, ..
 )
 def remove_property(app: App, namespace: NamespaceName, key: str) -> None:
     """Remove a property of a namespace."""
-    value = _read_properties(app, namespace).get(key)
-    _properties(
-        app, "remove-property", namespace, lambda found: {name: one for name, one in found.items() if name != key}
-    )
+    value = app.session.namespace(namespace).properties().get(key)
+    app.change(app.session.namespace(namespace).remove_property(key))
     if app.settings.output is None:
         app.answer(value)
 
@@ -263,7 +222,7 @@ def remove_property(app: App, namespace: NamespaceName, key: str) -> None:
 )
 def clear_properties(app: App, namespace: NamespaceName) -> None:
     """Remove all properties of a namespace."""
-    _properties(app, "clear-properties", namespace, lambda found: {})
+    app.change(app.session.namespace(namespace).clear_properties())
 
 
 # -- permissions ------------------------------------------------------------------------------------------------------
@@ -272,8 +231,7 @@ def clear_properties(app: App, namespace: NamespaceName) -> None:
 @mirrored("namespaces permissions", examples=[], elsewhere=["pulsar-admin namespaces permissions acme/iot"], **_READS)
 def permissions(app: App, namespace: NamespaceName) -> None:
     """Show the permissions of roles on a namespace."""
-    with app.session.read() as txn:
-        app.answer_map(read_permissions(read_policies(txn, namespace)), java_text)
+    app.answer_map(app.session.namespace(namespace).permissions(), java_text)
 
 
 @mirrored(
@@ -283,8 +241,7 @@ def permissions(app: App, namespace: NamespaceName) -> None:
 )
 def grant(app: App, namespace: NamespaceName, role: str, actions: tuple[str, ...]) -> None:
     """Grant a role permissions on a namespace, replacing those it had."""
-    given = Grant(role, check_actions(actions))
-    app.change(app.session.plan_rows(plan_permission, "namespaces grant-permission", namespace, given))
+    app.change(app.session.namespace(namespace).grant_permission(role, actions))
 
 
 @mirrored(
@@ -294,7 +251,7 @@ def grant(app: App, namespace: NamespaceName, role: str, actions: tuple[str, ...
 )
 def revoke(app: App, namespace: NamespaceName, role: str) -> None:
     """Revoke a role's permissions on a namespace."""
-    app.change(app.session.plan_rows(plan_permission, "namespaces revoke-permission", namespace, Grant(role)))
+    app.change(app.session.namespace(namespace).revoke_permission(role))
 
 
 @mirrored(
@@ -305,8 +262,7 @@ def revoke(app: App, namespace: NamespaceName, role: str) -> None:
 )
 def subscription_permissions(app: App, namespace: NamespaceName) -> None:
     """Show the roles of each subscription that is restricted to some roles."""
-    with app.session.read() as txn:
-        app.answer_map(read_subscription_permissions(read_policies(txn, namespace)), java_text)
+    app.answer_map(app.session.namespace(namespace).subscription_permissions(), java_text)
 
 
 @mirrored(
@@ -316,7 +272,7 @@ def subscription_permissions(app: App, namespace: NamespaceName) -> None:
 )
 def grant_subscription(app: App, namespace: NamespaceName, subscription: str, roles: tuple[str, ...]) -> None:
     """Restrict a subscription name in a namespace to some roles."""
-    app.change(app.session.plan_rows(plan_grant_subscription, namespace, subscription, roles))
+    app.change(app.session.namespace(namespace).grant_subscription_permission(subscription, roles))
 
 
 @mirrored(
@@ -327,7 +283,7 @@ def grant_subscription(app: App, namespace: NamespaceName, subscription: str, ro
 )
 def revoke_subscription(app: App, namespace: NamespaceName, subscription: str, role: str) -> None:
     """Revoke a role's access to a subscription; without any role left, all roles may use it again."""
-    app.change(app.session.plan_rows(plan_revoke_subscription, namespace, subscription, role))
+    app.change(app.session.namespace(namespace).revoke_subscription_permission(subscription, role))
 
 
 # -- clusters ---------------------------------------------------------------------------------------------------------
@@ -341,8 +297,7 @@ def revoke_subscription(app: App, namespace: NamespaceName, subscription: str, r
 )
 def allowed_clusters(app: App, namespace: NamespaceName) -> None:
     """List the clusters that a namespace may replicate to; an empty list means those of its tenant."""
-    with app.session.read() as txn:
-        app.answer(hash_order(read_policies(txn, namespace).get("allowed_clusters") or ()))
+    app.answer(app.session.namespace(namespace).allowed_clusters())
 
 
 @mirrored(
@@ -352,15 +307,10 @@ def allowed_clusters(app: App, namespace: NamespaceName) -> None:
 )
 def set_allowed_clusters(app: App, namespace: NamespaceName, clusters: str) -> None:
     """Set the clusters that a namespace may replicate to."""
-    app.change(app.session.plan_rows(plan_allowed_clusters, namespace, java_split(clusters)))
+    app.change(app.session.namespace(namespace).set_allowed_clusters(java_split(clusters)))
 
 
 # -- what one cluster alone knows -------------------------------------------------------------------------------------
-
-
-def _put_local(app: App, command: str, namespace: NamespaceName, key: str, value: object) -> None:
-    job = JsonJob(f"namespaces {command}", put(key, value), [key])
-    app.change(app.session.plan_rows(plan_local_json, namespace, job))
 
 
 @mirrored(
@@ -370,8 +320,7 @@ def _put_local(app: App, command: str, namespace: NamespaceName, key: str, value
 )
 def anti_affinity(app: App, namespace: NamespaceName) -> None:
     """Show the anti-affinity group of a namespace, an empty line if it has none."""
-    with app.session.read() as txn:
-        app.answer(find_local_policies(txn, namespace).get("namespaceAntiAffinityGroup") or "")
+    app.answer(app.session.namespace(namespace).anti_affinity_group() or "")
 
 
 @mirrored(
@@ -381,7 +330,7 @@ def anti_affinity(app: App, namespace: NamespaceName) -> None:
 )
 def set_anti_affinity(app: App, namespace: NamespaceName, group: str) -> None:
     """Put a namespace into a group whose members brokers keep apart."""
-    _put_local(app, "set-anti-affinity-group", namespace, "namespaceAntiAffinityGroup", group)
+    app.change(app.session.namespace(namespace).set_anti_affinity_group(group))
 
 
 @mirrored(
@@ -391,7 +340,7 @@ def set_anti_affinity(app: App, namespace: NamespaceName, group: str) -> None:
 )
 def delete_anti_affinity(app: App, namespace: NamespaceName) -> None:
     """Take a namespace out of its anti-affinity group."""
-    _put_local(app, "delete-anti-affinity-group", namespace, "namespaceAntiAffinityGroup", None)
+    app.change(app.session.namespace(namespace).delete_anti_affinity_group())
 
 
 @mirrored(
@@ -404,14 +353,7 @@ def anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: 
     """List the namespaces of a tenant in an anti-affinity group."""
     if tenant is None:
         raise InvalidValue("Tenant should not be null")
-    with app.session.read() as txn:
-        check_cluster(txn, cluster)
-        found = [
-            str(name)
-            for name in iter_namespaces(txn, tenant)
-            if find_local_policies(txn, name).get("namespaceAntiAffinityGroup") == group
-        ]
-    app.answer(found)
+    app.answer(app.session.resources.cluster(cluster).anti_affinity_namespaces(tenant, group))
 
 
 @mirrored(
@@ -422,18 +364,7 @@ def anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: 
 )
 def bookie_affinity(app: App, namespace: NamespaceName) -> None:
     """Show the bookie groups that store a namespace's data, null if all do."""
-    with app.session.read() as txn:
-        read_policies(txn, namespace, _NOT_FOUND)
-        app.answer(find_local_policies(txn, namespace).get("bookieAffinityGroup"))
-
-
-_NOT_FOUND = "Namespace not found"
-
-
-def _put_bookie_affinity(app: App, command: str, namespace: NamespaceName, value: JsonObject | None) -> None:
-    with app.session.read() as txn:
-        read_policies(txn, namespace, _NOT_FOUND)
-    _put_local(app, command, namespace, "bookieAffinityGroup", value)
+    app.answer(app.session.namespace(namespace).bookie_affinity_group())
 
 
 @mirrored(
@@ -443,9 +374,7 @@ def _put_bookie_affinity(app: App, command: str, namespace: NamespaceName, value
 )
 def set_bookie_affinity(app: App, namespace: NamespaceName, primary_group: str, secondary_group: str | None) -> None:
     """Restrict a namespace's data to some bookie groups."""
-    groups = {"bookkeeperAffinityGroupPrimary": primary_group, "bookkeeperAffinityGroupSecondary": secondary_group}
-    given = {key: value for key, value in groups.items() if value is not None}
-    _put_bookie_affinity(app, "set-bookie-affinity-group", namespace, given)
+    app.change(app.session.namespace(namespace).set_bookie_affinity_group(primary_group, secondary_group))
 
 
 @mirrored(
@@ -455,7 +384,7 @@ def set_bookie_affinity(app: App, namespace: NamespaceName, primary_group: str, 
 )
 def delete_bookie_affinity(app: App, namespace: NamespaceName) -> None:
     """Let all bookies store a namespace's data."""
-    _put_bookie_affinity(app, "delete-bookie-affinity-group", namespace, None)
+    app.change(app.session.namespace(namespace).delete_bookie_affinity_group())
 
 
 @mirrored(
@@ -465,4 +394,4 @@ def delete_bookie_affinity(app: App, namespace: NamespaceName) -> None:
 )
 def update_migration(app: App, namespace: NamespaceName, migrated: bool) -> None:
     """Set whether a namespace is migrated to the target of its cluster."""
-    _put_local(app, "update-migration-state", namespace, "migrated", migrated)
+    app.change(app.session.namespace(namespace).set_migrated(migrated))

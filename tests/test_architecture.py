@@ -161,6 +161,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/namespaces.py": {"store.changes.policies"},
     "commands/namespaces_cursors.py": set(),
     "commands/namespaces_delayed.py": {"store.db.delayed_rules"},
+    "commands/namespaces_resources.py": {"store.changes.namespace_json", "store.codec.java"},
     "commands/overview.py": {"store.reports.overview"},
     "commands/policies.py": {"store.policies.rules", "store.policies.table"},
     "commands/schemas.py": {"store.codec.javamap"},

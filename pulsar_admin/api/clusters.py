@@ -10,16 +10,19 @@ from pulsar_admin.api.given import given_flag, given_object, given_path, given_p
 from pulsar_admin.api.plan import Plan
 from pulsar_admin.api.session import Session
 from store.errors import InvalidValue
+from store.model.bundles import find_local_policies
 from store.model.resources import (
     CLUSTER,
     DOMAIN,
     MIGRATION,
     as_set,
+    check_cluster,
     read_cluster,
     read_domain,
     read_domains,
     read_migration,
 )
+from store.model.topics import iter_namespaces
 
 Json = Mapping[str, Any]  # Any: JSON values, by upstream's keys
 
@@ -117,6 +120,26 @@ class Cluster:
         from store.changes.clusters import plan_delete_domain
 
         return self._session.plan_rows(plan_delete_domain, self._name, given_text("domain", name))
+
+    # -- namespaces ---------------------------------------------------------------------------------------------------
+
+    def namespaces(self, tenant: str) -> tuple[str, ...]:
+        """Return the namespaces of TENANT with the cluster in their names, as before Pulsar 2.0."""
+        with self._session.read() as txn:
+            read_cluster(txn, self._name)
+            found = iter_namespaces(txn, given_text("tenant", tenant))
+            return tuple(str(name) for name in found if name.cluster == self._name)
+
+    def anti_affinity_namespaces(self, tenant: str, group: str) -> tuple[str, ...]:
+        """Return the namespaces of TENANT that are in the anti-affinity GROUP."""
+        wanted = given_text("group", group)
+        with self._session.read() as txn:
+            check_cluster(txn, self._name)
+            return tuple(
+                str(name)
+                for name in iter_namespaces(txn, given_text("tenant", tenant))
+                if find_local_policies(txn, name).get("namespaceAntiAffinityGroup") == wanted
+            )
 
     # -- isolation policies -------------------------------------------------------------------------------------------
 

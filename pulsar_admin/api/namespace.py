@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pulsar_admin.api.given import given_text, whole_number
+from pulsar_admin.api.namespace_resources import NamespaceResources
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.policies import PolicyPlans, policy_named
 from pulsar_admin.api.session import Session, check_choice
@@ -27,7 +28,7 @@ Width = str | int
 """A width of time of the index of delayed messages: ``30s``, ``5m``, ``2w``, or milliseconds as an int."""
 
 
-class Namespace(PolicyPlans):
+class Namespace(NamespaceResources, PolicyPlans):
     """A namespace, with policies or topics. Changes are plans: ``Store.apply`` makes them; each raises MetadataCorrupt."""
 
     _group = "namespaces"

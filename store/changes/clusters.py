@@ -172,13 +172,13 @@ def _yaml_value(text: str) -> Any:  # Any: a JSON value
 def _check_data(given: JsonObject) -> None:
     if given.get("brokerClientTlsEnabled") and given.get("brokerClientTlsEnabledWithKeyStore"):
         filled = {**CLUSTER.defaults, **given}
-        if not all((filled[key] or "").strip() for key in _TRUST_STORE):
+        if not all(isinstance(filled[key], str) and filled[key].strip() for key in _TRUST_STORE):
             raise InvalidValue(
                 "You must specify tls-trust-store-type, tls-trust-store and tls-trust-store-pwd"
                 " when enable tls-enable-keystore"
             )
     for key, schemes, example in _URLS:
-        if given.get(key) and not _is_uri(given[key], schemes):
+        if given.get(key) and not (isinstance(given[key], str) and _is_uri(given[key], schemes)):
             raise InvalidValue(f"Illegal {example}", value=given[key])
 
 

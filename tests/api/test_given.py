@@ -43,6 +43,13 @@ LENGTH = (None, 5, True, 1.5, b"5m", object(), ["5m"], "soon")
 THING = (None, 5, "text", object(), ["x"])
 
 
+ALL_HASHES = "0x00000000_0xffffffff"
+
+
+def iot(store: pa.Store) -> pa.Namespace:
+    return store.namespace("acme/iot")
+
+
 def isolation(store: pa.Store, name: Any, primary: Any, failover: Any) -> pa.Plan:
     cluster = store.cluster("standalone")
     return cluster.set_isolation_policy(name, namespaces=["acme/iot"], primary=primary, failover=failover)
@@ -235,6 +242,33 @@ CALLS: list[tuple[str, tuple[object, ...], Call]] = [
     ("quota's bundle", TEXT, lambda store, value: store.reset_bundle_quota("public/default", value)),
     ("in and out", (None, 5, "12", (1,), (1, 2, 3), (1, "2"), {}), lambda store, value: quota(store, value, 5)),
     ("memory_mb", (*REAL, None), lambda store, value: quota(store, (1, 2), value)),
+    ("split", TEXT[1:], lambda store, value: iot(store).split_bundle(value)),
+    ("split type", TEXT[1:], lambda store, value: iot(store).split_bundle(bundle_type=value)),
+    ("split algorithm", TEXT, lambda store, value: iot(store).split_bundle("0x00000000_0xffffffff", algorithm=value)),
+    (
+        "boundaries",
+        (*TEXTS[:6], *TEXTS[7:]),
+        lambda store, value: iot(store).split_bundle(ALL_HASHES, boundaries=value),
+    ),
+    ("hashes in", TEXT, lambda store, value: iot(store).topic_hashes(value)),
+    ("hashes of", TEXTS, lambda store, value: iot(store).topic_hashes(ALL_HASHES, value)),
+    ("namespace property", TEXT, lambda store, value: iot(store).set_property(value, "a")),
+    ("its value", TEXT, lambda store, value: iot(store).set_property("a", value)),
+    ("namespace properties", PROPERTIES, lambda store, value: iot(store).set_properties(value)),
+    ("removed property", TEXT, lambda store, value: iot(store).remove_property(value)),
+    ("namespace role", TEXT, lambda store, value: iot(store).grant_permission(value, ["consume"])),
+    ("namespace actions", TEXTS, lambda store, value: iot(store).grant_permission("app", value)),
+    ("revoked role", TEXT, lambda store, value: iot(store).revoke_permission(value)),
+    ("granted", TEXT, lambda store, value: iot(store).grant_subscription_permission(value, ["a"])),
+    ("granted roles", TEXTS, lambda store, value: iot(store).grant_subscription_permission("s", value)),
+    ("revoked", TEXT, lambda store, value: iot(store).revoke_subscription_permission(value, "a")),
+    ("namespace clusters", TEXTS, lambda store, value: iot(store).set_allowed_clusters(value)),
+    ("anti-affinity", TEXT, lambda store, value: iot(store).set_anti_affinity_group(value)),
+    ("primary group", TEXT, lambda store, value: iot(store).set_bookie_affinity_group(value)),
+    ("secondary group", TEXT[1:], lambda store, value: iot(store).set_bookie_affinity_group("a", value)),
+    ("namespace migrated", FLAG, lambda store, value: iot(store).set_migrated(value)),
+    ("tenant of", TEXT, lambda store, value: store.cluster("standalone").namespaces(value)),
+    ("group of", TEXT, lambda store, value: store.cluster("standalone").anti_affinity_namespaces("acme", value)),
     ("measured", TEXT[1:], lambda store, value: store.topic(PLAIN).measured_nacks(value)),
     ("rate", (*REAL, -5), lambda store, value: pa.nack_sizes(value)),
     ("measured of", ("text", 5, object()), lambda store, value: pa.nack_sizes(measured=value)),

@@ -154,12 +154,8 @@ def test_answers_are_those_of_the_command_line(
 ) -> None:
     shown = cli("--store", made, *line.split(), "-o", "json").json
     with pa.open_store(made) as store:
-        found = to_json(asked(store))
+        assert to_json(asked(store)) == shown
     assert shown
-    if line.endswith("list") or line == "clusters list":
-        assert sorted(row["name"] if isinstance(row, dict) else row for row in shown) == sorted(found)
-    else:
-        assert found == shown
 
 
 @pytest.mark.parametrize(("line", "plan"), DELETES, ids=[line for line, _ in DELETES])
