@@ -33,7 +33,6 @@ _OF_WORLDS = {f"tests/live/test_{name}.py" for name in ("cluster", "reading", "r
 _LONG = ("tests/test_docs.py", "tests/faults/", "tests/crash/", "tests/transcript/", "tests/commands/test_policies.py")
 """What takes longest of all that goes out as one file."""
 _WITHOUT_JVM = (
-    "tests/spark/test_commands.py::test_processes",
     "tests/spark/test_compaction.py::TestInThisProcess",
     "tests/spark/test_engines.py::TestLocalEngine",
     "tests/spark/test_engines.py::test_messages_are",

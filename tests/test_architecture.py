@@ -247,14 +247,22 @@ def tree_of(module: str) -> ast.Module:
     return ast.parse((ROOT / module).read_text(), module)
 
 
-def imports_of(module: str) -> Iterator[tuple[str, int]]:
-    """Yield (dotted name, line) of every import, also those inside functions; those for type checkers left out."""
+@cache
+def nodes_of(module: str) -> list[ast.AST]:
+    return list(ast.walk(tree_of(module)))
+
+
+@cache
+def imports_of(module: str) -> list[tuple[str, int]]:
+    """Return (dotted name, line) of every import, also those inside functions; those for type checkers left out."""
+    found = []
     for node in _run_time_nodes(tree_of(module)):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
+            found += [(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module}:{node.lineno}: relative import"
-            yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+            found += [(f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
+    return found
 
 
 def _run_time_nodes(node: ast.AST) -> Iterator[ast.AST]:
@@ -266,12 +274,13 @@ def _run_time_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def functions_of(module: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (n for n in ast.walk(tree_of(module)) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return (n for n in nodes_of(module) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
 
-def calls_of(module: str) -> Iterator[tuple[str, ast.Call]]:
-    """Yield (text of what is called, call)."""
-    return ((ast.unparse(n.func), n) for n in ast.walk(tree_of(module)) if isinstance(n, ast.Call))
+@cache
+def calls_of(module: str) -> list[tuple[str, ast.Call]]:
+    """Return (text of what is called, call)."""
+    return [(ast.unparse(n.func), n) for n in nodes_of(module) if isinstance(n, ast.Call)]
 
 
 def no_offence_in(modules: Sequence[str]) -> Callable[[Callable[[str], Iterator[str]]], Callable[[], None]]:
@@ -429,7 +438,7 @@ def test_records_are_cheap_to_import(module: str) -> Iterator[str]:
     """``store.frozen`` makes them: a standard one compiles seven functions, a standard named tuple each annotation."""
     if module != "store/frozen.py":
         yield from (f"{module}:{line}: {name}" for name, line in imports_of(module) if name == "typing.NamedTuple")
-    for node in ast.walk(tree_of(module)):
+    for node in nodes_of(module):
         decorators = map(ast.unparse, node.decorator_list) if isinstance(node, ast.ClassDef) else ()
         if "dataclass(frozen=True, slots=True)" in decorators and node.name not in _NOT_FROZEN:
             yield f"{module}:{node.lineno}: {node.name}"
@@ -441,22 +450,21 @@ _WRITERS = ("write_text", "write_bytes", "touch", "symlink_to", "hardlink_to")
 @no_offence_in([module for module in MODULES if module not in MAY_WRITE])
 def test_only_atomic_opens_for_writing(module: str) -> Iterator[str]:
     for name, call in calls_of(module):
-        where = f"{module}:{call.lineno}: {ast.unparse(call)[:80]}"
         if name == "open" or name.endswith((".open", "fdopen")):
             modes = [a.value for a in [*call.args, *(k.value for k in call.keywords)] if isinstance(a, ast.Constant)]
             texts = [mode for mode in modes if isinstance(mode, str) and len(mode) <= 3]
             if any(set(mode) & set("wax+") for mode in texts if set(mode) <= set("rwaxbt+U")):
-                yield where
+                yield f"{module}:{call.lineno}: {ast.unparse(call)[:80]}"
         if name.rpartition(".")[2] in _WRITERS and name != "formatter.write_text":
-            yield where
-    names = {node.attr for node in ast.walk(tree_of(module)) if isinstance(node, ast.Attribute)}
+            yield f"{module}:{call.lineno}: {ast.unparse(call)[:80]}"
+    names = {node.attr for node in nodes_of(module) if isinstance(node, ast.Attribute)}
     if module != "pulsar_admin/cli.py":  # it points stdout at the null device
         yield from (f"{module}: {name}" for name in names & {"O_WRONLY", "O_RDWR", "O_CREAT"})
 
 
 @no_offence_in([module for module in MODULES if module not in MAY_READ_ENVIRONMENT])
 def test_only_config_reads_the_environment(module: str) -> Iterator[str]:
-    for node in ast.walk(tree_of(module)):
+    for node in nodes_of(module):
         if isinstance(node, ast.Attribute) and node.attr in {"environ", "getenv", "environb"}:
             yield f"{module}:{node.lineno}: {node.attr}"
 
@@ -466,7 +474,7 @@ def test_store_never_prints_prompts_or_exits(module: str) -> Iterator[str]:
     for name, call in calls_of(module):
         if name in {"print", "input", "exit", "quit", "breakpoint", "sys.exit", "os._exit"}:
             yield f"{module}:{call.lineno}: {name}"
-    for node in ast.walk(tree_of(module)):
+    for node in nodes_of(module):
         if isinstance(node, ast.Attribute) and ast.unparse(node) in {"sys.stdout", "sys.stderr", "sys.stdin"}:
             yield f"{module}:{node.lineno}: {ast.unparse(node)}"
 
@@ -512,7 +520,7 @@ def test_parameters_have_names(module: str) -> Iterator[str]:
 def _aliases_in(module: str) -> dict[str, ast.expr]:
     """Return what names at the level of MODULE stand for, those that it imports among them."""
     found = {}
-    for node in ast.walk(tree_of(module)):  # imports inside functions, too
+    for node in nodes_of(module):  # imports inside functions, too
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES:
             path = f"{(node.module or '').replace('.', '/')}.py"
             theirs = _own_aliases(path) if path in MODULES else {}
@@ -594,10 +602,12 @@ def _over_budget(module: str, larger: dict[str, str] | None = None) -> Iterator[
     lines = len((ROOT / module).read_text().splitlines())
     if lines > MODULE_LINES and module not in larger:
         yield f"{module} has {lines} lines"
-    for function in functions_of(module):
-        name = f"{module}:{function.name}"
-        if name not in larger:
-            yield from (f"{name} {excess}" for excess in _excesses(function))
+    yield from (f"{name} {excess}" for name, excess in _excesses_in(module) if name not in larger)
+
+
+@cache
+def _excesses_in(module: str) -> list[tuple[str, str]]:
+    return [(f"{module}:{one.name}", excess) for one in functions_of(module) for excess in _excesses(one)]
 
 
 def _excesses(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 
 from pulsar_admin import table
+from store.kernels.compiled import METER
+from store.names import FileKind
+from store.scan.files import FileScan, LedgerDigests, Slice
+from store.scan.runs import pack_runs
+from tests.worlds import world
 
 _OF_MANY = ("rocksdict", "store.check", "store.transfer.imports", "store.transfer.refresh", "store.index.rebuild")
 
@@ -16,3 +21,14 @@ def import_commands() -> None:
             import_module(row.target.partition(":")[0])
     for name in _OF_MANY:
         import_module(name)
+
+
+def load_kernels() -> None:
+    """Load what scans run compiled: each fork would import numba, half a second, for more rows than Python takes."""
+    METER.left = 0
+    files = world("small") / "clean" / "bookkeeper" / "current"
+    for kind in FileKind:
+        file = min(files.glob("*.txn" if kind is FileKind.JOURNAL else "*.log"))
+        scan = FileScan(Slice(str(file), kind, 0, file.stat().st_size), LedgerDigests.of({}))
+        for batch in scan.batches():
+            pack_runs(batch, keep_first=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from store.db.environment import Txn
 from store.errors import IndexCorrupt, reason_of
 from store.files import open_regular
-from store.frozen import frozen, replace
+from store.frozen import frozen
 from store.names import FileKind
 
 _FILE_KEY = struct.Struct(">I")
@@ -119,9 +119,10 @@ def iter_logs(txn: Txn) -> Iterator[LogFile]:
 
 def _decode_log(key: bytes, row: bytes) -> LogFile:
     try:
-        log = LogFile(_FILE_KEY.unpack(key)[0], **json.loads(row))
-        return replace(log, kind=FileKind(log.kind), mode=FileMode(log.mode))
-    except (ValueError, TypeError, RecursionError, struct.error) as error:
+        fields = json.loads(row)
+        kind, mode = FileKind(fields.pop("kind")), FileMode(fields.pop("mode"))
+        return LogFile(_FILE_KEY.unpack(key)[0], kind=kind, mode=mode, **fields)
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError, struct.error) as error:
         raise IndexCorrupt(
             f"the catalogue row {key.hex()} is damaged: {reason_of(error)}",
             hint="bring a back-up of the database back (backups/); keep this store: its changes are nowhere else",

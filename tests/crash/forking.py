@@ -45,9 +45,11 @@ def forking_server(module: str) -> Iterator[RunChild]:
 def _serve(module: str) -> None:
     prepare = importlib.import_module(f"tests.crash.{module}").prepare
     from pulsar_admin.cli import run
-    from tests.warming import import_commands
+    from tests.warming import import_commands, load_kernels
 
     import_commands()
+    if module == "slices":  # its children scan
+        load_kernels()
     for line in sys.stdin:
         setting, arguments = json.loads(line)
         child = os.fork()

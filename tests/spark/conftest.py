@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, chdir
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,9 +14,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on this machine, opened as the tool opens it."""
+    """A session on this machine, opened as the tool opens it, where a module called ``store`` lies that nobody may import."""
     from store.engine.spark_session import SparkOptions, open_session
 
-    warehouse = ("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-    with open_session(SparkOptions(master="local[2]", conf=(warehouse,))) as session:
+    folder = tmp_path_factory.mktemp("spark")
+    (folder / "store.py").write_text("raise ImportError('the wrong store')\n")
+    warehouse = ("spark.sql.warehouse.dir", str(folder / "warehouse"))
+    with ExitStack() as stack:
+        with chdir(folder):  # the JVM's and its workers' for good
+            session = stack.enter_context(open_session(SparkOptions(master="local[2]", conf=(warehouse,))))
         yield session

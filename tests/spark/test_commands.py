@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,18 +111,42 @@ def damaged_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _answer(cli: Cli, store: Path, words: tuple[str, ...], *more: str) -> tuple[int, str, str]:
+Answer = tuple[int, str, str]
+Alone = Callable[[Path, tuple[str, ...]], Answer]
+
+
+def _answer(cli: Cli, store: Path, words: tuple[str, ...], *more: str) -> Answer:
     result = cli("--store", str(store), *words, *more)
     return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.fixture(scope="module")
+def known_answers() -> dict[tuple[Path, tuple[str, ...]], Answer]:
+    """What ``alone`` was told, for all tests."""
+    return {}
+
+
+@pytest.fixture
+def alone(cli: Cli, known_answers: dict[tuple[Path, tuple[str, ...]], Answer]) -> Alone:
+    """Return the answer of one process, which starts no other."""
+
+    def ask(store: Path, words: tuple[str, ...]) -> Answer:
+        if (store, words) not in known_answers:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(LocalEngine, "run", lambda *_: pytest.fail("other processes were started"))
+                known_answers[store, words] = _answer(cli, store, words)
+        return known_answers[store, words]
+
+    return ask
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("words", NEEDS_A_SCAN, ids=" ".join)
 def test_spark_answers_as_one_process(
-    cli: Cli, demo_store: Path, damaged_store: Path, on_spark: list[int], words: tuple[str, ...]
+    cli: Cli, alone: Alone, demo_store: Path, damaged_store: Path, on_spark: list[int], words: tuple[str, ...]
 ) -> None:
     for store in (demo_store, damaged_store)[: 1 if "--time" in words else 2]:
-        answer = _answer(cli, store, words)
+        answer = alone(store, words)
         assert answer[0] in (0, 1, 5)
         assert _answer(cli, store, words, "--spark") == answer
     assert on_spark
@@ -130,8 +154,15 @@ def test_spark_answers_as_one_process(
 
 @pytest.mark.parametrize("words", NEEDS_A_SCAN, ids=" ".join)
 def test_processes_answer_as_one(
-    cli: Cli, demo_store: Path, damaged_store: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+    cli: Cli,
+    alone: Alone,
+    demo_store: Path,
+    damaged_store: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
 ) -> None:
+    stores = (demo_store, damaged_store)
+    answers = [alone(store, words) for store in stores]
     asked: list[int] = []
     run = LocalEngine.run
 
@@ -140,9 +171,6 @@ def test_processes_answer_as_one(
         return run(engine, operation, pieces, finished)
 
     monkeypatch.setattr(LocalEngine, "run", watched)
-    stores = (demo_store, damaged_store)
-    answers = [_answer(cli, store, words) for store in stores]
-    assert not asked
     assert [_answer(cli, store, words, "--jobs", "2") for store in stores] == answers
     assert asked, "--jobs was accepted and ignored"
 
