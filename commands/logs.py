@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 
 import click
 
+from pulsar_admin.api.logs import log_files, records_of, verdicts_of
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound
 from store.names import shell_word
-from store.reports.log_files import (
-    OK,
-    UNVERIFIED,
-    LogRecord,
-    LogVerdict,
-    iter_log_records,
-    log_paths,
-    read_log_summary,
-    verify_indexes,
-    verify_log,
-)
+from store.reports.log_files import OK, UNVERIFIED, LogRecord, LogVerdict
 
 _PATH = click.Path(path_type=Path)
 _LIST_COLUMNS = (
@@ -48,7 +38,7 @@ _LIST_COLUMNS = (
 @pass_app
 def list_logs(app: App, path: Path) -> None:
     """List the entry logs and journals of a bookie directory."""
-    app.emit_rows([read_log_summary(file) for file in log_paths(path)], _LIST_COLUMNS)
+    app.emit_rows(log_files(path), _LIST_COLUMNS)
 
 
 _DUMP_COLUMNS = (
@@ -88,10 +78,8 @@ def dump(app: App, path: Path, ledger: int | None, no_checksums: bool) -> None:
         raise InvalidValue(
             f"{path} is a directory", hint=f"name one of its files: pulsar-admin logs list {shell_word(path)}"
         )
-    (file,) = log_paths(path)
-    with app.bulk(file.stat().st_size) as engine:
-        records = iter_log_records(file, verify=not no_checksums, engine=engine)
-        app.emit_rows(_records(app, records, ledger), _DUMP_COLUMNS)
+    records = records_of(app.session, path, verify=not no_checksums)
+    app.emit_rows(_records(app, records, ledger), _DUMP_COLUMNS)
 
 
 def _records(app: App, records: Iterable[LogRecord], ledger: int | None) -> Iterator[LogRecord]:
@@ -129,11 +117,7 @@ def verify(app: App, path: Path) -> None:
 
     In a directory, `.idx` files are verified too: every position in them must hold the record of that entry.
     """
-    files = log_paths(path)
-    total = sum(file.stat().st_size for file in files)
-    with app.bulk(total) as engine, app.progress(total, "bytes", "verify") as progress:
-        verdicts = (verify_log(file, progress.advance, engine) for file in files)
-        app.emit_rows(_counted(app, chain(verdicts, verify_indexes(path))), _VERIFY_COLUMNS)
+    app.emit_rows(_counted(app, verdicts_of(app.session, path)), _VERIFY_COLUMNS)
 
 
 def _counted(app: App, verdicts: Iterable[LogVerdict]) -> Iterator[LogVerdict]:

@@ -149,6 +149,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/isolation.py": {"store.model.isolation"},
     "commands/ledgers.py": {"store.model.ledger_owners"},
     "commands/limits.py": set(),
+    "commands/logs.py": {"store.reports.log_files"},
     "commands/managed_ledger.py": set(),
     "commands/mending.py": {"store.changes.orphans"},
     "commands/metrics.py": {"store.reports.metrics"},

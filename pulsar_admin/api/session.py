@@ -62,7 +62,7 @@ class PartialData(UserWarning):
 
 def check_engine(jobs: int, spark: SparkSession | None) -> None:
     """Raise InvalidValue unless JOBS is a number of processes, 0 for one a core, and 1 beside SPARK."""
-    if jobs < 0 or (spark is not None and jobs != 1):
+    if whole_number("jobs", jobs) < 0 or (spark is not None and jobs != 1):
         raise InvalidValue(f"jobs={jobs}: give 0 (one process a core) or more, and not with spark")
 
 

@@ -172,6 +172,8 @@ CALLS: list[tuple[str, tuple[object, ...], Call]] = [
     ("copy", PATH, lambda store, value: store.copy(PLAIN, source=value)),
     ("open_store", PATH, lambda store, value: pa.open_store(value)),
     ("logs", PATH, lambda store, value: pa.verify_logs(value)),
+    ("records of", PATH, lambda store, value: next(pa.log_records(value))),
+    ("jobs of records", (*NUMBER, -1), lambda store, value: pa.log_records("absent", jobs=value)),
     ("policy", TEXT, lambda store, value: store.topic(PLAIN).set_policy(value, 5)),
     ("policy value", NUMBER[:-1], lambda store, value: store.topic(PLAIN).set_policy("max-producers", value)),
     ("ttl", LENGTH[1:], lambda store, value: store.topic(PLAIN).set_message_ttl(value)),

@@ -11,6 +11,8 @@ import pyarrow.dataset
 import pytest
 
 import pulsar_admin as pa
+from pulsar_admin.jsonify import to_json
+from tests.conftest import Cli
 from tests.stores import NOW_MS, copied
 from tests.worlds import assert_unchanged, oracle, world
 
@@ -264,7 +266,7 @@ def test_metadata_nodes(path: Path) -> None:
             store.decoded("/nothing")
 
 
-def test_logs_without_a_store() -> None:
+def test_logs_without_a_store(cli: Cli) -> None:
     directory = world("small") / "clean" / "bookkeeper"
     files = pa.log_files(directory)
     assert {file.kind for file in files} == {"entry-log", "journal"}
@@ -277,7 +279,13 @@ def test_logs_without_a_store() -> None:
     )
     first = ROWS[0][0]
     assert records[first, "ok"] == sum(row[0] == first for row in ROWS)
-    assert [verdict.problems for verdict in pa.verify_logs(directory)] == [0] * len(files)
+    verdicts = pa.verify_logs(directory)
+    assert [verdict.problems for verdict in verdicts] == [0] * len(files)
+    assert to_json(verdicts) == cli("logs", "verify", directory, "-o", "json").json
+    assert to_json(files) == cli("logs", "list", directory, "-o", "json").json
+    log = next(file.path for file in files if file.kind == "entry-log")
+    assert pa.verify_logs(log, jobs=2) == pa.verify_logs(log)
+    assert list(pa.log_records(log, jobs=2)) == list(pa.log_records(log))
 
 
 # -- dumps ------------------------------------------------------------------------------------------------------------
