@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pulsar_admin.api.given import given_flag, given_places, given_properties, given_text, whole_number
+from pulsar_admin.api.given import duration_ms, given_flag, given_places, given_properties, given_text, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import (
     Clock,
@@ -14,7 +14,6 @@ from pulsar_admin.api.session import (
     Session,
     Time,
     check_choice,
-    duration_ms,
     position_of,
 )
 from store.db.clocks import check_clock

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from math import isfinite
 from operator import index
 from os import fsencode
 from pathlib import Path
-from typing import Any, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 from store.errors import InvalidValue
 from store.names import LONG_MAX
+
+if TYPE_CHECKING:
+    from pulsar_admin.api.session import Delay, Duration
 
 Kind = TypeVar("Kind")
 
@@ -80,6 +84,25 @@ def whole_number(what: str, value: object, least: int | None = None, most: int |
     if (least is not None and number < least) or (most is not None and number > most):
         raise InvalidValue(f"{what} {number}: a whole number from {least} to {most} is wanted", value=number)
     return number
+
+
+def duration_ms(value: Duration) -> int:
+    """Return VALUE in ms; raises InvalidValue."""
+    from store.timespec import parse_duration_ms
+
+    if isinstance(value, str):
+        return parse_duration_ms(value)
+    if not isinstance(value, timedelta):
+        raise InvalidValue(f"{value!r} is not a length of time", hint='write "5m", or give a timedelta', value=value)
+    return value // timedelta(milliseconds=1)
+
+
+def delay_ms(value: Delay) -> int:
+    """Return VALUE in ms; raises InvalidValue, also for one that is negative."""
+    found = duration_ms(value) if isinstance(value, (str, timedelta)) else whole_number("delay", value)
+    if found < 0:
+        raise InvalidValue(f"delay {value!r} is negative")
+    return found
 
 
 def given_number(what: str, value: object) -> float:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pulsar_admin.api.given import given_path
-from pulsar_admin.api.session import Caller
 from store.reports.log_files import (
     LogRecord,
     LogSummary,
@@ -21,6 +20,8 @@ from store.reports.log_files import (
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from pulsar_admin.api.session import Caller
 
 
 def log_files(path: Path | str) -> tuple[LogSummary, ...]:
@@ -38,6 +39,8 @@ def log_records(
 
     VERIFY: their digests. JOBS and SPARK: as of ``open_store``. Raises SourceNotFound, SourceChanged, EntryLogCorrupt, InvalidValue.
     """
+    from pulsar_admin.api.session import Caller  # here: logs need no store
+
     return records_of(Caller(jobs=jobs, spark=spark), given_path("path", path), verify=verify)
 
 
@@ -46,6 +49,8 @@ def verify_logs(path: Path | str, *, jobs: int = 1, spark: SparkSession | None =
 
     JOBS and SPARK: as of ``open_store``. Raises SourceNotFound, SourceChanged, EntryLogCorrupt, InvalidValue.
     """
+    from pulsar_admin.api.session import Caller
+
     return tuple(verdicts_of(Caller(jobs=jobs, spark=spark), given_path("path", path)))
 
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from pulsar_admin.api.given import given_items, given_keywords, given_number, given_object, given_text, whole_number
-from pulsar_admin.api.session import Delay, delay_ms
+from pulsar_admin.api.given import (
+    delay_ms,
+    given_items,
+    given_keywords,
+    given_number,
+    given_object,
+    given_text,
+    whole_number,
+)
 from store.errors import InvalidValue
 from store.frozen import frozen
 from store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits
 from store.nacks.load import GeneratedLoad, check_load, generate_events, read_events
-from store.nacks.measured import TopicNacks
 from store.nacks.simulate import SweepRow, TimerResult, simulate
 from store.nacks.sizes import ENTRIES_PER_LEDGER, NackLoad, TrackerSizing, size_sample, size_table
 from store.nacks.sweep import Point, sweep_here, sweep_on_spark, sweep_points
@@ -19,7 +25,9 @@ from store.nacks.sweep import Point, sweep_here, sweep_on_spark, sweep_points
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pulsar_admin.api.session import Delay
     from store.nacks.load import NackEvents
+    from store.nacks.measured import TopicNacks
 
 
 @frozen
@@ -57,7 +65,7 @@ def nack_sizes(
     MEASURED, from ``Topic.measured_nacks``, gives what is None, and where nacks lie. Each ACKNOWLEDGED_EVERY-th entry is left out, 0:
     none. Raises InvalidValue.
     """
-    found = None if measured is None else given_object("measured", measured, TopicNacks)
+    found = None if measured is None else _measured(measured)
     usual = (found.batch_size, found.entries_per_ledger) if found else (1, ENTRIES_PER_LEDGER)
     per_entry = usual[0] if batch_size is None else whole_number("batch_size", batch_size)
     per_ledger = usual[1] if entries_per_ledger is None else whole_number("entries_per_ledger", entries_per_ledger)
@@ -70,6 +78,12 @@ def nack_sizes(
     if found is None:
         return NackSizes(load, None, tuple(size_table(load)))
     return NackSizes(load, found, tuple(size_sample(load, (found.ledger_ids, found.entry_ids), found.times_ms)))
+
+
+def _measured(value: TopicNacks) -> TopicNacks:
+    from store.nacks.measured import TopicNacks  # here: loads need no store
+
+    return given_object("measured", value, TopicNacks)
 
 
 # -- timers -----------------------------------------------------------------------------------------------------------

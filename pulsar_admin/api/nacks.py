@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pulsar_admin.api.given import given_flag, given_items, given_text, whole_number
+from pulsar_admin.api.given import delay_ms, given_flag, given_items, given_text, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.session import Delay, Place, Session, delay_ms, position_of
+from pulsar_admin.api.session import Delay, Place, Session, position_of
 from store.db.environment import Txn
 from store.frozen import frozen
 from store.nacks.kept import KeptGroup, KeptStats, iter_due, iter_trackers, read_stats

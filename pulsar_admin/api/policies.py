@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
-from pulsar_admin.api.given import given_text, whole_number
-from pulsar_admin.api.session import Duration, check_choice, duration_ms
+from pulsar_admin.api.given import duration_ms, given_text, whole_number
+from pulsar_admin.api.session import Duration, check_choice
 from store.errors import InvalidValue
 
 if TYPE_CHECKING:

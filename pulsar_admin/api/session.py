@@ -326,25 +326,6 @@ def time_ms_of(value: Time, now_ms: int) -> int:
     return found
 
 
-def duration_ms(value: Duration) -> int:
-    """Return VALUE in ms; raises InvalidValue."""
-    from store.timespec import parse_duration_ms
-
-    if isinstance(value, str):
-        return parse_duration_ms(value)
-    if not isinstance(value, timedelta):
-        raise InvalidValue(f"{value!r} is not a length of time", hint='write "5m", or give a timedelta', value=value)
-    return value // _MS
-
-
-def delay_ms(value: Delay) -> int:
-    """Return VALUE in ms; raises InvalidValue, also for one that is negative."""
-    found = duration_ms(value) if isinstance(value, (str, timedelta)) else whole_number("delay", value)
-    if found < 0:
-        raise InvalidValue(f"delay {value!r} is negative")
-    return found
-
-
 def check_choice(what: str, value: str, literal: object) -> None:
     """Raise InvalidValue unless VALUE is one of LITERAL's: a word that is not known would be taken for another."""
     choices = get_args(literal)

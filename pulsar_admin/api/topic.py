@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from pulsar_admin.api.given import given_text, whole_number
+from pulsar_admin.api.given import duration_ms, given_text, whole_number
 from pulsar_admin.api.session import (
     Clock,
     Duration,
@@ -17,7 +17,6 @@ from pulsar_admin.api.session import (
     Session,
     Time,
     check_choice,
-    duration_ms,
     position_of,
 )
 from pulsar_admin.api.topic_plans import TopicPlans
