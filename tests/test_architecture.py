@@ -167,6 +167,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/policies.py": {"store.policies.rules", "store.policies.table"},
     "commands/schemas.py": {"store.codec.javamap"},
     "commands/store/annotate.py": {"store.model.publish_times"},
+    "commands/store/clone.py": set(),
     "commands/store/clusters.py": set(),
     "commands/store/export.py": {"store.model.publish_times"},
     "commands/store/importing.py": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -29,9 +30,7 @@ from store.names import TopicName
 @click.option("--cluster", default="", metavar="NAME[=NEW]", help="The name of this cluster, also in the clone.")
 @click.option("--bookie-id", default="127.0.0.1:3181", show_default=True, metavar="HOST:PORT", help="The bookie's id.")
 @pass_app
-def clone(
-    app: App, directory: Path, boot_at: Path | None, topics: tuple[TopicName, ...], cluster: str, bookie_id: str
-) -> None:
+def clone(app: App, directory: Path, topics: tuple[TopicName, ...], **where: Any) -> None:  # Any: the options above
     """Write the store's cluster as one standalone directory that can be started.
 
     All entries are on one bookie, which is the ensemble of every ledger; cookies, instance id and bookie are new, and
@@ -39,9 +38,4 @@ def clone(
     (by default DIRECTORY). With --topic, only that topic is cloned, with its schema, its namespace's policies and the
     system topics. The original is not changed.
     """
-    from store.disks.clone import CloneRequest, plan_clone
-    from store.disks.cloning import apply_clone
-
-    plan = plan_clone(app.store, CloneRequest(directory, boot_at, topics, cluster, bookie_id))
-    app.confirm(plan)
-    app.emit(apply_clone(app.store, plan, app.now_ms))
+    app.emit(app.session.api.clone(directory, topics=[*map(str, topics)], **where))

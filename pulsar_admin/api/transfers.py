@@ -11,6 +11,7 @@ from pulsar_admin.api.given import given_flag, given_path, given_text, given_tex
 from pulsar_admin.api.imports import Mode, given_bookie, layout_of
 from pulsar_admin.api.session import Session, check_choice
 from store.errors import InvalidValue, StoreError
+from store.names import parse_topic
 
 if TYPE_CHECKING:
     from store.db.environment import Store as StoreFile
@@ -192,6 +193,40 @@ class Transfers:
             )
             self._session.confirm(plan)
             return apply_snapshot_export(store, plan)
+
+    def clone(
+        self,
+        directory: Path | str,
+        *,
+        topics: Iterable[str] = (),
+        cluster: str = "",
+        boot_at: Path | str | None = None,
+        bookie_id: str = "127.0.0.1:3181",
+        dry_run: bool = False,
+    ) -> Mapping[str, Any]:  # Any: JSON
+        """Write the store's cluster, or TOPICS of it, as one standalone directory, the new DIRECTORY; DRY_RUN: only plan it.
+
+        CLUSTER: its name, where the metadata has several, or ``NAME=NEW``. It starts at the path BOOT_AT alone, default: DIRECTORY.
+        Returns what it has, what is ``missing`` by ledger, and how to ``start`` it. Raises AlreadyExists, InvalidValue, TopicNotFound,
+        Refused where several clusters could be meant, SourceChanged, StalePlan, DiskFull.
+        """
+        from store.disks.clone import CloneRequest, plan_clone
+        from store.disks.cloning import apply_clone
+
+        request = CloneRequest(
+            given_path("directory", directory),
+            None if boot_at is None else given_path("boot_at", boot_at),
+            tuple(map(parse_topic, given_texts("topics", topics))),
+            given_text("cluster", cluster),
+            given_text("bookie_id", bookie_id),
+        )
+        given_flag("dry_run", dry_run)
+        with self._session.opened() as store:
+            plan = plan_clone(store, request)
+            if dry_run:
+                return plan.report(dry_run=True)
+            self._session.confirm(plan)
+            return apply_clone(store, plan, self._session.now_ms)
 
     def export_bookies(
         self, bookies: Iterable[str | GivenBookie], *, dry_run: bool = False
