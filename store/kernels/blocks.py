@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from store.kernels.compiled import kernel, part
-from store.kernels.records import BAD_DIGEST, HAS_BROKER_TIME, UNFRAMED
+from store.kernels.records import BAD_DIGEST, HAS_BROKER_TIME, RECORD, UNFRAMED
 from store.names import LONG_MAX, LONG_MIN
 
 RUN = np.dtype(
@@ -69,26 +69,36 @@ def _add(run, record, block_bits):
     run.auto_max_ms = max(run.auto_max_ms, auto_ms)
 
 
-@kernel(lambda records, *_: len(records) // 2)  # a row is half the work that one is elsewhere
-def sum_blocks(records, runs, block_bits):
-    """Cut RECORDS into RUNS, one for each block of 1 << BLOCK_BITS entry ids in turn; return how many.
-
-    −1: a digest is bad, or the records are not in strictly ascending order of (ledger, entry); ``runs`` is worthless then.
-    """
-    count = 0
+@part()
+def _ascends(records):
+    """Whether RECORDS are in strictly ascending order of (ledger, entry), and no digest is bad."""
     for i in range(records.shape[0]):
         record = records[i]
         if record.flags & BAD_DIGEST:
-            return -1
-        block = record.entry_id >> block_bits
-        begins = i == 0
+            return False
         if i > 0:
             before = records[i - 1]
-            same = before.ledger_id == record.ledger_id
-            if before.ledger_id > record.ledger_id or (same and before.entry_id >= record.entry_id):
-                return -1
-            begins = not same or runs[count - 1].block != block
-        if begins:
+            if before.ledger_id > record.ledger_id:
+                return False
+            if before.ledger_id == record.ledger_id and before.entry_id >= record.entry_id:
+                return False
+    return True
+
+
+@kernel("records")
+def sum_blocks(records, runs, block_bits):
+    """Cut RECORDS into RUNS, one for each block of 1 << BLOCK_BITS entry ids in turn; return how many.
+
+    −1: a digest is bad, or the records are not in strictly ascending order of (ledger, entry); nothing is written then.
+    """
+    if not _ascends(records):
+        return -1
+    count = 0
+    for i in range(records.shape[0]):
+        record = records[i]
+        before = records[max(i - 1, 0)]
+        block = record.entry_id >> block_bits
+        if i == 0 or before.ledger_id != record.ledger_id or before.entry_id >> block_bits != block:
             if count > 0:
                 runs[count - 1].end = i
             _begin(runs[count], record, i, block_bits)
@@ -97,3 +107,35 @@ def sum_blocks(records, runs, block_bits):
     if count > 0:
         runs[count - 1].end = records.shape[0]
     return count
+
+
+@sum_blocks.plain_form
+def _sum_columns(records, runs, block_bits):
+    """Sum column by column: a pass over each is a fifth of the work of Python, and ten times that of a compiled loop."""
+    rows = records.array(RECORD)
+    count, flags, ledgers, entries = len(rows), rows["flags"], rows["ledger_id"], rows["entry_id"]
+    same = ledgers[1:] == ledgers[:-1]
+    ascends = np.where(same, entries[1:] > entries[:-1], ledgers[1:] > ledgers[:-1])
+    if (flags & BAD_DIGEST).any() or not ascends.all():
+        return -1
+    blocks, slots = entries >> block_bits, entries & ((1 << block_bits) - 1)
+    starts = np.flatnonzero(np.append(True, ~same | (blocks[1:] != blocks[:-1]))[:count])
+    ends = np.append(starts[1:], count)[: len(starts)]
+    made = runs.array(RUN)[: len(starts)]
+    made["start"], made["end"], made["last_slot"] = starts, ends, slots[ends - 1]
+    firsts = {"ledger_id": ledgers, "block": blocks, "digest_bytes": rows["digest_bytes"], "first_slot": slots}
+    for name, column in firsts.items():
+        made[name] = column[starts]
+    messages = np.maximum(rows["messages"], 0)
+    payloads = np.maximum(rows["size"].astype(np.int64) - 32 - rows["digest_bytes"], 0)
+    has_broker, is_unframed = flags & HAS_BROKER_TIME != 0, flags & UNFRAMED != 0
+    sums = {"messages": messages, "others": messages != 1, "payload_bytes": payloads, "broker_count": has_broker}
+    for name, column in {**sums, "unframed": is_unframed}.items():
+        made[name] = np.add.reduceat(column, starts, dtype=np.int64)
+    made["max_lac"] = np.maximum(np.maximum.reduceat(rows["lac"], starts), -1)
+    auto_ms = np.where(has_broker, rows["broker_ms"], rows["publish_ms"])
+    clocks = {"broker": (rows["broker_ms"], has_broker), "publish": (rows["publish_ms"], ~is_unframed)}
+    for name, (times_ms, counts) in {**clocks, "auto": (auto_ms, ~is_unframed)}.items():
+        made[f"{name}_min_ms"] = np.minimum.reduceat(np.where(counts, times_ms, LONG_MAX), starts)
+        made[f"{name}_max_ms"] = np.maximum.reduceat(np.where(counts, times_ms, LONG_MIN), starts)
+    return len(starts)

@@ -198,6 +198,10 @@ class _Rows:
         self._data, self._row, self._row_bytes = data, row, row_bytes
         self.shape = (len(data) // row_bytes,)
 
+    def array(self, dtype: np.dtype[np.void]) -> np.ndarray[Any, Any]:
+        """Return the rows as numpy has them."""
+        return np.frombuffer(self._data, dtype)
+
     def __getitem__(self, index: Any) -> Any:  # an int or a slice
         if isinstance(index, slice):
             start, stop, _ = index.indices(self.shape[0])
