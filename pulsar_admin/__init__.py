@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.cursor import Cursor, CursorPlace
     from pulsar_admin.api.cursors import Cursors
     from pulsar_admin.api.delayed import Delayed
+    from pulsar_admin.api.disks import reclaim
     from pulsar_admin.api.history import MetadataChange, diff, history
     from pulsar_admin.api.imports import create_store, import_cluster, import_standalone, preview_import
     from pulsar_admin.api.ledger import Ledger
@@ -113,6 +114,7 @@ _HOMES = {
     "SchemaVersion": "pulsar_admin.api.schemas",
     "SparkTables": "pulsar_admin.api.spark",
     "preflight": "pulsar_admin.api.recovering",
+    "reclaim": "pulsar_admin.api.disks",
     "register": "pulsar_admin.api.spark",
     "Plan": "pulsar_admin.api.plan",
     "ChangeReport": "pulsar_admin.api.reports",
@@ -221,6 +223,7 @@ __all__ = [
     "preflight",
     "preview_import",
     "read_bookie_conf",
+    "reclaim",
     "register",
     "replay_nacks",
     "simulate_nacks",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -29,6 +28,7 @@ from store.errors import (
 from store.wording import counted
 
 if TYPE_CHECKING:
+    from pulsar_admin.api.disks import ReclaimOptions
     from store.disks.reclaim import ReclaimPlan, ReclaimResult
 
 _PATH = click.Path(path_type=Path)
@@ -90,7 +90,15 @@ _LOGS = (
 )
 @click.option("--force", is_flag=True, help="Trust metadata that may be older than the bookie's disks.")
 @pass_app
-def reclaim(app: App, scratch: Path | None, **what: Any) -> None:  # Any: the options above
+def reclaim(
+    app: App,
+    bookies: tuple[str, ...],
+    confs: tuple[Path, ...],
+    roots: tuple[Path, ...],
+    zookeeper: str | None,
+    metadata: Path | None,
+    **options: Unpack[ReclaimOptions],
+) -> None:
     """Free the disks of a stopped, full bookie: garbage collection and compaction of its entry logs.
 
     Ledgers that the metadata does not list are deleted, as the bookie itself would do; the metadata is the store's
@@ -98,44 +106,18 @@ def reclaim(app: App, scratch: Path | None, **what: Any) -> None:  # Any: the op
     are rewritten in the free space. A run that was stopped, even by kill -9, leaves a bookie that starts; the same
     command continues. Damaged logs are reported and not changed.
     """
-    from store.disks.reclaim import apply_reclaim, check_scratch
+    from pulsar_admin.api.disks import reclaim_plan, reclaimed
 
-    plan = _plan(app, **what)
-    check_scratch(scratch, plan.bookie)
+    given = bookies_of(bookies, confs, roots)
+    if len(given) != 1 or (zookeeper and metadata):
+        raise click.UsageError("name one bookie, DIR[,DIR…] or --bookie-conf FILE, and one metadata store at most")
+    plan = reclaim_plan(app.session, given[0], metadata or zookeeper, options)
     if app.settings.dry_run:
         app.emit(plan.report(), plain=lambda _: render_forecast(plan))
         return
-    app.confirm(plan)
-    with app.progress(plan.reads_bytes, "bytes", "reclaim", resumes=True) as progress:
-        result = apply_reclaim(plan, scratch, progress.advance, app.warn)
+    result = reclaimed(app.session, plan, options)
     app.problems(len(result.passed_over) + len(result.left))
     app.emit(result, plain=render_result)
-
-
-def _plan(
-    app: App,
-    bookies: tuple[str, ...],
-    zookeeper: str | None,
-    client: Path | None,
-    metadata: Path | None,
-    **how: Any,  # Any: of ``conf_options``, and of ``plan_reclaim``
-) -> ReclaimPlan:
-    from pulsar_admin.api.imports import given_bookie, source_of
-    from store.disks.reclaim import plan_reclaim
-    from store.disks.trust import nodes_of, read_stored, stored_nodes
-    from store.recovery.parts import read_source
-    from store.sources.given import find_bookie
-
-    given = bookies_of(bookies, how.pop("confs"), how.pop("roots"))
-    if len(given) != 1 or (zookeeper and metadata):
-        raise click.UsageError("name one bookie, DIR[,DIR…] or --bookie-conf FILE, and one metadata store at most")
-    source = source_of(metadata or zookeeper, client)
-    known = read_source(source) if source else read_stored(app.store)
-
-    def nodes() -> Iterable[tuple[str, bytes]]:
-        return nodes_of(source) if source else stored_nodes(app.store)
-
-    return plan_reclaim(find_bookie(given_bookie(given[0])), known, nodes, how["below_percent"], force=how["force"])
 
 
 def render_forecast(plan: ReclaimPlan) -> str:

@@ -118,6 +118,18 @@ CALLS: list[tuple[str, tuple[object, ...], Call]] = [
     ("boot_at", PATH, lambda store, value: store.clone("never", boot_at=value)),
     ("bookie_id", TEXT, lambda store, value: store.clone("never", bookie_id=value)),
     ("dry_run of a clone", FLAG, lambda store, value: store.clone("never", dry_run=value)),
+    ("reclaimed", (*TEXT[:5], *TEXT[5:9]), lambda store, value: pa.reclaim(value, metadata=store)),
+    ("reclaimed by", PATH, lambda store, value: pa.reclaim("b", metadata=value)),
+    ("reclaim's client", PATH, lambda store, value: pa.reclaim("b", metadata="zk:2181", client=value)),
+    (
+        "below_percent",
+        (*REAL, None, -1, 101),
+        lambda store, value: pa.reclaim("b", metadata=store, below_percent=value),
+    ),
+    ("scratch", PATH, lambda store, value: pa.reclaim("b", metadata=store, scratch=value)),
+    ("force of a reclaim", FLAG, lambda store, value: pa.reclaim("b", metadata=store, force=value)),
+    ("dry_run of a reclaim", FLAG, lambda store, value: pa.reclaim("b", metadata=store, dry_run=value)),
+    ("reclaim's options", (5,), lambda store, value: pa.reclaim("b", metadata=store, belo=value)),  # type: ignore[call-overload]
     ("metadata", PATH, lambda store, value: store.preview_parts(metadata=value)),
     ("no parts", (None,), lambda store, value: pa.preflight(metadata=value, bookies=[])),
     ("bookies", (*TEXTS, None), lambda store, value: store.preview_parts(bookies=value)),

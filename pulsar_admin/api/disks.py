@@ -1,0 +1,107 @@
+"""Entry logs on the disks of a stopped bookie, freed of what metadata does not list."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
+
+from pulsar_admin.api.given import given_flag, given_keywords, given_number, given_path
+from pulsar_admin.api.imports import given_bookie, source_of
+from pulsar_admin.api.session import Caller, Session
+from store.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from pulsar_admin.api.store import Store
+    from store.disks.reclaim import Nodes, ReclaimPlan, ReclaimResult
+    from store.sources.given import GivenBookie
+
+
+class ReclaimOptions(TypedDict, total=False):
+    """Keywords of ``reclaim``.
+
+    CLIENT: the TOML file that says how to log in to an ensemble. Logs with a live share below BELOW_PERCENT, default 50, are compacted.
+    SCRATCH: a directory of another disk, for logs while there is no room. FORCE: also by metadata that may be older than the disks.
+    """
+
+    client: Path | str | None
+    below_percent: float
+    scratch: Path | str | None
+    force: bool
+
+
+@overload
+def reclaim(
+    bookie: str | GivenBookie,
+    *,
+    metadata: Store | Path | str,
+    dry_run: Literal[False] = False,
+    **options: Unpack[ReclaimOptions],
+) -> ReclaimResult: ...
+@overload
+def reclaim(
+    bookie: str | GivenBookie,
+    *,
+    metadata: Store | Path | str,
+    dry_run: Literal[True],
+    **options: Unpack[ReclaimOptions],
+) -> ReclaimPlan: ...
+def reclaim(
+    bookie: str | GivenBookie, *, metadata: Store | Path | str, dry_run: bool = False, **options: Unpack[ReclaimOptions]
+) -> ReclaimPlan | ReclaimResult:
+    """Free the disks of BOOKIE, which does not run: delete entry logs of ledgers that METADATA does not list, compact others.
+
+    BOOKIE, and METADATA unless it is an open store: as of ``import_cluster``. OPTIONS: see ``ReclaimOptions``. DRY_RUN: return the plan,
+    with ``frees_bytes``, ``loses``, and what becomes of each of ``logs``. What could not be done is in ``passed_over`` and ``left`` of the
+    result, and a PartialData warning; another call goes on. Raises InvalidValue, Refused (doubtful metadata), SourceNotFound, SourceBusy
+    (it runs), NotFound, Unsupported (no DbLedgerStorage), StalePlan, MetadataCorrupt, IndexCorrupt, NotWritable, DiskFull.
+    """
+    from pulsar_admin.api.store import Store
+
+    given_flag("dry_run", dry_run)
+    given_keywords(options, ReclaimOptions)
+    caller, place = (metadata._session, None) if isinstance(metadata, Store) else (Caller(), metadata)
+    plan = reclaim_plan(caller, bookie, place, options)
+    return plan if dry_run else reclaimed(caller, plan, options)
+
+
+def reclaim_plan(
+    caller: Caller, bookie: str | GivenBookie, place: Path | str | None, options: ReclaimOptions
+) -> ReclaimPlan:
+    """Plan it by the metadata at PLACE, None: of the CALLER's store."""
+    from store.disks.reclaim import check_scratch, plan_reclaim
+    from store.disks.trust import nodes_of, read_stored, stored_nodes
+    from store.recovery.parts import read_source
+    from store.sources.given import find_bookie
+
+    below, scratch = given_number("below_percent", options.get("below_percent", 50)), _scratch(options)
+    force = given_flag("force", options.get("force", False))
+    if not 0 <= below <= 100:
+        raise InvalidValue(f"below_percent {below:g} is not from 0 to 100", value=below)
+    source = source_of(place, options.get("client"))
+    nodes: Nodes
+    with ExitStack() as stack:
+        if source is None:
+            assert isinstance(caller, Session)
+            store = stack.enter_context(caller.opened())
+            known, nodes = read_stored(store), partial(stored_nodes, store)
+        else:
+            known, nodes = read_source(source), partial(nodes_of, source)
+        plan = plan_reclaim(find_bookie(given_bookie(bookie)), known, nodes, below, force=force)
+    check_scratch(scratch, plan.bookie)
+    return plan
+
+
+def reclaimed(caller: Caller, plan: ReclaimPlan, options: ReclaimOptions) -> ReclaimResult:
+    """Do what PLAN says once the CALLER agrees."""
+    from store.disks.reclaim import apply_reclaim
+
+    caller.confirm(plan)
+    with caller.warnings(frames=2) as warn, caller.progress(plan.reads_bytes, "bytes", "reclaim", resumes=True) as tell:
+        return apply_reclaim(plan, _scratch(options), tell, warn)
+
+
+def _scratch(options: ReclaimOptions) -> Path | None:
+    scratch = options.get("scratch")
+    return None if scratch is None else given_path("scratch", scratch)
