@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.kernels import compaction, messages, slots, wire
+from store.kernels import compaction, compiled, messages, slots, wire
 from store.kernels.blocks import RUN, sum_blocks
 from store.kernels.compiled import LITTLE_ROWS, Meter, signed
 from store.kernels.evidence import SENT, read_sent
@@ -21,6 +21,8 @@ from store.kernels.sha1 import sha1_spans
 from store.kernels.write_records import write_records
 from store.proto import pulsar_api_pb2 as pb
 from tests.both_ways import run_both_ways
+from tests.conftest import Cli
+from tests.stores import imported
 from tests.worlds import world
 
 Array = np.ndarray[Any, Any]
@@ -238,3 +240,14 @@ def test_meter() -> None:
     assert meter.takes(1)
     meter.expect(LITTLE_ROWS + 1)
     assert not meter.takes(1)
+
+
+@pytest.mark.parametrize(("little", "left"), [(299, 0), (300, 1000)])
+def test_a_scan_of_a_large_ledger_is_compiled_at_once(
+    little: int, left: int, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic's ledger has 300 entries, which nothing here would count otherwise: no row is taken from the meter."""
+    monkeypatch.setattr(compiled, "LITTLE_ROWS", little)
+    monkeypatch.setattr(compiled.METER, "left", 1000)
+    cli("--store", imported("small", "clean"), "topics", "skew", "public/default/plain", "--jobs", 1)
+    assert compiled.METER.left == left

@@ -193,3 +193,11 @@ def test_a_short_name_has_one_part_or_three(cli: Cli, store: Path) -> None:
         "Invalid short topic name 'public/default/a/b', it should be in the format of "
         "<tenant>/<namespace>/<topic> or <topic>" in said.stderr
     )
+
+
+def test_properties_are_unicode(cli: Cli, store: Path) -> None:
+    """What a shell hands over in another encoding would be metadata that no broker reads."""
+    refused = cli("--store", store, "topics", "update-properties", PLAIN, "-p", "owner=\udcff")
+    assert (refused.exit_code, "is not Unicode" in refused.stderr) == (2, True)
+    assert cli("--store", store, "topics", "update-properties", PLAIN, "-p", "владелец=счёт").exit_code == 0
+    assert cli("--store", store, "topics", "get-properties", PLAIN, "-o", "json").json["владелец"] == "счёт"
