@@ -170,6 +170,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/store/clone.py": set(),
     "commands/store/clusters.py": set(),
     "commands/store/export.py": {"store.model.publish_times"},
+    "commands/store/history.py": {"store.model.redaction"},
     "commands/store/importing.py": {
         "store.db.environment",
         "store.db.storeinfo",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,8 +10,10 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app, redact_properties_option
-from store.changes.plan import Change, iter_changes, read_change
 from store.errors import ChangeNotFound, StalePlan, StoreBusy, StoreNotFound, UndoConflict
+
+if TYPE_CHECKING:
+    from pulsar_admin.api.reports import Change
 
 _COLUMNS = (
     Column("CHANGE", "change", "id"),
@@ -39,11 +41,8 @@ def log(app: App, changes: tuple[int, ...], steps: bool, redact: bool) -> None:
     """List the changes made to this store, or the CHANGEs named."""
     if redact and steps:
         raise click.UsageError("--redact: --steps are exact bytes")
-    with app.session.read() as txn:
-        undone = {change.undoes: change.change for change in iter_changes(txn) if change.undoes is not None}
-        found = app.each(changes, lambda number: read_change(txn, number)) if changes else iter_changes(txn)
-        rows = (_row(change, undone, steps) for change in found)
-        app.emit_rows(map(_hidden, rows) if redact else rows, _COLUMNS)
+    rows = (_row(change, steps) for change in app.session.api.change_log(*changes))
+    app.emit_rows(map(_hidden, rows) if redact else rows, _COLUMNS)
 
 
 def _hidden(row: dict[str, Any]) -> Any:  # Any: JSON
@@ -53,15 +52,15 @@ def _hidden(row: dict[str, Any]) -> Any:  # Any: JSON
     return redact_metadata(to_json(row))
 
 
-def _row(change: Change, undone: dict[int, int], steps: bool) -> dict[str, Any]:  # Any: JSON
+def _row(change: Change, steps: bool) -> dict[str, Any]:  # Any: JSON
     row: dict[str, Any] = {
-        "change": change.change,
+        "change": change.number,
         "time": change.time_ms,
         "command": change.command,
         "reports": list(change.reports),
         "undoes": change.undoes,
-        "undoneBy": undone.get(change.change),
-        "undo": f"pulsar-admin store undo {change.change}",
+        "undoneBy": change.undone_by,
+        "undo": f"pulsar-admin store undo {change.number}",
     }
     if steps:
         row["steps"] = [

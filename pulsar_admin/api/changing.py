@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -247,8 +247,15 @@ class Changes:
 
     def changes(self) -> tuple[Change, ...]:
         """Return the audit log, oldest first."""
-        from pulsar_admin.api.reports import changes_of
-        from store.changes.plan import iter_changes
+        return tuple(self.change_log())
+
+    def change_log(self, *numbers: int) -> Iterator[Change]:
+        """Yield the audit log, oldest first, or the changes NUMBERS: raises ChangeNotFound."""
+        from pulsar_admin.api.reports import change_of
+        from store.changes.plan import iter_changes, read_change
 
         with self._session.read() as txn:
-            return changes_of(iter_changes(txn))
+            undone = {row.undoes: row.change for row in iter_changes(txn) if row.undoes is not None}
+            named = self._session.each(numbers, lambda number: read_change(txn, whole_number("change", number)))
+            for row in named if numbers else iter_changes(txn):
+                yield change_of(row, undone)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from store.changes.plan import Change as ChangeRow
-from store.changes.plan import parts_of
+from store.changes.plan import Step, parts_of
 from store.changes.report import ChangePart
 from store.changes.report import ChangeReport as Report
-from store.frozen import frozen
+from store.frozen import field, frozen
 from store.timespec import moment
 
 
@@ -35,14 +36,29 @@ class Change:
     number: int
     time_ms: int
     command: str
-    parts: tuple[ChangePart, ...]
     undoes: int | None
     undone_by: int | None
+    _row: ChangeRow = field(repr=False)
 
     @property
     def time(self) -> datetime | None:
         """When it was made, in UTC."""
         return moment(self.time_ms)
+
+    @property
+    def reports(self) -> tuple[Mapping[str, Any], ...]:  # Any: JSON
+        """What it did, as stored."""
+        return self._row.reports
+
+    @property
+    def parts(self) -> tuple[ChangePart, ...]:
+        """What it did to each thing that it concerns; raises IndexCorrupt where the record has not the form of one."""
+        return parts_of(self._row)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The rows of the store that it wrote: ``database``, ``key``, and the bytes ``before`` and ``after``, None: no such row."""
+        return self._row.steps
 
 
 def report_of(report: Report) -> ChangeReport:
@@ -52,11 +68,6 @@ def report_of(report: Report) -> ChangeReport:
     )
 
 
-def changes_of(rows: Iterable[ChangeRow]) -> tuple[Change, ...]:
-    """Return the audit log ROWS."""
-    listed = list(rows)
-    undone = {row.undoes: row.change for row in listed if row.undoes is not None}
-    return tuple(
-        Change(row.change, row.time_ms, row.command, parts_of(row), row.undoes, undone.get(row.change))
-        for row in listed
-    )
+def change_of(row: ChangeRow, undone: Mapping[int, int]) -> Change:
+    """Return ROW of the audit log as callers see it; UNDONE: number → that of the change that undid it."""
+    return Change(row.change, row.time_ms, row.command, row.undoes, undone.get(row.change), row)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 
 from store.codec.policies import decode_json_object
@@ -11,7 +10,7 @@ from store.codec.transactions import OPEN, TxnId
 from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import SubscriptionNotFound
-from store.frozen import frozen
+from store.frozen import field, frozen
 from store.model.partitions import read_partitioned
 from store.model.reader import EntryReader
 from store.model.topics import read_topic

@@ -36,7 +36,7 @@ def mark_after(recorded: dict[str, object]) -> str:
     return str(after["markDeletePosition"])
 
 
-def test_a_reset_from_plan_to_undo(path: Path) -> None:
+def test_a_reset_from_plan_to_undo(path: Path, cli: Cli) -> None:
     """To where the live broker went; nothing is written before apply, and undo brings back what was there."""
     recorded = mutation("reset-cursor-position")
     with pa.open_store(path, writable=True, now=NOW_MS) as store:
@@ -62,6 +62,14 @@ def test_a_reset_from_plan_to_undo(path: Path) -> None:
             ("store undo 1", 1, None),
         ]
         assert undone.number == 2
+        (named,) = store.change_log(1)
+        assert (named, tuple(store.change_log())) == (log[0], log)
+        with pytest.raises(pa.ChangeNotFound):
+            next(store.change_log(3))
+    shown = cli("--store", path, "store", "log", "--steps", "-o", "json").json
+    for change, row in zip(log, shown, strict=True):
+        assert (change.number, change.time_ms, list(change.reports)) == (row["change"], row["time"], row["reports"])
+        assert to_json(change.steps) == row["steps"]
 
 
 @pytest.mark.parametrize(

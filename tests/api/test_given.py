@@ -183,6 +183,7 @@ CALLS: list[tuple[str, tuple[object, ...], Call]] = [
     ("only", TEXTS, lambda store, value: store.export_tables("never", only=value)),
     ("tables", PATH[:-2], lambda store, value: store.export_tables(value)),
     ("catalog", TEXT[1:], lambda store, value: store.export_tables("never", iceberg=True, catalog=value)),
+    ("change", NUMBER, lambda store, value: next(store.change_log(value))),
     ("apply", THING, lambda store, value: store.apply(value)),
     ("undo", NUMBER, lambda store, value: store.undo(value)),
     ("load_plan", PATH, lambda store, value: store.load_plan(value)),
