@@ -194,6 +194,7 @@ ASKS_THE_API: dict[str, set[str]] = {
     "commands/store/reclaim.py": set(),
     "commands/store/recover.py": set(),
     "commands/store/refreshing.py": set(),
+    "commands/store/salvage.py": set(),
     "commands/store/check.py": {"store.check.finding", "store.db.storeinfo"},
     "commands/store/tables.py": {"store.scan.profiles"},
     "commands/store/usage.py": set(),

@@ -40,20 +40,10 @@ def salvage(app: App, bookie: tuple[str, ...], confs: tuple[Path, ...], roots: t
     and master keys that another source confirms; entries that the bookie should have but lacks are copied from the
     others. The old files are kept as `…-before-salvage`. If it was stopped, run the same command again.
     """
-    from pulsar_admin.api.imports import given_bookie
-    from store.disks.salvage import plan_salvage
-    from store.disks.salvaging import apply_salvage
-    from store.sources.given import find_bookie
-
     given = bookies_of(bookie, confs, roots)
     if len(given) != 1:
         raise click.UsageError("name one bookie by its directories, [ID=]DIR,DIR, or by --bookie-conf FILE")
-    plan = plan_salvage(app.store, find_bookie(given_bookie(given[0])))
-    if app.settings.dry_run:
-        app.emit(plan.preview(), plain=_render)
-        return
-    app.confirm(plan)
-    app.emit(apply_salvage(app.store, plan), plain=_render)
+    app.emit(app.session.api.salvage(given[0], dry_run=app.settings.dry_run), plain=_render)
 
 
 def _render(result: Any) -> str:  # Any: JSON

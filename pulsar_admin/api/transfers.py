@@ -228,6 +228,25 @@ class Transfers:
             self._session.confirm(plan)
             return apply_clone(store, plan, self._session.now_ms)
 
+    def salvage(self, bookie: str | GivenBookie, *, dry_run: bool = False) -> Mapping[str, Any]:  # Any: JSON
+        """Make the index of BOOKIE, which does not run, again from its logs and journals, and cut a journal that stops its start.
+
+        BOOKIE: as of ``import_cluster``, with all directories; DRY_RUN: only plan it. Its metadata and the copies of what it lacks come
+        from this store. Returns what was found by directory, whether a salvage is ``needed``, and where old files are ``kept``.
+        Raises InvalidValue, Refused (of another cluster), SourceNotFound, SourceBusy, Unsupported, StalePlan, NotWritable, DiskFull.
+        """
+        from store.disks.salvage import plan_salvage
+        from store.disks.salvaging import apply_salvage
+        from store.sources.given import find_bookie
+
+        given_flag("dry_run", dry_run)
+        with self._session.opened() as store:
+            plan = plan_salvage(store, find_bookie(given_bookie(bookie)))
+            if dry_run:
+                return plan.report(dry_run=True)
+            self._session.confirm(plan)
+            return apply_salvage(store, plan)
+
     def export_bookies(
         self, bookies: Iterable[str | GivenBookie], *, dry_run: bool = False
     ) -> Mapping[str, Any]:  # Any: JSON

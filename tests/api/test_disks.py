@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 import pulsar_admin as pa
+from store.sources.rocksdb import open_for_reading
 from tests.conftest import Cli
 from tests.reclaiming import CURRENT, disk_bytes, entries, half_dead_bookie, listed_ledgers
 from tests.stores import NOW_MS, imported
-from tests.worlds import copy_tree
+from tests.worlds import copy_tree, world
 
 PARTS = "acme/orders/parts"
 
@@ -62,3 +63,22 @@ def test_a_bookie_is_freed_as_by_the_command(tmp_path: Path, cli: Cli) -> None:
     assert result.moved_entries > 0
     assert entries(other / CURRENT, alive) == before
     assert result.freed_bytes == taken - disk_bytes(other / CURRENT)
+
+
+def test_a_bookie_is_salvaged_as_by_the_command(tmp_path: Path, cli: Cli) -> None:
+    """Without its locations, it gets those that BookKeeper had written."""
+    path, bookie = imported("small", "clean"), tmp_path / "bookkeeper"
+    copy_tree(world("small") / "clean" / "bookkeeper", bookie)
+    locations = bookie / "current" / "locations"
+    with open_for_reading(locations) as pairs:
+        written = dict(pairs)
+    (locations / "CURRENT").unlink()
+    told = cli("--store", path, "store", "salvage", bookie, "--dry-run", "-o", "json").json
+    with pa.open_store(path) as store:
+        assert store.salvage(str(bookie), dry_run=True) == told
+        done = store.salvage(str(bookie))
+        assert {**done, "dryRun": True, "kept": []} == told
+        assert done["kept"] == [f"{locations}-before-salvage"]
+        with open_for_reading(locations) as pairs:
+            assert dict(pairs) == written
+        assert not store.salvage(str(bookie))["needed"]

@@ -130,6 +130,8 @@ CALLS: list[tuple[str, tuple[object, ...], Call]] = [
     ("force of a reclaim", FLAG, lambda store, value: pa.reclaim("b", metadata=store, force=value)),
     ("dry_run of a reclaim", FLAG, lambda store, value: pa.reclaim("b", metadata=store, dry_run=value)),
     ("reclaim's options", (5,), lambda store, value: pa.reclaim("b", metadata=store, belo=value)),  # type: ignore[call-overload]
+    ("salvaged", TEXT[:9], lambda store, value: store.salvage(value)),
+    ("dry_run of a salvage", FLAG, lambda store, value: store.salvage("b", dry_run=value)),
     ("metadata", PATH, lambda store, value: store.preview_parts(metadata=value)),
     ("no parts", (None,), lambda store, value: pa.preflight(metadata=value, bookies=[])),
     ("bookies", (*TEXTS, None), lambda store, value: store.preview_parts(bookies=value)),

@@ -13,7 +13,7 @@ from pulsar_admin import table
 from pulsar_admin.upstream_list import upstream_commands
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
-BESIDE = {"store salvage", "store bundle", "store import bundle"}
+BESIDE = {"store bundle", "store import bundle"}
 _BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n^```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
 
 
