@@ -94,7 +94,7 @@ def test_parquet_equals_what_a_client_read(world: str, cli: Cli, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("world", "state"), [("small", "clean"), ("small", "crashed")])
-@pytest.mark.parametrize(("plain_bytes", "piece_bytes"), [(64 << 20, 3 << 20), (100, 6)])
+@pytest.mark.parametrize(("plain_bytes", "piece_bytes"), [(64 << 20, 3 << 20), (100, 24)])
 def test_lines_equal_topics_read(
     world: str, state: str, plain_bytes: int, piece_bytes: int, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,12 +199,19 @@ def test_a_large_value_has_a_file_for_itself(
     assert codecs == ["ZSTD", "UNCOMPRESSED", "ZSTD", "UNCOMPRESSED", "UNCOMPRESSED", "ZSTD"]
 
 
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
+    """A store with a value of 120 MiB, and that."""
+    value = random.Random(1).randbytes(120 << 20)
+    topic = MadeTopic([[Made(NOW_MS), Made(NOW_MS, payload=value)]])
+    return make_store(tmp_path_factory.mktemp("large") / "s", {"t/n/x": topic}), value
+
+
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
 @pytest.mark.parametrize("level", ["messages", "entries"])
-def test_a_large_value_is_hardly_ever_copied(level: str, form: str, tmp_path: Path) -> None:
+def test_a_large_value_is_hardly_ever_copied(level: str, form: str, large: tuple[Path, bytes], tmp_path: Path) -> None:
     """One copy of it in the process that reads it, three where Arrow writes it, and what the programs themselves take."""
-    value = random.Random(1).randbytes(120 << 20)
-    store = make_store(tmp_path / "s", {"t/n/x": MadeTopic([[Made(NOW_MS), Made(NOW_MS, payload=value)]])})
+    store, value = large
     options = ["--payload"] if level == "messages" else ["--level", "entries"]
     common = [ADMIN, "-q", "--store", store, "topics", "dump", "t/n/x", *options, "--format", form, "--directory"]
     watch([*common, tmp_path / "small", "--to", "10:0"])  # compiles what is not
