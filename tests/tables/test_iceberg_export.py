@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from multiprocessing import get_context
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 import pulsar_admin as pa
+from pulsar_admin.cli import run
 from store.tables import iceberg_export
 from store.tables.iceberg import open_warehouse
 from tests.conftest import Cli
@@ -178,18 +180,37 @@ def test_a_catalogue_that_is_read_only_is_named_and_leaves_nothing(cli: Cli, tmp
     assert said["entries"][1] > said["entries"][0]
 
 
+def _processes() -> ForkServerContext:
+    """Return what starts processes that have imported what this module has."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
+def _ended(runs: Sequence[BaseProcess]) -> list[int | None]:
+    """Start RUNS at once and return their exit codes."""
+    for one in runs:
+        one.start()
+    for one in runs:
+        one.join(60)
+    return [one.exitcode for one in runs]
+
+
+def _run_command(words: list[str]) -> None:
+    sys.exit(run(words))
+
+
 def test_two_runs_of_one_cluster_and_one_of_another_at_once(tmp_path: Path) -> None:
     """One of the two is refused or comes after the other; what is there is once there."""
     folder = tmp_path / "fleet"
     runs = [("clean", "eu"), ("mutated", "eu"), ("mutated", "us")]
     asked = []
     for state, cluster in runs:
-        store = ["--store", imported(SMALL, state), "store", "export", "tables", folder, "--iceberg", "--messages"]
-        command = [sys.executable, "-m", "pulsar_admin", "-q", *store, "--cluster", cluster]
-        asked.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE))
-    said = [run.communicate()[1].decode() for run in asked]
-    assert asked[2].returncode == 0, said[2]
-    assert sorted(run.returncode for run in asked[:2]) in ([0, 0], [0, 4]), said
+        words = ["--store", imported(SMALL, state), "store", "export", "tables", folder, "--iceberg", "--messages"]
+        asked.append([*map(str, words), "-q", "--cluster", cluster])
+    codes = _ended([_processes().Process(target=_run_command, args=(words,)) for words in asked])
+    assert codes[2] == 0
+    assert sorted(codes[:2]) in ([0, 0], [0, 4])
     once = "select count(*) - count(distinct (cluster, ledger_id, entry_id{})) from rows"
     assert rows_of(folder, "entries", once.format("")) == [(0,)]
     assert rows_of(folder, "messages", once.format(", batch_index")) == [(0,)]
@@ -205,14 +226,9 @@ def _open_all(folder: Path, rounds: int, at_once: Barrier) -> None:
 
 def test_runs_that_make_a_catalogue_at_once_find_it(tmp_path: Path) -> None:
     """Each looks for the catalogue's tables before it makes them; 19 of 48 once found them made in between."""
-    context = get_context("spawn")
+    context = _processes()
     at_once = context.Barrier(4, timeout=20)  # it breaks when one has failed
-    runs = [context.Process(target=_open_all, args=(tmp_path, 8, at_once)) for _ in range(4)]
-    for run in runs:
-        run.start()
-    for run in runs:
-        run.join(60)
-    assert [run.exitcode for run in runs] == [0] * 4
+    assert _ended([context.Process(target=_open_all, args=(tmp_path, 24, at_once)) for _ in range(4)]) == [0] * 4
 
 
 def test_a_catalogue_that_another_process_writes_is_busy(tmp_path: Path, cli: Cli) -> None:
