@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.disks import reclaim
     from pulsar_admin.api.history import MetadataChange, diff, history
     from pulsar_admin.api.imports import create_store, import_cluster, import_standalone, preview_import
+    from pulsar_admin.api.incidents import import_bundle
     from pulsar_admin.api.ledger import Ledger
     from pulsar_admin.api.logs import log_files, log_records, verify_logs
     from pulsar_admin.api.messages import Messages
@@ -73,6 +74,7 @@ _ERRORS = "store.errors"
 _HOMES = {
     "open_store": "pulsar_admin.api.store",
     "Store": "pulsar_admin.api.store",
+    "import_bundle": "pulsar_admin.api.incidents",
     "import_cluster": "pulsar_admin.api.imports",
     "import_standalone": "pulsar_admin.api.imports",
     "preview_import": "pulsar_admin.api.imports",
@@ -213,6 +215,7 @@ __all__ = [
     "diff",
     "fetch_bookie",
     "history",
+    "import_bundle",
     "import_cluster",
     "import_standalone",
     "log_files",

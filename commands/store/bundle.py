@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
-from store.check.finding import Severity
-from store.db.environment import Store, open_store
 from store.errors import (
     AlreadyExists,
     DiskFull,
@@ -23,7 +19,6 @@ from store.errors import (
     Unsupported,
 )
 
-Json = dict[str, Any]  # Any: JSON values
 _PATH = click.Path(path_type=Path)
 
 
@@ -45,12 +40,7 @@ def bundle(app: App, file: Path, names_file: Path | None) -> None:
     property values, are replaced by pseudonyms; payloads and keys of messages are never included. The file of names
     maps them back: keep it. With the file of an earlier bundle, names get the same pseudonyms again.
     """
-    from store.transfer.bundle import write_bundle
-
-    names = names_file or file.with_name(f"{file.name}.names.json")
-    findings = _findings(app.store)
-    result = write_bundle(app.store, file, names, {**_versions(), "created": app.now_ms, "findings": findings})
-    app.emit({"bundle": str(file), "names": str(names), **_counts(result), "findings": findings})
+    app.emit(app.session.api.write_bundle(file, names=names_file))
 
 
 @command(
@@ -69,45 +59,8 @@ def import_bundle(app: App, file: Path) -> None:
     It answers every question that needs only metadata and the index. Entries cannot be read: their files are empty,
     with the original sizes.
     """
-    from store.transfer.bundle import import_bundle as import_file
+    from pulsar_admin.api.incidents import store_of_bundle
 
-    result, header = import_file(file, app.store_path, app.now_ms)
-    with open_store(app.settings.store) as store:
-        same = _findings(store) == header.get("findings")
-    app.problems(not same)
-    told = {key: header.get(key) for key in ("toolkit", "created", "findings")}
-    app.emit({"store": str(app.settings.store), **_counts(result), **told, "sameFindings": same})
-
-
-def _counts(result: Any) -> Json:  # Any: BundleResult, imported on use
-    return {
-        "nodes": result.nodes,
-        "leftOut": result.left_out,
-        "files": result.files,
-        "rows": result.rows,
-        "cursorEntries": result.cursor_entries,
-    }
-
-
-def _versions() -> Json:
-    import platform
-    from importlib.metadata import version
-
-    return {
-        "toolkit": version("pulsar-admin-toolkit"),
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
-    }
-
-
-def _findings(store: Store) -> list[Json]:
-    """Return how many findings of each code there are."""
-    from store.check import check_store
-
-    found = Counter((finding.severity, finding.code) for finding in check_store(store))
-    return [
-        {"severity": str(severity), "code": code, "count": count}
-        for (severity, code), count in sorted(
-            found.items(), key=lambda item: (item[0][0] is not Severity.PROBLEM, item[0])
-        )
-    ]
+    done = store_of_bundle(app.session, file, app.store_path)
+    app.problems(not done["sameFindings"])
+    app.emit(done)

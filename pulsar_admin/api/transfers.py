@@ -247,6 +247,18 @@ class Transfers:
             self._session.confirm(plan)
             return apply_salvage(store, plan)
 
+    def write_bundle(self, file: Path | str, *, names: Path | str | None = None) -> Mapping[str, Any]:  # Any: JSON
+        """Write metadata, index and findings into the new FILE, to share with others: pseudonyms for names, no payloads or keys.
+
+        NAMES, default FILE.names.json, maps them back, and is kept; that of an earlier bundle gives the same ones again. ``import_bundle``
+        makes a store of it. Returns what is in it, and ``findings`` by code. Raises AlreadyExists, InvalidValue, DiskFull, NotWritable.
+        """
+        from pulsar_admin.api.incidents import bundle_of
+
+        place = given_path("file", file)
+        beside = place.with_name(f"{place.name}.names.json") if names is None else given_path("names", names)
+        return bundle_of(self._session, place, beside)
+
     def export_bookies(
         self, bookies: Iterable[str | GivenBookie], *, dry_run: bool = False
     ) -> Mapping[str, Any]:  # Any: JSON

@@ -1,4 +1,4 @@
-"""Python: clusters cloned, disks of bookies mended and freed, as the commands do it."""
+"""Python: clusters cloned, disks of bookies mended and freed, incidents bundled, as the commands do it."""
 
 from __future__ import annotations
 
@@ -82,3 +82,25 @@ def test_a_bookie_is_salvaged_as_by_the_command(tmp_path: Path, cli: Cli) -> Non
         with open_for_reading(locations) as pairs:
             assert dict(pairs) == written
         assert not store.salvage(str(bookie))["needed"]
+
+
+def test_an_incident_is_bundled_as_by_the_command(tmp_path: Path, cli: Cli) -> None:
+    path, file, names = imported("small", "crashed"), tmp_path / "b", tmp_path / "b.names.json"
+    made = cli("--store", path, "store", "bundle", file, "--now", f"@{NOW_MS}", "-o", "json").json
+    checked = cli("--store", path, "store", "check", "-o", "jsonl").json_lines
+    with pa.open_store(path, now=NOW_MS) as store:
+        done = store.write_bundle(tmp_path / "c", names=names)
+        topics = {name.rpartition("/")[2] for name in store.topics()}
+        assert done == {**made, "bundle": str(tmp_path / "c")}
+        assert sum(row["count"] for row in done["findings"]) == sum(row["severity"] != "summary" for row in checked) > 0
+        with pytest.raises(pa.AlreadyExists):
+            store.write_bundle(file)
+    assert (tmp_path / "c").read_bytes() == file.read_bytes()
+    there = ("--store", tmp_path / "told", "store", "import", "bundle", file)
+    told = cli(*there, "--now", f"@{NOW_MS}", "-o", "json").json
+    held = pa.import_bundle(tmp_path / "c", tmp_path / "here", now=NOW_MS)
+    assert held == {**told, "store": str(tmp_path / "here")}
+    assert held["sameFindings"] is True
+    with pa.open_store(tmp_path / "here") as store:
+        assert {name.rpartition("/")[2] for name in store.topics()}.isdisjoint(topics)
+        assert len(store.topics()) == len(topics)

@@ -132,6 +132,10 @@ CALLS: list[tuple[str, tuple[object, ...], Call]] = [
     ("reclaim's options", (5,), lambda store, value: pa.reclaim("b", metadata=store, belo=value)),  # type: ignore[call-overload]
     ("salvaged", TEXT[:9], lambda store, value: store.salvage(value)),
     ("dry_run of a salvage", FLAG, lambda store, value: store.salvage("b", dry_run=value)),
+    ("bundle's file", PATH, lambda store, value: store.write_bundle(value)),
+    ("names of a bundle", PATH, lambda store, value: store.write_bundle("never", names=value)),
+    ("imported bundle", PATH, lambda store, value: pa.import_bundle(value, "never")),
+    ("store of a bundle", PATH, lambda store, value: pa.import_bundle("never", value)),
     ("metadata", PATH, lambda store, value: store.preview_parts(metadata=value)),
     ("no parts", (None,), lambda store, value: pa.preflight(metadata=value, bookies=[])),
     ("bookies", (*TEXTS, None), lambda store, value: store.preview_parts(bookies=value)),

@@ -1,0 +1,70 @@
+"""Incident bundles: a store without names and bytes of entries, for others to look at, and stores made of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pulsar_admin.api.given import given_path
+from pulsar_admin.api.session import Caller, Session, Time
+from pulsar_admin.jsonify import to_json
+
+if TYPE_CHECKING:
+    from store.db.environment import Store
+
+Json = dict[str, Any]  # Any: JSON values
+
+
+def bundle_of(session: Session, file: Path, names: Path) -> Json:
+    """Write the bundle of the store to FILE, with pseudonyms that NAMES maps back."""
+    from store.transfer.bundle import write_bundle
+
+    with session.opened() as store:
+        findings = _findings(store)
+        told = {**_versions(), "created": session.now_ms, "findings": findings}
+        result = write_bundle(store, file, names, told)
+    return {"bundle": str(file), "names": str(names), **to_json(result), "findings": findings}
+
+
+def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None) -> Mapping[str, Any]:  # Any: JSON
+    """Make a store at PATH of the incident bundle FILE; it answers what needs only metadata and the index.
+
+    Returns what the bundle held, and ``sameFindings``: whether a check finds what it found where the bundle was made.
+    Raises SourceNotFound, AlreadyExists, MetadataCorrupt, Unsupported, DiskFull, NotWritable.
+    """
+    return store_of_bundle(Caller(now), given_path("file", file), given_path("path", path))
+
+
+def store_of_bundle(caller: Caller, file: Path, path: Path) -> Json:
+    """Make a store at PATH of the bundle FILE for CALLER."""
+    from store.db.environment import open_store
+    from store.transfer.bundle import import_bundle as import_file
+
+    result, header = import_file(file, path, caller.now_ms)
+    with open_store(path) as store:  # what it checks may be damaged
+        same = _findings(store) == header.get("findings")
+    told = {key: header.get(key) for key in ("toolkit", "created", "findings")}
+    return {"store": str(path), **to_json(result), **told, "sameFindings": same}
+
+
+def _versions() -> Json:
+    import platform
+    from importlib.metadata import version
+
+    return {
+        "toolkit": version("pulsar-admin-toolkit"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _findings(store: Store) -> list[Json]:
+    """Return how many findings of each code there are, problems first."""
+    from store.check import check_store
+    from store.check.finding import Severity
+
+    found = Counter((finding.severity, finding.code) for finding in check_store(store))
+    order = sorted(found.items(), key=lambda item: (item[0][0] is not Severity.PROBLEM, item[0]))
+    return [{"severity": str(severity), "code": code, "count": count} for (severity, code), count in order]
