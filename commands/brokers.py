@@ -7,7 +7,6 @@ from typing import Any
 from pulsar_admin.context import App
 from pulsar_admin.upstream import mirrored
 from store.errors import InvalidValue, MetadataCorrupt, Refused, StoreNotFound
-from store.model.dynamic_config import DYNAMIC_SETTINGS
 
 _HELPS = {"config": "Name of the setting.", "value": "What it is set to."}
 _SETS: Any = {
@@ -26,7 +25,7 @@ _SETS: Any = {
 )
 def list_settings(app: App) -> None:
     """List the settings that may change while brokers run."""
-    app.answer(DYNAMIC_SETTINGS)
+    app.answer(app.session.resources.dynamic_setting_names())
 
 
 @mirrored(

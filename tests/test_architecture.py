@@ -128,7 +128,7 @@ ARROWS = {
 
 ASKS_THE_API: dict[str, set[str]] = {
     "commands/bookies.py": set(),
-    "commands/brokers.py": {"store.model.dynamic_config"},
+    "commands/brokers.py": set(),
     "commands/clusters.py": {"store.codec.java"},
     "commands/compaction/changing.py": {"store.compaction.forms"},
     "commands/compaction/checking.py": {"store.model.topics"},

@@ -45,8 +45,7 @@ class Cluster:
 
     def settings(self) -> Json:
         """Return its URLs and what clients of it need: ``serviceUrl``, ``brokerServiceUrl`` …"""
-        with self._session.read() as txn:
-            return CLUSTER.show(read_cluster(txn, self._name))
+        return CLUSTER.show(self._session.ask(read_cluster, self._name))
 
     def update(self, settings: Json, *, file: Path | str | None = None) -> Plan:
         """Plan SETTINGS, and what FILE says beside, in place of all that it has, its peers too; raises InvalidValue."""
@@ -79,8 +78,7 @@ class Cluster:
 
     def migration(self) -> Json:
         """Return whether it is ``migrated``, and to where (``migratedClusterUrl``); ResourceNotFound: that was never set."""
-        with self._session.read() as txn:
-            return MIGRATION.show(read_migration(txn, self._name))
+        return MIGRATION.show(self._session.ask(read_migration, self._name))
 
     def set_migration(self, *, migrated: bool, urls: Mapping[str, str | None]) -> Plan:
         """Plan whether it is MIGRATED, and to where: URLS by the keys of ``settings``. It need not be there. Raises InvalidValue."""
@@ -98,8 +96,7 @@ class Cluster:
 
     def failure_domain(self, name: str) -> Json:
         """Return one failure domain; raises ResourceNotFound."""
-        with self._session.read() as txn:
-            return DOMAIN.show(read_domain(txn, self._name, given_text("domain", name)))
+        return DOMAIN.show(self._session.ask(read_domain, self._name, given_text("domain", name)))
 
     def create_failure_domain(self, name: str, brokers: Sequence[str]) -> Plan:
         """Plan a failure domain of BROKERS, in place of one with its name; raises Refused for a broker of another."""
@@ -154,15 +151,13 @@ class Cluster:
         """Return one isolation policy; raises ResourceNotFound."""
         from store.model.isolation import POLICY, read_isolation_policy
 
-        with self._session.read() as txn:
-            return POLICY.show(read_isolation_policy(txn, self._name, given_text("policy", name)))
+        return POLICY.show(self._session.ask(read_isolation_policy, self._name, given_text("policy", name)))
 
     def broker_isolation(self, broker: str) -> Json:
         """Return what isolation policies say of BROKER, whether there is such a one or not."""
         from store.model.isolation import broker_isolation
 
-        with self._session.read() as txn:
-            return broker_isolation(txn, self._name, given_text("broker", broker))
+        return self._session.ask(broker_isolation, self._name, given_text("broker", broker))
 
     def set_isolation_policy(
         self,

@@ -39,15 +39,13 @@ class Ledger:
         """
         from store.reports.ledger_facts import read_ledger_facts
 
-        with self._session.read() as txn:
-            return read_ledger_facts(txn, self._ledger_id)
+        return self._session.ask(read_ledger_facts, self._ledger_id)
 
     def owners(self) -> LedgerOwners:
         """Return which topics, cursors, schemas, compactions or delayed indexes reference it, and what its metadata ``claims``."""
         from store.model.ledger_owners import read_owners
 
-        with self._session.read() as txn:
-            return read_owners(txn, self._ledger_id)
+        return self._session.ask(read_owners, self._ledger_id)
 
     def entries(self, first: int = 0, last: int | None = None) -> Iterator[EntryRow]:
         """Yield the entries FIRST to LAST, each read and its digest verified: where it lies, its times and sizes.

@@ -76,8 +76,7 @@ class Namespace(NamespaceResources, PolicyPlans):
         name = parse_topic(given_text("topic", topic))
         if name.namespace != self._name:
             raise InvalidValue(f"{name} is not in the namespace {self._name}", value=topic)
-        with self._session.read() as txn:
-            return bundle_range(txn, name)
+        return self._session.ask(bundle_range, name)
 
     def policies(self) -> Mapping[str, Any]:  # Any: JSON values
         """Return the stored policies with every key that they have, as upstream spells them.
@@ -86,8 +85,7 @@ class Namespace(NamespaceResources, PolicyPlans):
         """
         from store.changes.policies import read_policies_json
 
-        with self._session.read() as txn:
-            return read_policies_json(txn, self._name)
+        return self._session.ask(read_policies_json, self._name)
 
     def delayed_policy(self) -> DelayedPolicy:
         """Return what it says about delayed messages: ``delivery`` (Pulsar's policy), ``rules`` (widths of the index); None: unset."""

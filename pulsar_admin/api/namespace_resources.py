@@ -41,8 +41,7 @@ class NamespaceResources:
         """Return the ``boundaries`` of its bundles, and ``numBundles``."""
         from store.model.bundles import read_bundles
 
-        with self._session.read() as txn:
-            return read_bundles(txn, self._name)
+        return self._session.ask(read_bundles, self._name)
 
     def split_bundle(
         self,
@@ -92,8 +91,7 @@ class NamespaceResources:
 
     def properties(self) -> Mapping[str, str]:
         """Return its properties."""
-        with self._session.read() as txn:
-            return read_policies(txn, self._name).get("properties") or {}
+        return self._session.ask(read_policies, self._name).get("properties") or {}
 
     def set_property(self, key: str, value: str) -> Plan:
         """Plan setting the property KEY to VALUE."""
@@ -127,8 +125,7 @@ class NamespaceResources:
         """Return what each role may do on it."""
         from store.changes.namespace_json import read_permissions
 
-        with self._session.read() as txn:
-            return read_permissions(read_policies(txn, self._name))
+        return read_permissions(self._session.ask(read_policies, self._name))
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
         """Plan that ROLE may do ACTIONS (``produce``, ``consume`` …) in place of what it might; raises InvalidValue."""
@@ -148,8 +145,7 @@ class NamespaceResources:
         """Return the roles of each subscription that only some may use."""
         from store.changes.namespace_json import read_subscription_permissions
 
-        with self._session.read() as txn:
-            return read_subscription_permissions(read_policies(txn, self._name))
+        return read_subscription_permissions(self._session.ask(read_policies, self._name))
 
     def grant_subscription_permission(self, subscription: str, roles: Sequence[str]) -> Plan:
         """Plan that ROLES alone may use subscriptions with this name."""
@@ -171,8 +167,7 @@ class NamespaceResources:
         """Return the clusters that it may replicate to; none: those of its tenant."""
         from store.codec.java import hash_order
 
-        with self._session.read() as txn:
-            return hash_order(read_policies(txn, self._name).get("allowed_clusters") or ())
+        return hash_order(self._session.ask(read_policies, self._name).get("allowed_clusters") or ())
 
     def set_allowed_clusters(self, clusters: Sequence[str]) -> Plan:
         """Plan the CLUSTERS that it may replicate to; raises Refused."""

@@ -37,15 +37,13 @@ class Resources:
         """Return the names of the tenants."""
         from store.model.resources import list_tenants
 
-        with self._session.read() as txn:
-            return tuple(list_tenants(txn))
+        return tuple(self._session.ask(list_tenants))
 
     def tenant(self, name: str) -> Json:
         """Return the ``adminRoles`` and ``allowedClusters`` of a tenant; raises NamespaceNotFound."""
         from store.model.resources import TENANT, read_tenant
 
-        with self._session.read() as txn:
-            return TENANT.show(read_tenant(txn, given_text("tenant", name)))
+        return TENANT.show(self._session.ask(read_tenant, given_text("tenant", name)))
 
     def create_tenant(
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
@@ -82,15 +80,13 @@ class Resources:
         """Return the names of the clusters, also of those that only have a migration."""
         from store.model.resources import list_clusters
 
-        with self._session.read() as txn:
-            return tuple(list_clusters(txn))
+        return tuple(self._session.ask(list_clusters))
 
     def current_cluster(self) -> str | None:
         """Return the cluster that the metadata are of: the only one of ``pulsar/system`` or ``public/default``, which it made."""
         from store.model.resources import current_cluster
 
-        with self._session.read() as txn:
-            return current_cluster(txn)
+        return self._session.ask(current_cluster)
 
     def cluster(self, name: str) -> Cluster:
         """Return the cluster NAME; whether it is there is seen when it is used: ResourceNotFound."""
@@ -111,8 +107,7 @@ class Resources:
         """Return the bookies that have a cookie, whether they run or not."""
         from store.model.racks import list_bookies
 
-        with self._session.read() as txn:
-            return tuple(list_bookies(txn))
+        return tuple(self._session.ask(list_bookies))
 
     def bookie_racks(self) -> Mapping[str, Mapping[str, Json]]:
         """Return by group and bookie its ``rack`` and ``hostname``."""
@@ -128,8 +123,7 @@ class Resources:
         """Return ``rack`` and ``hostname`` of a bookie; raises ResourceNotFound."""
         from store.model.racks import BOOKIE, read_rack
 
-        with self._session.read() as txn:
-            return BOOKIE.show(read_rack(txn, given_text("bookie", bookie)))
+        return BOOKIE.show(self._session.ask(read_rack, given_text("bookie", bookie)))
 
     def set_bookie_rack(self, bookie: str, rack: str, *, group: str = "default", hostname: str | None = None) -> Plan:
         """Plan that BOOKIE, ``host:port``, is in RACK, and of a GROUP; raises InvalidValue."""
@@ -151,8 +145,13 @@ class Resources:
         """Return the settings of all brokers that were changed while they ran, by name."""
         from store.model.dynamic_config import read_configuration
 
-        with self._session.read() as txn:
-            return read_configuration(txn)
+        return self._session.ask(read_configuration)
+
+    def dynamic_setting_names(self) -> tuple[str, ...]:
+        """Return the names of the settings of Pulsar 4.0.8 that may change while brokers run."""
+        from store.model.dynamic_config import DYNAMIC_SETTINGS
+
+        return tuple(DYNAMIC_SETTINGS)
 
     def set_dynamic_setting(self, name: str, value: str) -> Plan:
         """Plan setting NAME to VALUE for all brokers; raises Refused (it is none of Pulsar 4.0.8), InvalidValue."""
@@ -172,15 +171,13 @@ class Resources:
         """Return the names of the resource groups."""
         from store.model.limits import list_groups
 
-        with self._session.read() as txn:
-            return tuple(list_groups(txn))
+        return tuple(self._session.ask(list_groups))
 
     def resource_group(self, name: str) -> Json:
         """Return the rates of a resource group, −1: any; raises ResourceNotFound."""
         from store.model.limits import GROUP, read_group
 
-        with self._session.read() as txn:
-            return GROUP.show(read_group(txn, given_text("resource group", name)))
+        return GROUP.show(self._session.ask(read_group, given_text("resource group", name)))
 
     def create_resource_group(self, name: str, **rates: int | None) -> Plan:
         """Plan a resource group, or changes of one: ``publish_messages``, ``publish_bytes``, ``dispatch_messages``, ``dispatch_bytes``.

@@ -232,6 +232,11 @@ class Session(Caller):
         """Report the broken ledgers of TOPIC."""
         warn_partial(texts_of_broken(txn, topic), stacklevel=5)
 
+    def ask(self, read: Callable[[Txn, *Given], Result], *given: *Given) -> Result:
+        """Return what READ finds in one snapshot of the store's rows with what is GIVEN; an iteration would outlive it."""
+        with self.read() as txn:
+            return read(txn, *given)
+
     def plan(self, make: Callable[[EntryReader, *Given, int], StorePlan | WritingPlan], *given: *Given) -> Plan:
         """Return what MAKE plans on one snapshot with what is GIVEN, and now, in epoch milliseconds."""
         with self.reader() as reader:

@@ -259,8 +259,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
     def node(self, path: str) -> Node:
         """Return the metadata node at PATH: ``value``, its exact bytes, and ``stat``; raises PathNotFound."""
-        with self._session.read() as txn:
-            return read_node(txn, given_text("path", path))
+        return self._session.ask(read_node, given_text("path", path))
 
     def decoded(self, path: str) -> Mapping[str, Any]:  # Any: JSON
         """Return the metadata node at PATH as JSON: its stat, times in ms, ``structure`` and ``value``.

@@ -83,8 +83,7 @@ class Topic(TopicPlans):
         """
         from store.model.partitions import read_existing
 
-        with self._session.read() as txn:
-            return read_existing(txn, self._name)
+        return self._session.ask(read_existing, self._name)
 
     def shadow_source(self) -> str | None:
         """Return the topic whose entries it shows, None: it is no shadow topic. Raises TopicNotFound."""
@@ -381,16 +380,14 @@ class Topic(TopicPlans):
         """
         from store.model.schemas import find_locator
 
-        with self._session.read() as txn:
-            return find_locator(txn, self._name)
+        return self._session.ask(find_locator, self._name)
 
     def policies(self) -> Policies:
         """Return the policies of the topic's own, each None where it sets none; raises MetadataCorrupt."""
         from store.codec.policies import Policies
         from store.policies.in_force import find_topic_policies
 
-        with self._session.read() as txn:
-            return find_topic_policies(txn, self._name) or Policies()
+        return self._session.ask(find_topic_policies, self._name) or Policies()
 
     def policies_in_force(self) -> PoliciesInForce:
         """Return the policies that count and where each is written: ``source`` is topic, global-topic or namespace.
@@ -399,8 +396,7 @@ class Topic(TopicPlans):
         """
         from store.policies.in_force import read_in_force
 
-        with self._session.read() as txn:
-            return read_in_force(txn, self._name)
+        return self._session.ask(read_in_force, self._name)
 
     def delayed(self, subscription: str | None = None) -> Delayed:
         """Return the delayed messages that SUBSCRIPTION waits for; None: that one created at the topic's beginning would."""
@@ -439,8 +435,7 @@ class Topic(TopicPlans):
         from pulsar_admin.api.policies import policy_named
         from store.policies.values import own_value
 
-        with self._session.read() as txn:
-            return own_value(txn, self._name, policy_named(name), {})
+        return self._session.ask(own_value, self._name, policy_named(name), {})
 
     # -- cursors ------------------------------------------------------------------------------------------------------
 

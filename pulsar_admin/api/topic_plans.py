@@ -135,8 +135,7 @@ class TopicPlans(PolicyPlans):
         """Return its properties in a broker's order; raises TopicNotFound."""
         from store.changes.topics import read_properties
 
-        with self._session.read() as txn:
-            return read_properties(txn, self._name)
+        return self._session.ask(read_properties, self._name)
 
     def set_properties(self, properties: Mapping[str, str]) -> Plan:
         """Plan setting PROPERTIES and keeping the others; raises MetadataCorrupt."""
@@ -158,8 +157,7 @@ class TopicPlans(PolicyPlans):
         """Return what each role may do: its own permissions and those of its namespace. Raises NamespaceNotFound, MetadataCorrupt."""
         from store.changes.namespace_json import read_topic_permissions
 
-        with self._session.read() as txn:
-            return read_topic_permissions(txn, self._name)
+        return self._session.ask(read_topic_permissions, self._name)
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
         """Plan that ROLE may do ACTIONS (``produce``, ``consume`` …) in place of what it might; raises InvalidValue."""

@@ -94,6 +94,7 @@ READS: list[tuple[str, Callable[[pa.Store], object]]] = [
     ("bookies racks-placement", lambda store: store.bookie_racks()),
     ("bookies get-bookie-rack -b b:3181", lambda store: store.bookie_rack("b:3181")),
     ("brokers get-all-dynamic-config", lambda store: store.dynamic_settings()),
+    ("brokers list-dynamic-config", lambda store: store.dynamic_setting_names()),
     ("resourcegroups list", lambda store: store.resource_groups()),
     ("resourcegroups get batch", lambda store: store.resource_group("batch")),
     ("resource-quotas get", lambda store: store.bundle_quota()),
