@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.cursors import Cursors
     from pulsar_admin.api.delayed import Delayed
     from pulsar_admin.api.disks import reclaim
+    from pulsar_admin.api.generating import generate
     from pulsar_admin.api.history import MetadataChange, diff, history
     from pulsar_admin.api.imports import create_store, import_cluster, import_standalone, preview_import
     from pulsar_admin.api.incidents import import_bundle
@@ -81,6 +82,7 @@ _HOMES = {
     "create_store": "pulsar_admin.api.imports",
     "read_bookie_conf": "store.sources.bookieconf",
     "fetch_bookie": "store.transfer.fetching",
+    "generate": "pulsar_admin.api.generating",
     "history": "pulsar_admin.api.history",
     "diff": "pulsar_admin.api.history",
     "MetadataChange": "pulsar_admin.api.history",
@@ -214,6 +216,7 @@ __all__ = [
     "create_store",
     "diff",
     "fetch_bookie",
+    "generate",
     "history",
     "import_bundle",
     "import_cluster",

@@ -13,7 +13,6 @@ from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import SIZE, TOPIC, Function, ParsedType, command, pass_app
 from store.errors import AlreadyExists, DiskFull, InvalidValue, NotWritable
-from store.generate.request import plan_cluster, split_options
 from store.wording import counted
 
 if TYPE_CHECKING:
@@ -90,14 +89,9 @@ def generate(app: App, directory: Path, **options: Any) -> None:  # Any: click's
     DIRECTORY, which must not exist, becomes what a standalone Pulsar leaves after a clean stop: `store import
     standalone` reads it, and a broker starts on it. The same options produce the same entry logs, byte for byte.
     """
-    from store.generate.cluster import apply_generate, plan_generate
+    from pulsar_admin.api.generating import generated
 
-    plan = plan_generate(
-        directory, plan_cluster(directory, *split_options({**options, "interceptors": app.settings.interceptors or ()}))
-    )
-    app.confirm(plan)
-    with app.progress(plan.entries, "entries", "generate") as progress:
-        result = apply_generate(plan, progress.advance)
+    result = generated(app.session, directory, {**options, "interceptors": app.settings.interceptors or ()})
     app.emit(result, plain=render_generate)
 
 

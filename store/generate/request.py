@@ -81,6 +81,11 @@ def split_options(options: Mapping[str, Any]) -> tuple[ClusterRequest, TopicOpti
     return cluster, {name: value for name, value in options.items() if name in _PARSERS}
 
 
+def parse_option(name: str, value: object) -> Any:  # Any: as above
+    """Return what the topic's option NAME is when it is given as a text or number; raises InvalidValue."""
+    return _PARSERS[name](str(value))
+
+
 def plan_cluster(path: Path, cluster: ClusterRequest, topic: TopicOptions) -> ClusterSpec:
     """Return the cluster to write at PATH, its topics like TOPIC; raises InvalidValue, NotFound."""
     if not re.fullmatch(r"[^\s/]+:\d{1,5}", cluster.bookie_id):
@@ -144,5 +149,5 @@ def _line(line: str, where: str, topic: TopicOptions) -> tuple[TopicName, TopicO
         if option not in _PARSERS or not isinstance(value, (str, int, float)):
             known = ", ".join(one.replace("_", "-") for one in _PARSERS)
             raise InvalidValue(f"{where}: unknown {key!r}", hint=f"known are topic, {known}", value=key)
-        values[option] = _PARSERS[option](str(value))
+        values[option] = parse_option(option, value)
     return name, {**topic, **values}

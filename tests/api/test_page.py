@@ -41,7 +41,7 @@ def test_the_table_has_every_command() -> None:
     assert len(listed) == len(set(listed))
     assert set(listed) <= there - left_out
     assert there - left_out - set(listed) <= set(upstream_commands()), "ours, and on the command line alone"
-    assert left_out & there == {"completion", "store generate"}
+    assert left_out & there == {"completion"}
 
 
 def test_the_calls_of_the_table_are_there() -> None:
