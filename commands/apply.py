@@ -11,11 +11,7 @@ import click
 from pulsar_admin.context import App
 from pulsar_admin.lookup import find_row
 from pulsar_admin.options import Command, command, pass_app
-from pulsar_admin.table import Row
-from store.changes.files import derive_plan, read_plan
 from store.changes.intent import Intent
-from store.changes.nacks import DUE_COMMAND
-from store.changes.plan import Plan, check_current
 from store.errors import InvalidValue, StalePlan, StoreBusy, UndoConflict
 
 
@@ -36,29 +32,19 @@ def apply(app: App, file: Path) -> None:
     Refused when the store has changed since the plan was made: make the plan again and review it. The report is
     computed from the steps in the file, not read from it, and steps that no command makes are refused.
     """
-    plan = read_plan(file)
-    row = _row_of(plan)
+    from pulsar_admin.api.changing import current_plan, kept_plan
+
+    plan = kept_plan(file)
     if isinstance(plan, Intent):
-        _ask_again(app, plan, row)
+        _ask_again(app, plan)
         return
-    check_current(app.store, plan)
-    app.change(app.session.plan(derive_plan, plan))
+    app.change(current_plan(app.session, plan))
 
 
-def _row_of(plan: Plan | Intent) -> Row:
-    """Return the command that PLAN is of; one of no command there is refused: the audit log names it."""
-    group, name, *more = [*plan.command.split(), "", ""]
-    row = find_row(group, name)
-    numbered = isinstance(plan, Plan) and plan.undoes is not None
-    if row is None or ("".join(more) and not numbered and plan.command != DUE_COMMAND):
-        raise InvalidValue(
-            f"the plan is of {plan.command!r}, which is not a command", hint="make it again and look at it"
-        )
-    return row
-
-
-def _ask_again(app: App, intent: Intent, row: Row) -> None:
+def _ask_again(app: App, intent: Intent) -> None:
     """Run the command that INTENT is of, with the words that it was given, on the state of the store that it was planned on."""
+    row = find_row(*intent.command.split()[:2])
+    assert row is not None  # otherwise ``kept_plan`` refuses it
     module, _, attribute = row.target.partition(":")
     asked: Command = getattr(import_module(module), attribute)
     if not asked.details.writes_first:

@@ -24,6 +24,8 @@ from store.names import INT_MAX, INT_MIN, parse_namespace, parse_topic, parse_to
 
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import Change, ChangeReport
+    from store.changes.intent import Intent
+    from store.changes.plan import Plan as StorePlan
     from store.changes.report import ChangeReport as Report
     from store.changes.resetting import ResetRule
     from store.db.environment import Store as StoreFile
@@ -232,18 +234,14 @@ class Changes:
 
     def load_plan(self, path: Path | str) -> Plan:
         """Return the plan in the file PATH, its report worked out anew from its steps; raises InvalidValue, StalePlan."""
-        from store.changes.files import derive_plan, read_plan
         from store.changes.intent import Intent
-        from store.changes.plan import check_current
 
-        plan = read_plan(given_path("plan", path))
+        plan = kept_plan(given_path("plan", path))
         if isinstance(plan, Intent):
             raise InvalidValue(
                 f"{path} is a plan of {plan.command}, which writes ledgers first", hint=f"pulsar-admin apply {path}"
             )
-        with self._session.opened() as store:
-            check_current(store, plan)
-        return self._session.plan(derive_plan, plan)
+        return current_plan(self._session, plan)
 
     def changes(self) -> tuple[Change, ...]:
         """Return the audit log, oldest first."""
@@ -259,3 +257,30 @@ class Changes:
             named = self._session.each(numbers, lambda number: read_change(txn, whole_number("change", number)))
             for row in named if numbers else iter_changes(txn):
                 yield change_of(row, undone)
+
+
+def kept_plan(path: Path) -> StorePlan | Intent:
+    """Return the plan in the file PATH; one of no command that there is raises InvalidValue: the audit log names it."""
+    from pulsar_admin.lookup import find_row
+    from store.changes.files import read_plan
+    from store.changes.intent import Intent
+    from store.changes.nacks import DUE_COMMAND
+
+    plan = read_plan(path)
+    group, name, *more = [*plan.command.split(), "", ""]
+    numbered = not isinstance(plan, Intent) and plan.undoes is not None
+    if find_row(group, name) is None or ("".join(more) and not numbered and plan.command != DUE_COMMAND):
+        raise InvalidValue(
+            f"the plan is of {plan.command!r}, which is not a command", hint="make it again and look at it"
+        )
+    return plan
+
+
+def current_plan(session: Session, plan: StorePlan) -> Plan:
+    """Return PLAN, of a file, with the report worked out from its steps; raises InvalidValue, StalePlan."""
+    from store.changes.files import derive_plan
+    from store.changes.plan import check_current
+
+    with session.opened() as store:
+        check_current(store, plan)
+    return session.plan(derive_plan, plan)

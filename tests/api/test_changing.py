@@ -254,6 +254,17 @@ def test_plans_travel_as_files(path: Path, tmp_path: Path, cli: Cli) -> None:
         assert [row.command for row in store.changes()] == ["topics clear-backlog", "topics skip"]
 
 
+def test_a_plan_of_no_command_is_refused_as_by_apply(path: Path, tmp_path: Path, cli: Cli) -> None:
+    with pa.open_store(path) as store:
+        store.topic(PLAIN).cursor("half").clear().save(tmp_path / "ours.plan")
+    forged = tmp_path / "forged.plan"
+    forged.write_text((tmp_path / "ours.plan").read_text().replace("topics clear-backlog", "topics made-up", 1))
+    told = cli("--store", path, "apply", forged, "--yes")
+    assert (told.exit_code, "'topics made-up', which is not a command" in told.stderr) == (2, True)
+    with pa.open_store(path) as store, pytest.raises(pa.InvalidValue, match="'topics made-up', which is not a command"):
+        store.load_plan(forged)
+
+
 def test_what_cannot_be_meant_is_refused(path: Path) -> None:
     with pa.open_store(path) as store:
         cursor = store.topic(PLAIN).cursor("half")
