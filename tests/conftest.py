@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,6 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
     live = config.option.markexpr.replace("not live", "")
     if "live" not in live and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= _MEMORY_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+        if "TMPDIR" not in os.environ:  # where the tool builds an index to compare with, and links what RocksDB opens
+            folder = os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="tmp-", dir=_MEMORY)
+            Finalize(None, shutil.rmtree, (folder, True), exitpriority=-200)  # behind what multiprocessing leaves there
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
