@@ -14,7 +14,8 @@ from store.codec.java import hash_order
 from store.codec.policies import JsonObject
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_children
-from store.errors import AlreadyExists, InvalidValue, Refused, ResourceNotFound
+from store.errors import AlreadyExists, InvalidValue, Refused, ResourceNotFound, reason_of
+from store.files import read_file
 from store.model.isolation import isolation_path
 from store.model.resources import (
     CLUSTER,
@@ -138,7 +139,10 @@ def plan_delete_domain(txn: Txn, cluster: str, domain: str, now_ms: int) -> Plan
 
 def read_cluster_file(path: Path) -> JsonObject:
     """Return upstream's keys in a file of ``--cluster-config-file``: JSON, or YAML of ``key: value`` lines. Raises InvalidValue."""
-    text = path.read_text("utf-8", "replace")
+    try:
+        text = read_file(path).decode("utf-8", "replace")
+    except OSError as error:
+        raise InvalidValue(f"{path} cannot be read: {error.strerror or reason_of(error)}", path=str(path)) from error
     try:
         found = json.loads(text)
     except ValueError:

@@ -130,3 +130,13 @@ def test_a_setting_of_a_cluster_that_is_no_text_is_refused(cli: Cli, tmp_path: P
     words = ("clusters", "create", "east", "--cluster-config-file", tmp_path / "east.json", "-o", "json")
     done = cli("--store", path, *words)
     assert (done.exit_code, done.error["code"]) == (2, "invalid-value")
+
+
+@pytest.mark.parametrize("command", ["create", "update"])
+def test_a_file_of_settings_that_cannot_be_read_is_refused(cli: Cli, tmp_path: Path, command: str) -> None:
+    path = copied("small", "clean", tmp_path)
+    for file in (tmp_path / "absent.json", tmp_path):
+        words = ("clusters", command, "standalone", "--cluster-config-file", file, "-o", "json")
+        done = cli("--store", path, *words)
+        assert (done.exit_code, done.error["code"]) == (2, "invalid-value")
+        assert str(file) in done.error["message"]
