@@ -67,6 +67,8 @@ def _made(order: bool) -> Callable[[type[_T]], type[_T]]:
         assert all(one.settings.get("init", True) for one in parts), (
             f"{written.__qualname__}: a field that is no parameter"
         )
+        have = [one.default is not _MISSING or one.default_factory is not _MISSING for one in parts]
+        assert have == sorted(have), f"{written.__qualname__}: a field without a default behind one with it"
         inherited = {name for base in written.__mro__[1:] for name in getattr(base, "__slots__", ())}
         left_out = {one.name for one in parts} | {"__dict__", "__weakref__"}
         own: dict[str, Any] = {name: value for name, value in vars(written).items() if name not in left_out}  # Any: its

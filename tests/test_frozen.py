@@ -88,6 +88,15 @@ def test_defaults_are_made_anew() -> None:
     assert Cheap(1).items is not Cheap(1).items
 
 
+def test_a_field_without_a_default_behind_one_with_it_is_no_class() -> None:
+    with pytest.raises(AssertionError, match="without a default"):
+
+        @frozen
+        class Wrong:
+            first: list[int] = field(default_factory=list)
+            second: int
+
+
 def test_hashes_are_of_the_compared_fields() -> None:
     @frozen
     class Point:
