@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 from pulsar_admin.api.given import (
     given_flag,
+    given_flags,
     given_items,
     given_object,
     given_path,
@@ -79,8 +80,9 @@ class Changes:
         from store.dump.load import COMMAND, LoadOptions, apply_load, preview_load
         from store.dump.source import Source
 
+        given_flags(keep_ledger_ids=keep_ledger_ids)
         name = None if topic is None else parse_topic(topic)
-        chain = None if interceptors is None else parse_interceptors(interceptors)
+        chain = None if interceptors is None else parse_interceptors(given_text("interceptors", interceptors))
         options = LoadOptions(name, chain, keep_ledger_ids, self._session.now_ms)
         if isinstance(dump, (Path, str)):
             source = Source(given_path("dump", dump))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from pulsar_admin.api.given import whole_number
+from pulsar_admin.api.given import given_texts, whole_number
 from pulsar_admin.api.session import Session, check_choice
 
 if TYPE_CHECKING:
@@ -30,9 +30,10 @@ def iter_doctor(
     from store.doctor import DoctorOptions, diagnose
     from store.doctor.explaining import check_codes
 
-    for severity in severities:
+    wanted, chosen = check_codes(given_texts("codes", codes)), given_texts("severities", severities)
+    for severity in chosen:
         check_choice("severity", severity, Literal["critical", "warning", "note"])
-    options = DoctorOptions(deep, max(whole_number("each", each), 1), check_codes(codes), tuple(severities))
+    options = DoctorOptions(deep, max(whole_number("each", each), 1), wanted, chosen)
     with session.opened() as store, _looking(session, "doctor", deep=deep) as (engine, advance):
         yield from diagnose(store, now_ms=session.now_ms, options=options, advance=advance, engine=engine)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pulsar_admin.api.given import given_text
 from pulsar_admin.api.session import Session
 
 if TYPE_CHECKING:
@@ -40,4 +41,4 @@ class Columns:
         """
         from pulsar_admin.api.tables import rows_of
 
-        return rows_of(self._session, statement)
+        return rows_of(self._session, given_text("statement", statement))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from pulsar_admin.api.given import given_flag
+from pulsar_admin.api.given import given_flag, given_flags, given_text, given_texts
 from pulsar_admin.api.session import Session, Time, check_choice
 from store.errors import StoreError
 from store.model.topics import read_topic, topics_bytes
@@ -47,6 +47,7 @@ class Compaction:
         """
         from store.compaction.status import read_status
 
+        given_flags(leaked=leaked)
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._name)
             return read_status(reader, topic, None if leaked else ())
@@ -59,6 +60,7 @@ class Compaction:
         """
         from store.compaction.last_id import find_last_id
 
+        given_flags(verify=verify)
         problems: list[StoreError] = []
         with self._session.reader() as reader:
             found = find_last_id(reader, read_topic(reader.txn, self._name), verify=verify, problems=problems)
@@ -75,10 +77,11 @@ class Compaction:
 
         check_choice("rule", rule, ViewRule)
         problems: list[StoreError] = []
+        wanted_ms = self._session.time_ms(time)
         with self._session.scan(problems) as reader:
             topic = read_topic(reader.txn, self._name)
             view = open_view(reader, topic, problems)
-            found = None if view is None else _find_in(reader, topic, view, self._session.time_ms(time), rule)
+            found = None if view is None else _find_in(reader, topic, view, wanted_ms, rule)
         self._session.partial(problems)
         return found
 
@@ -110,6 +113,7 @@ class Compaction:
         from store.compaction.view import open_view
 
         check_choice("rule", rule, Rule)
+        given_text("key", key)
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._name)
             view = open_view(reader, topic)
@@ -162,8 +166,9 @@ class Compaction:
         """
         from pulsar_admin.api.messages import MessageQuery, chosen_columns, messages_of
 
-        limit = limit if keys is None or keys else 0
-        wanted = MessageQuery(columns=chosen_columns(columns), limit=limit, compacted=True, keys=tuple(keys or ()))
+        chosen = () if keys is None else given_texts("keys", keys)
+        limit = limit if keys is None or chosen else 0
+        wanted = MessageQuery(columns=chosen_columns(columns), limit=limit, compacted=True, keys=chosen)
         return messages_of(self._session, lambda txn: [self._name], wanted)
 
 

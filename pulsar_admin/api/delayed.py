@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pulsar_admin.api.cursors import read_cursors, read_topics
+from pulsar_admin.api.given import given_flags, given_text
 from pulsar_admin.api.session import Session, Time
 from store.db.delayed_entries import join_rows
 from store.db.environment import Store as StoreFile
@@ -54,6 +55,7 @@ class DelayedBacklogs:
 
     def cursors(self, reader: EntryReader, *, unsubscribed: bool = False) -> Iterator[tuple[Topic, Cursor]]:
         """Yield the cursors meant; with UNSUBSCRIBED, of a topic without any what a subscription created at its beginning would be."""
+        given_flags(unsubscribed=unsubscribed)
         session, subscription, named = self._session, self._subscription, bool(self._selection.topics)
         found = False
         for topic in read_topics(session, reader, self._selection):
@@ -91,6 +93,7 @@ class DelayedBacklogs:
         The entries of many are read together; REBUILD makes indexes anew, whatever there is. No change of the audit log: they are
         derived. Raises NotWritable, Unsupported.
         """
+        given_flags(rebuild=rebuild, dry_run=dry_run)
         with self._session.reader() as reader:
             chosen = [Wanted.of(*one) for one in self.cursors(reader)]
         job = _Build(self._session, rebuild, dry_run, len(chosen) == 1)
@@ -155,7 +158,7 @@ class Delayed:
     def __init__(self, session: Session, name: TopicName, subscription: str | None) -> None:
         self._session = session
         self._name = name
-        self._subscription = subscription
+        self._subscription = None if subscription is None else given_text("subscription", subscription)
 
     def due(self, until: Time | None = None) -> pa.Table:
         """Return what a broker would dispatch up to UNTIL (default: now), in its order, one row per message.
@@ -232,6 +235,7 @@ class Delayed:
 
         No change of the audit log: it is derived. Raises NotWritable, InvalidValue (no subscription), Unsupported, DiskFull.
         """
+        given_flags(rebuild=rebuild)
         with self._session.read() as txn:
             name = read_topic(txn, self._name).name
         (result,) = DelayedBacklogs(self._session, TopicSelection((name,)), self._named()).build(rebuild=rebuild)

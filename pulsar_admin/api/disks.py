@@ -61,6 +61,8 @@ def reclaim(
 
     given_flag("dry_run", dry_run)
     given_keywords(options, ReclaimOptions)
+    if not isinstance(metadata, Store):
+        given_path("metadata", metadata)
     caller, place = (metadata._session, None) if isinstance(metadata, Store) else (Caller(), metadata)
     plan = reclaim_plan(caller, bookie, place, options)
     return plan if dry_run else reclaimed(caller, plan, options)

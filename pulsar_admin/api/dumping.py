@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
+from pulsar_admin.api.given import given_flags, given_keywords, given_path, given_text
 from pulsar_admin.api.session import Place, Session, Time, check_choice
 from store.errors import InvalidValue
 from store.names import parse_topics
@@ -62,9 +63,10 @@ class Dumps:
         from store.dump.job import dump_directory
 
         check_choice("form", form, Format)
+        place = given_path("directory", directory)
         options = _options(self._session, wanted)
         with self._dumping(topics, wanted, options) as (reader, listed):
-            report, problems = dump_directory(reader, listed, Path(directory), form, options, lambda entries: None)
+            report, problems = dump_directory(reader, listed, place, form, options, lambda entries: None)
         self._session.partial(problems)
         return report
 
@@ -107,6 +109,10 @@ def _options(session: Session, wanted: DumpWanted) -> DumpOptions:
     from store.dump.options import DumpOptions
     from store.scan.profiles import Profile
 
+    given_keywords(wanted, DumpWanted)
+    if (pattern := wanted.get("pattern")) is not None:
+        given_text("pattern", pattern)
+    given_flags(**{name: wanted.get(name, False) for name in ("payload", "value", "redact", "stripped")})
     level, profile, redact = wanted.get("level", "messages"), wanted.get("columns"), wanted.get("redact", False)
     check_choice("level", level, Level)
     if profile is not None:

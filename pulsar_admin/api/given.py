@@ -76,6 +76,18 @@ def given_flag(what: str, value: object) -> bool:
     return value
 
 
+def given_flag_or_none(what: str, value: object) -> None:
+    """Raise InvalidValue unless VALUE is True, False or None."""
+    if value is not None:
+        given_flag(what, value)
+
+
+def given_flags(**flags: object) -> None:
+    """Raise InvalidValue unless each of FLAGS is True or False."""
+    for what, value in flags.items():
+        given_flag(what, value)
+
+
 def whole_number(what: str, value: object, least: int | None = None, most: int | None = None) -> int:
     """Return VALUE; raises InvalidValue unless it is an int or one of numpy's, LEAST to MOST where they are given; text is not."""
     if not isinstance(value, SupportsIndex) or isinstance(value, bool):

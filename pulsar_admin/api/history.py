@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pulsar_admin.api.given import given_places
+from pulsar_admin.api.given import given_flags, given_places
 from pulsar_admin.api.session import Caller, Time, time_ms_of, warn_partial
 from store.frozen import frozen
 
@@ -81,6 +81,7 @@ def diff(
     """
     from store.history.servers import find_servers
 
+    given_flags(passing=passing)
     last = None if until is None else moment_of(until)
     return diff_of(
         Caller(),

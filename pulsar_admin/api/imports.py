@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pulsar_admin.api.given import given_items, given_object, given_path
+from pulsar_admin.api.given import given_flags, given_items, given_object, given_path
 from pulsar_admin.api.session import Caller, Time, check_choice
 from store.db.storeinfo import check_new_store
 from store.errors import InvalidValue
@@ -45,9 +45,16 @@ def import_standalone(
     """
     from store.sources.layout import read_standalone_layout
 
+    given_flags(verify=verify, index=index)
     caller = Caller(now, jobs=jobs, spark=spark)
     return import_parts(
-        caller, read_standalone_layout(Path(source)), Path(path), mode=mode, verify=verify, index=index, at=at
+        caller,
+        read_standalone_layout(given_path("source", source)),
+        given_path("path", path),
+        mode=mode,
+        verify=verify,
+        index=index,
+        at=at,
     )
 
 
@@ -73,9 +80,10 @@ def import_cluster(
     ``export_tables`` alone. ``absent_bookies`` of the result are those that the metadata names. The rest is as of
     ``import_standalone``. Raises InvalidValue, Refused, Unsupported for what cannot be one cluster's disks, too.
     """
-    caller = Caller(now, jobs=jobs, spark=spark)
+    given_flags(verify=verify, index=index)
+    place, caller = given_path("path", path), Caller(now, jobs=jobs, spark=spark)
     layout = layout_of(metadata, bookies, client)
-    return import_parts(caller, layout, Path(path), mode=mode, verify=verify, index=index, at=at)
+    return import_parts(caller, layout, place, mode=mode, verify=verify, index=index, at=at)
 
 
 def import_parts(
@@ -161,7 +169,7 @@ def preview_import(source: Path | str, path: Path | str) -> ImportPreview:
     """Return what ``import_standalone`` would read: metadata nodes, files, bytes. Raises what it raises before it writes."""
     from store.sources.layout import read_standalone_layout
 
-    return preview_parts(Caller(), read_standalone_layout(Path(source)), Path(path))
+    return preview_parts(Caller(), read_standalone_layout(given_path("source", source)), given_path("path", path))
 
 
 def preview_parts(caller: Caller, layout: Layout, path: Path, at: Time | Moment | None = None) -> ImportPreview:
@@ -175,5 +183,6 @@ def create_store(path: Path | str) -> None:
     """Make an empty store at PATH, which must not exist, or be empty; raises AlreadyExists, NotWritable, DiskFull."""
     from store.db.environment import create_store as create
 
-    check_new_store(Path(path))
-    create(Path(path), now_ms=Caller().now_ms)
+    place = given_path("path", path)
+    check_new_store(place)
+    create(place, now_ms=Caller().now_ms)

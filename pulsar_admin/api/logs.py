@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pulsar_admin.api.given import given_path
+from pulsar_admin.api.given import given_flags, given_path
 from store.reports.log_files import (
     LogRecord,
     LogSummary,
@@ -41,6 +41,7 @@ def log_records(
     """
     from pulsar_admin.api.session import Caller  # here: logs need no store
 
+    given_flags(verify=verify)
     return records_of(Caller(jobs=jobs, spark=spark), given_path("path", path), verify=verify)
 
 

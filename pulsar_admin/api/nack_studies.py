@@ -21,6 +21,7 @@ from store.nacks.load import GeneratedLoad, check_load, generate_events, read_ev
 from store.nacks.simulate import SweepRow, TimerResult, simulate
 from store.nacks.sizes import ENTRIES_PER_LEDGER, NackLoad, TrackerSizing, size_sample, size_table
 from store.nacks.sweep import Point, sweep_here, sweep_on_spark, sweep_points
+from store.names import LONG_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,13 +143,13 @@ def replay_nacks(
     SOURCE: what errors call LINES. Raises InvalidValue.
     """
     texts = (given_text("line", line) for line in given_items("lines", lines))
-    return _simulation(None, read_events(texts, source), precision_bits, base_delay)
+    return _simulation(None, read_events(texts, given_text("source", source)), precision_bits, base_delay)
 
 
 def _simulation(
     load: GeneratedLoad | None, events: NackEvents, precision_bits: int, base_delay: Delay | None
 ) -> NackSimulation:
-    base_ms = None if base_delay is None else delay_ms(base_delay)
+    base_ms = None if base_delay is None else whole_number("base_delay", delay_ms(base_delay), 0, LONG_MAX)
     return NackSimulation(load, tuple(simulate(events, whole_number("precision_bits", precision_bits), base_ms)))
 
 

@@ -148,7 +148,7 @@ class Nacks(KeptNacks):
         from store.nacks.position_rows import iter_position_rows
 
         texts = (given_text("line", line) for line in given_items("lines", lines))
-        rows = iter_position_rows(texts, source, self._name)
+        rows = iter_position_rows(texts, given_text("source", source), self._name)
         positions = (
             (place, delay if row.delay_ms is None else row.delay_ms) for row in rows for place in row.positions
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from pulsar_admin.api.given import given_text, whole_number
+from pulsar_admin.api.given import given_flags, given_text, whole_number
 from pulsar_admin.api.namespace_resources import NamespaceResources
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.policies import PolicyPlans, policy_named
@@ -52,6 +52,7 @@ class Namespace(NamespaceResources, PolicyPlans):
 
         Of the DOMAIN ``non-persistent`` none: nothing of such a topic is on disk. Raises InvalidValue.
         """
+        given_flags(system=system)
         check_choice("domain", domain, Domain)
         with self._session.read() as txn:
             check_namespace(txn, self._name)
@@ -62,6 +63,7 @@ class Namespace(NamespaceResources, PolicyPlans):
 
     def partitioned_topics(self, *, system: bool = False) -> tuple[str, ...]:
         """Return the names of its partitioned topics, without partition numbers; SYSTEM adds system topics."""
+        given_flags(system=system)
         with self._session.read() as txn:
             check_namespace(txn, self._name)
             return tuple(str(name) for name in iter_partitioned(txn, self._name) if system or not name.is_system)
@@ -158,6 +160,7 @@ class Namespace(NamespaceResources, PolicyPlans):
         from store.db.delayed import iter_wide
         from store.db.delayed_rules import DEFAULT_RULES, SLOTS_MAX, IndexRules, default_tick_ms
 
+        given_flags(split=split)
         width_ms, now_ms = _width_ms(granularity), self._session.now_ms
         rules = IndexRules(width_ms, default_tick_ms(width_ms) if tick is None else _width_ms(tick))
         if tick is None and rules.tick_ms > DEFAULT_RULES.tick_ms:

@@ -56,12 +56,13 @@ class Plan:
 
         Raises AlreadyExists, and Refused for a plan that writes ledgers first: policies of topics, loads, splits.
         """
+        from pulsar_admin.api.given import given_path
         from store.changes.plan import Plan as StorePlan
         from store.files import write_new_file
 
         if not isinstance(self._plan, StorePlan):
             raise Refused(f"a plan of {self.command} is not a list of steps", hint="the command keeps one: --plan FILE")
-        write_new_file(Path(path), self._plan.dump())
+        write_new_file(given_path("path", path), self._plan.dump())
 
     def __str__(self) -> str:
         return str(self.preview())

@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
-from pulsar_admin.api.given import duration_ms, given_text, whole_number
+from pulsar_admin.api.given import duration_ms, given_flags, given_text, whole_number
 from pulsar_admin.api.session import Duration, check_choice
 from store.errors import InvalidValue
+from store.names import LONG_MAX
 
 if TYPE_CHECKING:
     from pulsar_admin.api.plan import Plan
@@ -78,6 +79,7 @@ class PolicyPlans(ABC):
 
     def set_delayed_delivery(self, *, active: bool, tick: Duration = "1s", max_delay: Duration = "0") -> Plan:
         """Plan setting the policy of delayed messages; MAX_DELAY 0 is none. Raises InvalidValue."""
+        given_flags(active=active)
         times = {"time": duration_ms(tick), "max_delay": duration_ms(max_delay)}
         return self._set("delayed-delivery", {"enable": active, "disable": not active, **times})
 
@@ -92,7 +94,8 @@ class PolicyPlans(ABC):
         """
         from store.changes.policies import policy_job
 
-        return self._plan_policy(policy_job(command, name, options))
+        policy_named(name)
+        return self._plan_policy(policy_job(given_text("command", command), name, options))
 
     def _set(self, name: str, options: Options) -> Plan:
         return self.plan_policy(f"{self._group} set-{name}", name, options)
@@ -113,4 +116,4 @@ def _size_bytes(value: int | str | None) -> int:
 
     if value is None:
         return -1
-    return parse_size_bytes(value) if isinstance(value, str) else whole_number("size", value)
+    return parse_size_bytes(value) if isinstance(value, str) else whole_number("size", value, -1, LONG_MAX)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pulsar_admin.api.given import (
     given_flag,
+    given_flags,
     given_ledgers,
     given_object,
     given_path,
@@ -50,6 +51,7 @@ class Recoveries:
         EMPTY: on an empty metadata store. BROKERS: also what brokers would delete that load every topic, set up as BROKER_CONF says,
         broker.conf. What cannot be read is a PartialData warning. Raises Refused (it has no bookies), SourceNotFound, MetadataCorrupt.
         """
+        given_flags(empty=empty, brokers=brokers)
         _check_topics(empty, brokers or broker_conf is not None)
         return forecast_of(self._session, parts_of_store(self._session, empty=empty), brokers, broker_conf)
 
@@ -61,6 +63,7 @@ class Recoveries:
         """
         from store.history.stores import compare_stores
 
+        given_flags(passing=passing)
         found = given_object("other", other, Recoveries)
         with self._session.reader() as one, found._session.reader() as second:
             return tuple(compare_stores(one, second, passing=passing))
@@ -84,13 +87,18 @@ class Recoveries:
 
         if level is not None:
             check_choice("level", level, RecoveryLevel)
+        place = None if names is None else given_path("names", names)
+        if cluster is not None:
+            given_text("cluster", cluster)
+        if earlier is not None:
+            given_object("earlier", earlier, Recoveries)
         with (
             self._session.reader() as reader,
             nullcontext() if earlier is None else earlier._session.reader() as before,
         ):
             sources = Sources(reader, self._session.now_ms, before, cluster)
             with self._session.scanning(reader, unlisted_bytes(reader.txn), "recover"):
-                return plan_of(plan_recovery(sources, level, None if names is None else Path(names)), reader.txn)
+                return plan_of(plan_recovery(sources, level, place), reader.txn)
 
     def undelete(
         self,
@@ -241,6 +249,7 @@ def preflight(
 
     METADATA, BOOKIES and CLIENT: as of ``import_cluster``. Raises what that raises before it reads.
     """
+    given_flags(brokers=brokers)
     _check_topics(metadata is None, brokers or broker_conf is not None)
     return forecast_of(Caller(), parts_given(metadata, bookies, client), brokers, broker_conf)
 

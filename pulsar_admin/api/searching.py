@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypedDict
 
-from pulsar_admin.api.given import given_keywords
+from pulsar_admin.api.given import (
+    given_flags,
+    given_keywords,
+    given_object,
+    given_properties,
+    given_text,
+    given_texts,
+    whole_number,
+)
 from pulsar_admin.api.messages import Choose, MessageQuery, Messages, chosen_columns, messages_of
 from pulsar_admin.api.session import Clock, Place, Session, Time
-from store.errors import InvalidValue
 from store.model.jsonpath import parse_path_test
 from store.scan.matching import Match
 
@@ -57,20 +64,24 @@ def search_of(session: Session, names: Choose, wanted: Wanted) -> Messages:
 
 
 def _match(wanted: Wanted) -> Match:
-    for name in ("keys", "texts", "json_paths"):
-        if isinstance(wanted.get(name), str):
-            raise InvalidValue(
-                f"{name} {wanted.get(name)!r} is a text", hint=f"write a list: {name}=[{wanted.get(name)!r}]"
-            )
+    given_flags(**{name: wanted.get(name, False) for name in ("ignore_case", "in_value", "uncommitted")})
+    for name in ("key_prefix", "producer", "regex"):
+        if (text := wanted.get(name)) is not None:
+            given_text(name, text)
+    if (sequence_id := wanted.get("sequence_id")) is not None:
+        whole_number("sequence_id", sequence_id)
+    properties = given_object("properties", wanted.get("properties", {}), Mapping)  # type: ignore[type-abstract]  # isinstance takes it
+    given_properties({name: one for name, one in properties.items() if one is not None})
+    given_texts("properties", tuple(properties))
     return Match(
-        keys=tuple(wanted.get("keys", ())),
+        keys=given_texts("keys", wanted.get("keys", ())),
         key_prefix=wanted.get("key_prefix"),
-        properties=tuple(wanted.get("properties", {}).items()),
+        properties=tuple(properties.items()),
         producer=wanted.get("producer"),
         sequence_id=wanted.get("sequence_id"),
-        texts=tuple(wanted.get("texts", ())),
+        texts=given_texts("texts", wanted.get("texts", ())),
         regex=wanted.get("regex"),
         ignore_case=wanted.get("ignore_case", False),
         in_value=wanted.get("in_value", False),
-        paths=tuple(map(parse_path_test, wanted.get("json_paths", ()))),
+        paths=tuple(map(parse_path_test, given_texts("json_paths", wanted.get("json_paths", ())))),
     ).check()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+from pulsar_admin.api.given import given_flags
 from pulsar_admin.api.session import Session, Time
 from store.db.files import iter_logs
 from store.engine.spark_session import has_executors, is_stopped, ship_code
@@ -63,6 +64,7 @@ class SparkTables:
 
         COLUMNS: only these; PAYLOAD: also payloads; VALUE: also values, as JSON text or typed by the newest schema.
         """
+        given_flags(payload=payload)
         options = {"level": "messages", "payload": str(payload).lower(), "value": value, **self._window(since, until)}
         return self._load(topics, columns, _MESSAGE_IDS, options)
 

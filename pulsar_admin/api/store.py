@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, Unpack
 from pulsar_admin.api.changing import Changes
 from pulsar_admin.api.columns import Columns
 from pulsar_admin.api.dumping import Dumps
-from pulsar_admin.api.given import given_ledgers, given_path, given_text, whole_number
+from pulsar_admin.api.given import (
+    given_flag_or_none,
+    given_flags,
+    given_ledgers,
+    given_path,
+    given_places,
+    given_text,
+    whole_number,
+)
 from pulsar_admin.api.recovering import Recoveries
 from pulsar_admin.api.resources import Resources
 from pulsar_admin.api.session import Session, Time
@@ -72,11 +80,12 @@ def open_store(
     A store imported with ``index=False`` answers ``export_tables`` alone, all else raises Refused.
     Raises StoreNotFound, Refused (an import that did not end), StoreBusy (writable, and another process writes), IndexCorrupt.
     """
+    given_flags(writable=writable)
     keys: PrivateKeys | None = None
     if private_keys:
         from store.model.private_keys import read_private_keys
 
-        keys = read_private_keys(map(Path, private_keys))
+        keys = read_private_keys(map(Path, given_places("private_keys", private_keys)))
     opened = open_store_file(given_path("store", path), writable=writable, unindexed=True)
     try:
         session = Session(opened, now, jobs=jobs, spark=spark)
@@ -117,6 +126,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
         Without a pattern, SYSTEM adds system topics.
         """
+        given_flags(system=system)
         if pattern is not None:
             given_text("pattern", pattern)
         with self._session.read() as txn:
@@ -199,7 +209,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         from store.reports.ledgers import iter_ledger_rows
 
         with self._session.read() as txn:
-            yield from iter_ledger_rows(txn, word, self._session.fail)
+            yield from iter_ledger_rows(txn, given_text("word", word), self._session.fail)
 
     def orphans(self) -> tuple[Orphan, ...]:
         """Return the ledgers that nothing references: why (``reason``), entries, bytes, what they claim to be. Raises IndexCorrupt."""
@@ -217,6 +227,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         from store.reports.ledgers import iter_missing, read_missing
         from store.transfer.survey import find_gone
 
+        ledgers = given_ledgers(ledgers)
         with self._session.read() as txn:
             self._session.partial(
                 f"{path} is gone: {counted(count, 'entry')} of it {plural(count, 'is', 'are')} not counted as missing; "
@@ -286,7 +297,8 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         """
         from store.doctor.overview import read_checked_overview
 
-        asked = whole_number("top", top)
+        asked = whole_number("top", top, 0)
+        given_flag_or_none("check", check)
         with self._session.opened() as store, self._session.progress(None, "topics and ledgers", "overview") as advance:
             return read_checked_overview(store, self._session.now_ms, asked, check=check, advance=advance)
 
@@ -300,7 +312,10 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         from store.doctor.overview import read_checked_metrics
         from store.reports.metrics import Chosen
 
-        chosen = Chosen(whole_number("top", top), pattern, delayed)
+        given_flags(delayed=delayed)
+        given_flag_or_none("check", check)
+        name = None if pattern is None else given_text("pattern", pattern)
+        chosen = Chosen(whole_number("top", top, 0), name, delayed)
         label = "topics, ledgers and rows", "metrics"
         with self._session.opened() as store, self._session.progress(None, *label) as advance:
             return read_checked_metrics(store, self._session.now_ms, chosen, check=check, advance=advance)
@@ -335,6 +350,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         """
         from pulsar_admin.api.checking import iter_check
 
+        given_flags(deep=deep)
         return tuple(iter_check(self._session, deep=deep))
 
     def doctor(
@@ -346,6 +362,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         """
         from pulsar_admin.api.checking import iter_doctor
 
+        given_flags(deep=deep)
         return tuple(iter_doctor(self._session, deep=deep, each=each, codes=codes, severities=severities))
 
     def compare_index(self, *, verify: bool = True) -> RebuildResult:
@@ -355,6 +372,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         """
         from store.index.rebuild import compare_index
 
+        given_flags(verify=verify)
         return self._make_index(compare_index, verify=verify, writes=False)
 
     def rebuild_index(self, *, verify: bool = True) -> RebuildResult:
@@ -364,6 +382,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         """
         from store.index.rebuild import rebuild_index
 
+        given_flags(verify=verify)
         return self._make_index(rebuild_index, verify=verify, writes=True)
 
     def _make_index(self, work: Callable[..., RebuildResult], *, verify: bool, writes: bool) -> RebuildResult:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from pulsar_admin.api.given import duration_ms, given_text, whole_number
+from pulsar_admin.api.given import duration_ms, given_flag, given_flags, given_text, whole_number
 from pulsar_admin.api.session import (
     Clock,
     Duration,
@@ -113,6 +113,7 @@ class Topic(TopicPlans):
         from store.search.broker_setup import BrokerSetup, BrokerVersion
         from store.search.by_time import texts_of_clock
 
+        given_flags(batch_index=batch_index, explain=explain)
         check_choice("clock", clock, Clock)
         check_choice("rule", rule, FindRule)
         check_choice("broker version", broker_version, BrokerVersion)
@@ -152,6 +153,7 @@ class Topic(TopicPlans):
         """
         from store.model.entries import nth_position
 
+        given_flags(from_end=from_end)
         with self._session.read() as txn:
             return nth_position(read_topic(txn, self._name), whole_number("number", number), from_end=from_end)
 
@@ -217,6 +219,7 @@ class Topic(TopicPlans):
         """
         from pulsar_admin.api.messages import MessageQuery, chosen_columns, messages_of
 
+        given_flags(uncommitted=uncommitted, markers=markers)
         window = self._session.window(since, until, start, end, clock=clock, key=key)
         query = MessageQuery(
             window, chosen_columns(columns), subscription, limit, uncommitted=uncommitted, markers=markers
@@ -240,6 +243,7 @@ class Topic(TopicPlans):
         """
         from store.reports.stats import StatsOptions, read_topic_stats
 
+        given_flags(earliest_time=earliest_time, backlog_size=backlog_size, newer_keys=newer_keys)
         problems: list[StoreError] = []
         with self._session.reader() as reader:
             wanted = StatsOptions(backlog_size, earliest_time, newer_keys)
@@ -277,6 +281,7 @@ class Topic(TopicPlans):
         from store.model.partitions import existing_partitions
         from store.reports.stats import StatsOptions, read_partitioned_stats
 
+        given_flags(per_partition=per_partition, earliest_time=earliest_time, backlog_size=backlog_size)
         problems: list[StoreError] = []
         with self._session.reader() as reader:
             wanted = StatsOptions(backlog_size, earliest_time)
@@ -293,6 +298,7 @@ class Topic(TopicPlans):
         """
         from store.reports.internal_stats import read_internal_stats
 
+        given_flags(metadata=metadata, publish_times=publish_times)
         problems: list[StoreError] = []
         with self._session.reader() as reader:
             found = read_internal_stats(
@@ -311,6 +317,7 @@ class Topic(TopicPlans):
         from store.model.partitions import existing_partitions
         from store.reports.partitioned_internals import read_partitioned_internals
 
+        given_flags(metadata=metadata, publish_times=publish_times)
         problems: list[StoreError] = []
         with self._session.reader() as reader:
             found = read_partitioned_internals(
@@ -329,6 +336,7 @@ class Topic(TopicPlans):
         from store.reports.describe import describe_topic
         from store.reports.subscriptions import Asked
 
+        given_flags(quick=quick)
         problems: list[StoreError] = []
         with self._session.scan() as reader:
             found = describe_topic(reader, self._name, Asked.of(self._session.now_ms, quick=quick), problems)
@@ -343,9 +351,9 @@ class Topic(TopicPlans):
         """
         from store.reports.internal_info import read_internal_info
 
-        problems: list[StoreError] = []
+        times, problems = given_flag("publish_times", publish_times), list[StoreError]()
         with self._session.read() as txn:
-            found = read_internal_info(txn, self._name, publish_times=publish_times, problems=problems)
+            found = read_internal_info(txn, self._name, publish_times=times, problems=problems)
         self._session.partial(problems)
         return found
 
@@ -459,6 +467,7 @@ class Topic(TopicPlans):
         """
         from store.reports.subscriptions import Asked, iter_subscription_facts
 
+        given_flags(quick=quick)
         problems: list[StoreError] = []
         with self._session.scan() as reader:
             names, asked = expand_topic(reader.txn, self._name), Asked.of(self._session.now_ms, quick=quick)

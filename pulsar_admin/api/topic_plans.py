@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pulsar_admin.api.given import given_flag, given_properties, given_text, given_texts, whole_number
+from pulsar_admin.api.given import given_flag, given_flags, given_properties, given_text, given_texts, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.policies import PolicyPlans
 from pulsar_admin.api.session import Session
@@ -34,6 +34,7 @@ class TopicPlans(PolicyPlans):
         from store.changes.ending import plan_terminate
         from store.model.partitions import check_partitioned, existing_partitions
 
+        given_flags(partitioned=partitioned)
         with self._session.reader() as reader:
             if not partitioned:
                 return plan_of(

@@ -7,7 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pulsar_admin.api.given import given_flag, given_path, given_text, given_texts
+from pulsar_admin.api.given import (
+    given_flag,
+    given_flags,
+    given_items,
+    given_path,
+    given_text,
+    given_texts,
+    whole_number,
+)
 from pulsar_admin.api.imports import Mode, given_bookie, layout_of
 from pulsar_admin.api.session import Session, check_choice
 from store.errors import InvalidValue, StoreError
@@ -51,6 +59,7 @@ class Transfers:
         from store.transfer.refresh import RefreshOptions, refresh_store
         from store.transfer.survey import survey_files
 
+        given_flags(forget=forget, verify=verify)
         with self._session.writing() as store:
             size_bytes = survey_files(store, read_stored_layout(store.info)).bytes()
             with self._bringing(size_bytes, "refresh") as (engine, advance, warn):
@@ -88,6 +97,7 @@ class Transfers:
         from store.transfer.adding import add_sources
         from store.transfer.imports import ImportOptions, layout_bytes
 
+        given_flags(verify=verify)
         check_choice("mode", mode, Mode)
         layout = layout_of(metadata, bookies, client)
         with (
@@ -118,6 +128,8 @@ class Transfers:
         from store.sources.objects import open_objects
         from store.transfer.offloads import add_offload, plan_offload, preview_offload
 
+        given_flags(dry_run=dry_run)
+        given_text("place", place)
         with self._session.opened() as store:
             plan = plan_offload(store, place, open_objects(place))
             if dry_run:
@@ -141,6 +153,7 @@ class Transfers:
         from store.model.publish_times import Form
         from store.transfer.exports import plan_export, run_export
 
+        given_flags(in_place=in_place, dry_run=dry_run)
         if annotate is not None:
             check_choice("annotate", annotate, Form)
         now_ms = self._session.now_ms
@@ -173,7 +186,12 @@ class Transfers:
         from store.sources.ensemble import parse_address, read_client
         from store.transfer.ensemble_export import plan_ensemble_export, run_ensemble_export
 
-        place, login = parse_address(address), read_client(None if client is None else Path(client))
+        given_flags(dry_run=dry_run)
+        place, login = (
+            parse_address(given_text("address", address)),
+            read_client(None if client is None else given_path("client", client)),
+        )
+        whole_number("jute_maxbuffer", jute_maxbuffer, 0)
         with self._session.opened() as store:
             plan = plan_ensemble_export(store, place, login, jute_maxbuffer)
         if not plan.nodes:
@@ -256,6 +274,8 @@ class Transfers:
         from pulsar_admin.api.incidents import bundle_of
 
         place = given_path("file", file)
+        if not place.name:
+            raise InvalidValue(f"file {str(file)!r} has no name", value=str(file))
         beside = place.with_name(f"{place.name}.names.json") if names is None else given_path("names", names)
         return bundle_of(self._session, place, beside)
 
@@ -270,7 +290,8 @@ class Transfers:
         from store.sources.given import check_apart, find_bookie
         from store.transfer.bookie_export import apply_bookie_export, plan_bookie_export
 
-        found = [find_bookie(given_bookie(one)) for one in bookies]
+        given_flags(dry_run=dry_run)
+        found = [find_bookie(given_bookie(one)) for one in given_items("bookies", bookies)]
         if not found:
             raise InvalidValue("no bookie is named", hint="name each as ID=DIR,DIR")
         check_apart(found)
@@ -301,8 +322,12 @@ class Transfers:
         from store.scan.profiles import Profile
         from store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
 
+        given_flags(messages=messages, payload=payload, iceberg=iceberg)
         chosen = given_texts("only", only)
-        place = directory if isinstance(directory, str) else str(given_path("directory", directory))
+        given_path("directory", directory)
+        place = str(directory)
+        if cluster is not None:
+            given_text("cluster", cluster)
         if catalog is not None:
             given_text("catalog", catalog)
         if columns is not None:

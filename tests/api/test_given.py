@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,6 +44,7 @@ LENGTH = (None, 5, True, 1.5, b"5m", object(), ["5m"], "soon")
 THING = (None, 5, "text", object(), ["x"])
 
 
+VARIADIC = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 ALL_HASHES = "0x00000000_0xffffffff"
 
 
@@ -347,6 +349,64 @@ CALLS: list[tuple[str, tuple[object, ...], Call]] = [
     ),
 ]
 
+CALLS += [
+    ("owner", TEXT, lambda store, value: next(store.ledger_rows(value))),
+    ("missing of", ID, lambda store, value: store.missing(value)),
+    ("top of an overview", (*NUMBER, -1), lambda store, value: store.overview(top=value)),
+    ("top of metrics", (*NUMBER, -1), lambda store, value: store.metrics(top=value)),
+    ("pattern of metrics", TEXT[1:], lambda store, value: store.metrics(pattern=value)),
+    ("check of metrics", FLAG[1:], lambda store, value: store.metrics(check=value)),
+    ("check of an overview", FLAG[1:], lambda store, value: store.overview(check=value)),
+    ("codes", TEXTS, lambda store, value: store.doctor(codes=value)),
+    ("severities", TEXTS, lambda store, value: store.doctor(severities=value)),
+    ("sql", TEXT, lambda store, value: store.sql(value)),
+    ("delayed of", TEXT[1:], lambda store, value: store.topic(PLAIN).delayed(value)),
+    ("keys of a view", TEXTS, lambda store, value: store.topic(PLAIN).compaction().messages(keys=value)),
+    ("explained key", TEXT, lambda store, value: store.topic(PLAIN).compaction().explain(value)),
+    (
+        "time in a view",
+        (None, "text", object(), ["x"], 1.5, b"5m"),
+        lambda store, value: store.topic(PLAIN).compaction().find(value),
+    ),
+    ("interceptors", TEXT[1:], lambda store, value: store.load("never", interceptors=value)),
+    ("offload", TEXT, lambda store, value: store.add_offload(value)),
+    ("ensemble", TEXT, lambda store, value: store.export_zookeeper(value)),
+    ("login", PATH, lambda store, value: store.export_zookeeper("zk:1", client=value)),
+    ("jute_maxbuffer", (*NUMBER, -1), lambda store, value: store.export_zookeeper("zk:1", jute_maxbuffer=value)),
+    ("exported bookies", (*TEXTS, None), lambda store, value: store.export_bookies(value)),
+    ("cluster of tables", TEXT[1:], lambda store, value: store.export_tables("never", cluster=value)),
+    ("directory of tables", ("a\0b", "\ud800"), lambda store, value: store.export_tables(value)),
+    ("recovered cluster", TEXT[1:], lambda store, value: store.recover(cluster=value)),
+    ("earlier", THING[1:], lambda store, value: store.recover(earlier=value)),
+    ("names", PATH, lambda store, value: store.recover(names=value)),
+    ("saved", PATH, lambda store, value: store.topic(PLAIN).terminate().save(value)),
+    ("no file", (Path(), "/"), lambda store, value: store.write_bundle(value)),
+    ("no settings file", ("absent", "."), lambda store, value: store.create_cluster("made", {}, file=value)),
+    ("source", PATH, lambda store, value: pa.import_standalone(value, "never")),
+    ("imported into", PATH, lambda store, value: pa.import_cluster(value, metadata=Path())),
+    ("previewed", PATH, lambda store, value: pa.preview_import(value, "never")),
+    ("created", PATH, lambda store, value: pa.create_store(value)),
+    ("private_keys", (*TEXTS[:7], True), lambda store, value: pa.open_store("pulsar-store", private_keys=value)),
+    ("reclaimed by nothing", (None,), lambda store, value: pa.reclaim("b", metadata=value)),
+    ("source of lines", TEXT, lambda store, value: pa.replay_nacks([], source=value)),
+    ("nacks' base_delay", (2**63, 10**400), lambda store, value: pa.replay_nacks([], base_delay=value)),
+    ("size", (-2, *BIG, 10**400), lambda store, value: store.topic(PLAIN).set_retention(time="1h", size=value)),
+    ("planned policy", (*TEXT, "none"), lambda store, value: store.topic(PLAIN).plan_policy("topics set", value, {})),
+    ("dump to", PATH, lambda store, value: store.dump(value, PLAIN)),
+    ("pattern of a dump", TEXT[1:], lambda store, value: store.dump_size(pattern=value)),
+    ("redact", FLAG, lambda store, value: store.dump("never", redact=value)),
+    ("payload", FLAG, lambda store, value: next(store.dump_lines(payload=value))),
+    ("no keyword of a dump", ("3h",), lambda store, value: store.dump("never", sinse=value)),  # type: ignore[call-arg]
+    ("searched keys", TEXTS, lambda store, value: store.search(keys=value)),
+    ("searched texts", TEXTS, lambda store, value: store.search(texts=value)),
+    ("json_paths", TEXTS, lambda store, value: store.search(json_paths=value)),
+    ("searched properties", PROPERTIES[:5] + PROPERTIES[6:], lambda store, value: store.search(properties=value)),
+    ("producer", TEXT[1:], lambda store, value: store.search(producer=value)),
+    ("key_prefix", TEXT[1:], lambda store, value: store.search(key_prefix=value)),
+    ("sequence_id", NUMBER[:-1], lambda store, value: store.search(sequence_id=value)),
+    ("ignore_case", FLAG, lambda store, value: store.search(texts=["a"], ignore_case=value)),
+]
+
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pa.Store]:
@@ -368,7 +428,7 @@ def test_what_is_of_a_wrong_kind_is_one_clear_error(store: pa.Store) -> None:
                 wrong.append(f"{name} {value!r}: {error!r}")
             else:
                 wrong.append(f"{name} {value!r}: taken, {found}")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
     assert store.changes() == ()
     assert [*Path().iterdir()] == [Path("pulsar-store")]
 
@@ -390,3 +450,69 @@ def test_numbers_of_numpy_are_numbers(store: pa.Store) -> None:
     assert store.ledger(numpy.int64(9)).ledger_id == 9
     assert store.ledger(9).read(numpy.uint32(2)) == store.ledger(9).read(2)
     assert store.topic(PLAIN).nth_position(numpy.int32(1)) == store.topic(PLAIN).nth_position(1)
+
+
+def test_every_flag_of_every_call_is_true_or_false(store: pa.Store) -> None:
+    topic = store.topic(PLAIN)
+    cursor, namespace = topic.cursor("half"), store.namespace("acme/iot")
+    objects = [pa, store, topic, cursor, store.cursors("half", PLAIN), namespace, store.cluster("standalone")]
+    objects += [store.transactions(), topic.transactions(), cursor.transactions(), cursor.nacks(), store.nacks("half")]
+    objects += [store.ledger(9), topic.compaction(), topic.delayed()]
+    required = {
+        "name": PLAIN,
+        "topic": PLAIN,
+        "at": "3h",
+        "positions": ["9:1"],
+        "lines": [LINE],
+        "delay": "1m",
+        "count": 1,
+        "number": 1,
+        "time": "3h",
+        "coordinator": 0,
+        "path": "never",
+        "source": "never",
+        "directory": "never",
+        "dump": "never",
+        "place": "never",
+        "address": "zk:1",
+        "bookie": "b",
+        "bookies": ["b"],
+        "metadata": "never",
+        "urls": {},
+        "messages": (1, 2),
+        "bandwidth": (1, 2),
+        "memory_mb": 1,
+        "tick_time": "1s",
+        "subscription": "half",
+        "granularity": 1000,
+    }
+    one_of = {"reset": {"time": "3h"}, "expire": {"before": "3h"}}
+    asked, wrong = 0, []
+    for one in objects:
+        for name in one.__all__ if one is pa else dir(type(one)):
+            call = getattr(one if one is pa else type(one), name)
+            if name.startswith("_") or not inspect.isfunction(call):
+                continue
+            parameters = inspect.signature(bound := getattr(one, name)).parameters.values()
+            needed = [each for each in parameters if each.default is each.empty and each.kind not in VARIADIC]
+            for flag in (each.name for each in parameters if each.annotation == "bool"):
+                asked += 1
+                given = (
+                    {each.name: required.get(each.name, "public/x") for each in needed}
+                    | one_of.get(name, {})
+                    | {flag: "no"}
+                )
+                try:
+                    found = bound(**given)
+                    found = next(found) if inspect.isgenerator(found) else found
+                except pa.InvalidValue as error:
+                    if error.message != f"{flag} 'no' is not True or False":
+                        wrong.append(f"{name}({flag}): {error.message}")
+                except pa.StoreError as error:
+                    wrong.append(f"{name}({flag}): {error!r}")
+                else:
+                    wrong.append(f"{name}({flag}): taken, {found}")
+    assert not wrong, "\n".join(wrong)
+    assert asked > 70
+    assert store.changes() == ()
+    assert [*Path().iterdir()] == [Path("pulsar-store")]
