@@ -53,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
         if "TMPDIR" not in os.environ:  # where the tool builds an index to compare with, and links what RocksDB opens
             folder = os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="tmp-", dir=_MEMORY)
+            os.chmod(folder, 0o755)  # as /tmp: all may pass
             Finalize(None, shutil.rmtree, (folder, True), exitpriority=-200)  # behind what multiprocessing leaves there
 
 
