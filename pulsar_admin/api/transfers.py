@@ -11,6 +11,7 @@ from pulsar_admin.api.given import (
     given_flag,
     given_flags,
     given_items,
+    given_object,
     given_path,
     given_text,
     given_texts,
@@ -327,7 +328,7 @@ class Transfers:
         given_path("directory", directory)
         place = str(directory)
         if cluster is not None:
-            given_text("cluster", cluster)
+            given_object("cluster", cluster, str)
         if catalog is not None:
             given_text("catalog", catalog)
         if columns is not None:
