@@ -62,3 +62,11 @@ def test_a_plan_makes_the_change_and_undo_brings_back_every_byte(line: str, cli:
     if line not in SAME:
         assert cli("--store", store, "store", "undo", "1").exit_code == 0
     assert _rows(store) == before
+
+
+def test_amounts_of_a_quota_are_those_of_their_options(cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    words = ["-mem", 5, "-bo", 4, "-bi", 3, "-mo", 2, "-mi", 1]
+    assert cli("--store", store, "resource-quotas", "set", *words).exit_code == 0
+    amounts = {"msgRateIn": 1.0, "msgRateOut": 2.0, "bandwidthIn": 3.0, "bandwidthOut": 4.0, "memory": 5.0}
+    assert cli("--store", store, "resource-quotas", "get").json == {**amounts, "dynamic": False}
