@@ -203,10 +203,8 @@ def _key_of(names: list[str]) -> Callable[[object], Any]:  # Any: the field, or 
 
 
 def _init_of(cls: type, parts: list[Field]) -> Callable[..., None]:
-    names: dict[str, Any] = {
-        "_set": _set,
-        "_MISSING": _MISSING,
-    }  # Any: what the code below names, the defaults among it
+    # Any: what the code below names, the defaults among it
+    names: dict[str, Any] = {"_set": _set, "_MISSING": _MISSING}
     parameters, lines = [], []
     for one in parts:
         found = one.name

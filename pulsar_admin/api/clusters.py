@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pulsar_admin.api.given import given_flag, given_object, given_path, given_properties, given_text, given_texts
+from pulsar_admin.api.given import given_flag, given_mapping, given_path, given_properties, given_text, given_texts
 from pulsar_admin.api.plan import Plan
 from pulsar_admin.api.session import Session
 from store.errors import InvalidValue
@@ -84,7 +84,7 @@ class Cluster:
         """Plan whether it is MIGRATED, and to where: URLS by the keys of ``settings``. It need not be there. Raises InvalidValue."""
         from store.changes.clusters import plan_migration
 
-        given = given_properties({key: url for key, url in _mapping(urls).items() if url is not None})
+        given = given_properties({key: url for key, url in given_mapping("urls", urls).items() if url is not None})
         return self._session.plan_rows(plan_migration, self._name, given_flag("migrated", migrated), given)
 
     # -- failure domains ----------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class Cluster:
         policy = isolation_of(
             {key: given_texts(key, one) for key, one in lists.items()},
             given_text("failover_type", failover_type),
-            given_properties(_mapping(failover)),
+            given_properties(given_mapping("failover", failover)),
             None if unload_scope is None else given_text("unload_scope", unload_scope),
         )
         return self._session.plan_rows(plan_set, self._name, given_text("policy", name), policy)
@@ -197,7 +197,7 @@ def given_settings(settings: Json, file: Path | str | None) -> dict[str, Any]:  
     from store.changes.clusters import read_cluster_file
 
     found = {} if file is None else read_cluster_file(given_path("file", file))
-    for key, value in _mapping(settings).items():
+    for key, value in given_mapping("settings", settings).items():
         if key not in CLUSTER.defaults:
             raise InvalidValue(f"a cluster has no setting {key!r}", hint=f"there are {', '.join(CLUSTER.defaults)}")
         if key == "peerClusterNames":
@@ -205,7 +205,3 @@ def given_settings(settings: Json, file: Path | str | None) -> dict[str, Any]:  
         else:
             found[key] = (given_flag if CLUSTER.defaults[key] is False else given_text)(key, value)
     return found
-
-
-def _mapping(value: Json) -> Json:
-    return given_object("settings", value, Mapping)  # type: ignore[type-abstract]  # isinstance takes it

@@ -51,11 +51,17 @@ def given_places(what: str, values: Iterable[Path | str]) -> tuple[str, ...]:
     return tuple(map(str, places))
 
 
+def given_mapping(what: str, value: Any) -> Mapping[Any, Any]:  # Any: what callers give
+    """Return VALUE; raises InvalidValue unless it is a mapping."""
+    if not isinstance(value, Mapping):
+        raise InvalidValue(f"{what} {value!r} is not a mapping", hint='write {"name": "value"}', value=value)
+    return value
+
+
 def given_properties(values: Mapping[str, str] | None) -> dict[str, str]:
     """Return VALUES, none for None; raises InvalidValue unless it is a mapping from text to text."""
-    if values is not None and not isinstance(values, Mapping):
-        raise InvalidValue(f"properties {values!r} are not a mapping", hint='write {"name": "value"}', value=values)
-    return {given_text("property", key): given_text(f"property {key}", one) for key, one in (values or {}).items()}
+    given = given_mapping("properties", {} if values is None else values)
+    return {given_text("property", key): given_text(f"property {key}", one) for key, one in given.items()}
 
 
 def given_path(what: str, value: Path | str) -> Path:

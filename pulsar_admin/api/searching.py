@@ -8,7 +8,7 @@ from typing import TypedDict
 from pulsar_admin.api.given import (
     given_flags,
     given_keywords,
-    given_object,
+    given_mapping,
     given_properties,
     given_text,
     given_texts,
@@ -70,7 +70,7 @@ def _match(wanted: Wanted) -> Match:
             given_text(name, text)
     if (sequence_id := wanted.get("sequence_id")) is not None:
         whole_number("sequence_id", sequence_id)
-    properties = given_object("properties", wanted.get("properties", {}), Mapping)  # type: ignore[type-abstract]  # isinstance takes it
+    properties = given_mapping("properties", wanted.get("properties", {}))
     given_properties({name: one for name, one in properties.items() if one is not None})
     given_texts("properties", tuple(properties))
     return Match(
