@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from zlib import crc32
@@ -10,24 +9,12 @@ from zlib import crc32
 import pytest
 
 import pulsar_admin as pa
-from tests.stores import NOW_MS, copied
 from tests.worlds import assert_unchanged, oracle
 
 REMINDERS = "acme/delayed/reminders"
 PLAIN = "public/default/plain"
 LATER = "2100-01-01T00:00:00Z"
 EVER = timedelta(days=365 * 60)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return copied("small", "clean", tmp_path)
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[pa.Store]:
-    with pa.open_store(path, writable=True, now=NOW_MS) as opened:
-        yield opened
 
 
 def places(table: object) -> set[tuple[int, int]]:

@@ -10,15 +10,10 @@ import pytest
 import pulsar_admin as pa
 from pulsar_admin.jsonify import to_json
 from tests.conftest import Cli
-from tests.stores import NOW_MS, copied, imported
+from tests.stores import NOW_MS, imported
 from tests.worlds import assert_unchanged, oracle
 
 PLAIN = "public/default/plain"
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return copied("small", "clean", tmp_path)
 
 
 def mutation(kind: str) -> dict[str, object]:

@@ -11,7 +11,7 @@ import pytest
 import pulsar_admin as pa
 from pulsar_admin.jsonify import to_json
 from tests.conftest import Cli
-from tests.stores import NOW_MS, copied, imported
+from tests.stores import NOW_MS, imported
 from tests.worlds import oracle
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -24,11 +24,6 @@ NOW = ("--now", f"@{NOW_MS}")
 def store() -> Iterator[pa.Store]:
     with pa.open_store(imported("small", "clean"), now=NOW_MS) as opened:
         yield opened
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return copied("small", "clean", tmp_path)
 
 
 # -- ledgers ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 import pulsar_admin as pa
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
-from tests.stores import NOW_MS, copied
+from tests.stores import NOW_MS
 
 AVRO = "public/default/avro"
 PLAIN = "public/default/plain"
@@ -21,17 +20,6 @@ NEW = {
     "schema": '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}',
     "properties": {"owner": "billing"},
 }
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return copied("small", "clean", tmp_path)
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[pa.Store]:
-    with pa.open_store(path, writable=True, now=NOW_MS) as opened:
-        yield opened
 
 
 def test_versions_are_those_of_the_command_line(path: Path, cli: Cli) -> None:

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 import pulsar_admin as pa
-from tests.stores import NOW_MS, copied
 
 PLAIN = "public/default/plain"
 PARTS = "acme/orders/parts"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[pa.Store]:
-    with pa.open_store(copied("small", "clean", tmp_path), writable=True, now=NOW_MS) as opened:
-        yield opened
 
 
 def test_topics_are_made_and_deleted(store: pa.Store) -> None:

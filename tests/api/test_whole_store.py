@@ -13,16 +13,11 @@ import pytest
 import pulsar_admin as pa
 from pulsar_admin.jsonify import to_json
 from tests.conftest import Cli
-from tests.stores import NOW_MS, copied
+from tests.stores import NOW_MS
 from tests.worlds import assert_unchanged, oracle, world
 
 PLAIN = "public/default/plain"
 ROWS = oracle("small")["topics"][PLAIN]["messages"]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return copied("small", "clean", tmp_path)
 
 
 @pytest.fixture

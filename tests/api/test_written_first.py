@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
@@ -10,23 +9,12 @@ import pytest
 
 import pulsar_admin as pa
 from tests.conftest import Cli
-from tests.stores import NOW_MS, copied
+from tests.stores import NOW_MS
 from tests.worlds import assert_unchanged, oracle, world
 
 PLAIN = "public/default/plain"
 REMINDERS = "acme/delayed/reminders"
 ROWS = oracle("small")["topics"][PLAIN]["messages"]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return copied("small", "clean", tmp_path)
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[pa.Store]:
-    with pa.open_store(path, writable=True, now=NOW_MS) as opened:
-        yield opened
 
 
 def test_policies_of_a_topic_from_plan_to_undo(store: pa.Store) -> None:
