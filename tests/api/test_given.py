@@ -452,41 +452,44 @@ def test_numbers_of_numpy_are_numbers(store: pa.Store) -> None:
     assert store.topic(PLAIN).nth_position(numpy.int32(1)) == store.topic(PLAIN).nth_position(1)
 
 
+REQUIRED: dict[str, object] = {
+    "name": PLAIN,
+    "topic": PLAIN,
+    "at": "3h",
+    "positions": ["9:1"],
+    "lines": [LINE],
+    "delay": "1m",
+    "count": 1,
+    "number": 1,
+    "time": "3h",
+    "coordinator": 0,
+    "path": "never",
+    "source": "never",
+    "directory": "never",
+    "dump": "never",
+    "place": "never",
+    "address": "zk:1",
+    "bookie": "b",
+    "bookies": ["b"],
+    "metadata": "never",
+    "urls": {},
+    "messages": (1, 2),
+    "bandwidth": (1, 2),
+    "memory_mb": 1,
+    "tick_time": "1s",
+    "subscription": "half",
+    "granularity": 1000,
+}
+"""What a call needs beside the flag, by name; it is never used."""
+ONE_OF: dict[str, dict[str, object]] = {"reset": {"time": "3h"}, "expire": {"before": "3h"}}
+
+
 def test_every_flag_of_every_call_is_true_or_false(store: pa.Store) -> None:
     topic = store.topic(PLAIN)
     cursor, namespace = topic.cursor("half"), store.namespace("acme/iot")
     objects = [pa, store, topic, cursor, store.cursors("half", PLAIN), namespace, store.cluster("standalone")]
     objects += [store.transactions(), topic.transactions(), cursor.transactions(), cursor.nacks(), store.nacks("half")]
     objects += [store.ledger(9), topic.compaction(), topic.delayed()]
-    required = {
-        "name": PLAIN,
-        "topic": PLAIN,
-        "at": "3h",
-        "positions": ["9:1"],
-        "lines": [LINE],
-        "delay": "1m",
-        "count": 1,
-        "number": 1,
-        "time": "3h",
-        "coordinator": 0,
-        "path": "never",
-        "source": "never",
-        "directory": "never",
-        "dump": "never",
-        "place": "never",
-        "address": "zk:1",
-        "bookie": "b",
-        "bookies": ["b"],
-        "metadata": "never",
-        "urls": {},
-        "messages": (1, 2),
-        "bandwidth": (1, 2),
-        "memory_mb": 1,
-        "tick_time": "1s",
-        "subscription": "half",
-        "granularity": 1000,
-    }
-    one_of = {"reset": {"time": "3h"}, "expire": {"before": "3h"}}
     asked, wrong = 0, []
     for one in objects:
         for name in one.__all__ if one is pa else dir(type(one)):
@@ -497,11 +500,8 @@ def test_every_flag_of_every_call_is_true_or_false(store: pa.Store) -> None:
             needed = [each for each in parameters if each.default is each.empty and each.kind not in VARIADIC]
             for flag in (each.name for each in parameters if each.annotation == "bool"):
                 asked += 1
-                given = (
-                    {each.name: required.get(each.name, "public/x") for each in needed}
-                    | one_of.get(name, {})
-                    | {flag: "no"}
-                )
+                given = {each.name: REQUIRED.get(each.name, "public/x") for each in needed}
+                given |= {**ONE_OF.get(name, {}), flag: "no"}
                 try:
                     found = bound(**given)
                     found = next(found) if inspect.isgenerator(found) else found
