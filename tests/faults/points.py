@@ -105,7 +105,14 @@ class Bench:
         self.source = self.work / "data" if scenario.in_place else folder / f"source of {scenario.world}"
         self.checked: dict[str, list[str]] = {}
         server.watched = [self.work]
-        self._prepare()
+        try:
+            self._prepare()
+            self._run_undisturbed()
+        except BaseException:
+            self._clear()  # the next scenario of this folder must not find it
+            raise
+
+    def _run_undisturbed(self) -> None:
         self.signed = self._signature()
         self.old = self.state()
         self.known = self.findings()
@@ -121,11 +128,11 @@ class Bench:
         if scenario.no_store:
             shutil.rmtree(self.work)
             self.work.mkdir()
-        for command in scenario.before:
-            self._must(command)
         if scenario.state != "clean":
             shutil.rmtree(self.source)
             copy_tree(world(scenario.world) / scenario.state, self.source)
+        for command in scenario.before:
+            self._must(command)
         if scenario.damaged_index:
             self.server.call("lose_rows", self.store)
         if scenario.emptied_bookie:
@@ -150,10 +157,11 @@ class Bench:
         return self
 
     def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.work)
-        shutil.rmtree(self.prepared)
-        if self.scenario.state != "clean":
-            shutil.rmtree(self.source)
+        self._clear()
+
+    def _clear(self) -> None:
+        for place in (self.work, self.prepared, *([self.source] if self.scenario.state != "clean" else [])):
+            shutil.rmtree(place, ignore_errors=not place.exists())
 
     def _signature(self) -> str:
         return digest_of(self.source) if "linked" in self.scenario.name else signature(self.source)

@@ -16,8 +16,8 @@ class Scenario:
     """A changing command. In its words {store}, {source} and {work} are paths: a store, what it was imported from, and the
     directory that holds all that may be written.
 
-    ``before``: commands that lead there, "|"-separated words. ``steps``: it commits more than once and goes on when run again, so
-    what lies between old and new is good. ``repeats``: run again where all is done it does it again.
+    ``before``: commands that lead there, run where the source is in ``state``. ``steps``: it commits more than once and goes on
+    when run again, so what lies between old and new is good. ``repeats``: run again where all is done it does it again.
     """
 
     name: str
@@ -66,7 +66,10 @@ SCENARIOS = (
     Scenario("clear-backlog", f"topics clear-backlog {PLAIN} -s half"),
     Scenario("reset-cursor", f"topics reset-cursor {PLAIN} -s half -m 29:20"),
     Scenario(
-        "reset-cursor as of", "topics reset-cursor public/default/fresh -s crash-holes --as-of 253:4", state="crashed"
+        "reset-cursor as of",
+        "topics reset-cursor public/default/fresh -s crash-holes --as-of 253:4",
+        before=("store refresh",),
+        state="crashed",
     ),
     Scenario("reset all", f"topics reset-cursor --all-topics -s reset-me -t {BEFORE}"),
     Scenario("expire", f"topics expire {PLAIN} -s expire-me -t 1s --force"),
