@@ -71,7 +71,7 @@ SCENARIOS = (
         before=("store refresh",),
         state="crashed",
     ),
-    Scenario("reset all", f"topics reset-cursor --all-topics -s reset-me -t {BEFORE}"),
+    Scenario("reset all", f"topics reset-cursor --all-topics -s reset-me -t {BEFORE} --force"),
     Scenario("expire", f"topics expire {PLAIN} -s expire-me -t 1s --force"),
     Scenario("expire all", f"topics expire-all-subscriptions {PLAIN} -t 1s --force"),
     Scenario("create-subscription", f"topics create-subscription {PLAIN} -s made -m earliest", repeats=True),
