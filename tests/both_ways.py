@@ -13,8 +13,10 @@ from store.kernels.producers import number_spans
 
 _MOST_ROWS = 500
 """What a kernel runs both ways in one test; beyond these it is only compiled, so that tests of much data or many calls stay fast."""
+_MOST_ROWS_OF_A_FILE = 5000
+"""The same for all tests of a file, which mostly look at the same data."""
 _rows: Counter[tuple[str, str]] = Counter()
-"""Rows that ran both ways, by kernel and test."""
+"""Rows that ran both ways, by kernel and test or file of tests."""
 
 Arguments = tuple[Any, ...]
 
@@ -26,10 +28,12 @@ def run_kernels_both_ways() -> None:
 
 def _both(kernel: Kernel, *arguments: Any) -> Any:
     rows = kernel.rows_in(*arguments)
-    key = kernel.__name__, os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-    if rows + _rows[key] > _MOST_ROWS:
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    of_test, of_file = (kernel.__name__, test), (kernel.__name__, test.partition("::")[0])
+    if rows + _rows[of_test] > _MOST_ROWS or rows + _rows[of_file] > _MOST_ROWS_OF_A_FILE:
         return kernel.compiled(*arguments)
-    _rows[key] += rows
+    _rows[of_test] += rows
+    _rows[of_file] += rows
     return run_both_ways(kernel, *arguments)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -39,6 +40,7 @@ _WITHOUT_JVM = (
     "tests/spark/test_engines.py::TestLocalEngine",
     "tests/spark/test_engines.py::test_messages_are",
 )
+_GARBAGE_THRESHOLD = 50_000
 _MEMORY = Path("/dev/shm")
 _MEMORY_BYTES = 8 << 30
 
@@ -75,6 +77,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(
             key=lambda item: (_share_of(item.nodeid) not in (_SPARK, _WORLDS), not item.nodeid.startswith(_LONG))
         )
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Keep Python from looking for garbage among what stays until the end: thousands of tests and all modules."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE_THRESHOLD, 20, 100)
 
 
 def _share_of(nodeid: str) -> str:

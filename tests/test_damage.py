@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import zlib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -315,6 +317,11 @@ def _bomb(codec: int, claimed: int, data: bytes) -> bytes:
     return b"\x47\x78" + len(header).to_bytes(4, "big") + header + data
 
 
+@cache
+def _compressed_zeros() -> bytes:
+    return zlib.compress(bytes(50_000_000))
+
+
 PLAIN = "/managed-ledgers/public/default/persistent/plain"
 
 
@@ -324,9 +331,7 @@ PLAIN = "/managed-ledgers/public/default/persistent/plain"
 def test_decompression_bombs(
     codec: int, claimed: int, node: str, tmp_path: Path, cli: Cli, damages_stores: None
 ) -> None:
-    import zlib
-
-    path = _with_value(tmp_path, node, _bomb(codec, claimed, zlib.compress(bytes(50_000_000))))
+    path = _with_value(tmp_path, node, _bomb(codec, claimed, _compressed_zeros()))
     answer = cli("--store", path, "store", "cat", node)
     assert answer.exit_code in (6, 8)
     assert node in answer.stderr
