@@ -14,9 +14,12 @@ from pathlib import Path
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
 from store.db.tree import Node, row_of
+from store.disks.clone import CloneRequest, plan_clone
+from store.disks.cloning import apply_clone
 from store.history.as_of import Moment, read_tree_at
 from store.history.servers import parse_place
 from store.model.references import index_owners
+from store.names import parse_topic
 from store.sources.layout import read_standalone_layout
 from store.sources.rocksdb import apply_changes, lock_database
 from store.transfer.imports import ImportOptions, ImportResult, Warn, import_layout
@@ -46,18 +49,42 @@ def import_standalone(
 def imported(name: str, state: str) -> Path:
     """Return the store of world NAME in STATE (clean, mutated, crashed); several processes may ask at once."""
     source = world(name) / state
+    return _made(
+        f"{source.parent.name}-{state}",
+        lambda path: import_standalone(source, path, ImportOptions(now_ms=NOW_MS), lambda _: None),
+    )
+
+
+@lru_cache
+def narrow() -> Path:
+    """Return the store of a clone of two topics of the small world, ``public/default/plain`` and ``json``: a fifth of its rows."""
+
+    def make(path: Path) -> None:
+        source = path.with_suffix(".source")
+        if source.exists():
+            shutil.rmtree(source)
+        topics = (parse_topic("public/default/plain"), parse_topic("public/default/json"))
+        with open_store(imported("small", "clean")) as store:
+            apply_clone(store, plan_clone(store, CloneRequest(source, topics=topics)), NOW_MS)
+        import_standalone(source, path, ImportOptions(now_ms=NOW_MS), lambda _: None)
+
+    return _made("narrow", make)
+
+
+def _made(name: str, make: Callable[[Path], object]) -> Path:
+    """Return the store NAME of this machine and code, which MAKE writes at a path when there is none."""
     stores = ROOT / ".cache" / "stores"
     stores.mkdir(parents=True, exist_ok=True)
-    target = stores / f"{source.parent.name}-{state}-{_code_digest()}"
-    with open(stores / f"{source.parent.name}-{state}.lock", "wb") as lock:
+    target = stores / f"{name}-{_code_digest()}"
+    with open(stores / f"{name}.lock", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists():
-            for old in stores.glob(f"*-{state}-*"):
+            for old in stores.glob(f"{name}-*"):
                 # Not at once: a test run that began before a change of the package still reads its own.
                 if time.time() - old.stat().st_mtime > KEPT_SECONDS:
                     shutil.rmtree(old, ignore_errors=True)
             making = target.with_suffix(f".{os.getpid()}")
-            import_standalone(source, making, ImportOptions(now_ms=NOW_MS), lambda _: None)
+            make(making)
             making.rename(target)
     return target
 
@@ -65,6 +92,11 @@ def imported(name: str, state: str) -> Path:
 def copied(name: str, state: str, tmp_path: Path) -> Path:
     """Return a copy of a store for a test that changes it."""
     return Path(shutil.copytree(imported(name, state), tmp_path / "pulsar-store"))
+
+
+def narrow_copy(tmp_path: Path) -> Path:
+    """Return a copy of the narrow store for a test that changes it."""
+    return Path(shutil.copytree(narrow(), tmp_path / "pulsar-store"))
 
 
 def lose_nodes(path: Path, *prefixes: str) -> int:
