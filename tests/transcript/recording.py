@@ -155,7 +155,12 @@ class _Stream(io.TextIOWrapper):
 def _own_directory() -> Iterator[tuple[Path, _Clock]]:
     """Work in a new directory, without settings of this machine, by a clock of our own."""
     clock = _Clock()
-    directory = Path(tempfile.mkdtemp(prefix="transcript-", dir="/tmp"))
+    memory = os.access("/dev/shm", os.W_OK)  # where no commit waits for a disk
+    directory = Path(
+        tempfile.mkdtemp(prefix="script-", dir="/dev/shm")
+        if memory
+        else tempfile.mkdtemp(prefix="transcript-", dir="/tmp")
+    )
     assert len(str(directory)) == len(DIRECTORY)
     unset = {name: value for name, value in os.environ.items() if name not in (*environment_variables(), *_REMOVED)}
     try:
