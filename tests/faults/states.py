@@ -13,6 +13,7 @@ from typing import Any
 from store.db.environment import DATABASES, Txn, open_store
 from store.db.files import iter_logs
 from store.db.storeinfo import read_store_info
+from store.dump.files import LOCK, MANIFEST
 from store.errors import StoreError
 
 
@@ -71,6 +72,7 @@ def directory_state(path: str) -> dict[str, Any]:  # Any: JSON
     files = {str(file.relative_to(root)): file for file in sorted(root.rglob("*")) if file.is_file()}
     known = [name for name in files if str(Path(name).parent) in _DATABASES or name == _LAST_ID]
     known += [name for name in files if name.startswith(f"{_CURRENT}/") and name.endswith(".log")]
+    known += [LOCK] if MANIFEST in files else []  # a dump has its name, and then its lock goes: nobody reads it
     found["files"] = {name: _digest(file.read_bytes()) for name, file in files.items() if name not in known}
     found["odd"] = [name for name in files if "rocksdict" in name or name.endswith((".unfinished", ".tmp"))]
     return found
