@@ -7,7 +7,6 @@ the fixture ``damages_stores``.
 from __future__ import annotations
 
 import hashlib
-import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +17,9 @@ import pytest
 from store.check import check_store
 from store.db.environment import Store, open_store
 from store.db.storeinfo import read_store_info
+from tests.worlds import digest_of_file
 
-_STEADY_NS = 100_000_000
-"""A file that was not written for this long has another change time once it is written again."""
 _sound: set[str] = set()
-_digests: dict[tuple[int, int, int, int], bytes] = {}  # by device, inode, size and change time
 _opened: list[tuple[Path, str, bool]] = []  # path, digest before, writable
 _open: weakref.WeakSet[Store] = weakref.WeakSet()
 _original, _original_close = Store.__init__, Store.close
@@ -48,21 +45,10 @@ def bytes_of_store(path: Path) -> str:
     """A digest of what a store holds: its database, ``store.json``, and the names and sizes of its own entry logs."""
     digest = hashlib.blake2b(digest_size=16)
     for file in (path / "store.json", path / "meta" / "data.mdb"):
-        digest.update(_digest_of(file) if file.is_file() else b"absent")
+        digest.update(digest_of_file(file) if file.is_file() else b"absent")
     for file in sorted(path.glob("entries/*")):
         digest.update(f"{file.name} {file.stat().st_size}\0".encode())
     return digest.hexdigest()
-
-
-def _digest_of(file: Path) -> bytes:
-    status = file.stat()
-    key = (status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)
-    if key not in _digests:
-        found = hashlib.blake2b(file.read_bytes(), digest_size=16).digest()
-        if abs(time.time_ns() - status.st_ctime_ns) < _STEADY_NS:
-            return found
-        _digests[key] = found
-    return _digests[key]
 
 
 def assert_sound(path: Path, store: Store | None = None) -> None:
