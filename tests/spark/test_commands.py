@@ -22,6 +22,16 @@ from tests.worlds import oracle, world
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FEW_TOPICS = (
+    "acme/orders/codecs",
+    "acme/orders/compacted",
+    "acme/delayed/reminders",
+    "acme/iot/skewed",
+    "acme/secure/compacted-secret",
+    "public/default/avro",
+    "public/default/txn-out",
+)
+"""What Spark reads in place of all topics, which processes read: each is a job of its own."""
 NEEDS_A_SCAN = [
     ("store", "check", "--deep"),
     ("doctor", "--deep"),
@@ -43,11 +53,11 @@ NEEDS_A_SCAN = [
     ("delayed", "due", "--all-topics", "--until", "2027-01-01T00:00:00Z", "-o", "jsonl"),
     ("delayed", "status", "--all-topics", "--now", "2026-11-21T10:00:00Z", "-o", "json"),
     ("delayed", "replay", "--all-topics", "--until", "2027-01-01T00:00:00Z", "-o", "jsonl"),
-    ("compaction", "read", "--all-topics", "--payload", "--value", "-o", "jsonl"),
+    ("compaction", "read", *FEW_TOPICS, "--payload", "--value", "-o", "jsonl"),
     ("compaction", "read", "--all-topics", "--redact", "-o", "csv"),
     ("compaction", "find-by-time", "--all-topics", "--time", "@1795253002970", "-o", "jsonl"),
-    ("topics", "dump", "--all-topics", "--payload"),
-    ("sql", "select * from messages order by ledger_id, entry_id, batch_index", "-o", "jsonl"),
+    ("topics", "dump", *FEW_TOPICS, "--payload"),
+    ("sql", "select * replace (md5(payload) as payload) from messages order by all", "-o", "jsonl"),
     ("topics", "dump", "--all-topics", "--level", "entries", "--start-time", "@1795253000", "--clock", "publish"),
 ]
 INDEX_ANSWERS = [
@@ -145,10 +155,11 @@ def alone(cli: Cli, known_answers: dict[tuple[Path, tuple[str, ...]], Answer]) -
 def test_spark_answers_as_one_process(
     cli: Cli, alone: Alone, demo_store: Path, damaged_store: Path, on_spark: list[int], words: tuple[str, ...]
 ) -> None:
+    few = tuple(topic for word in words for topic in (FEW_TOPICS if word == "--all-topics" else (word,)))
     for store in (demo_store, damaged_store)[: 1 if "--time" in words else 2]:
-        answer = alone(store, words)
+        answer = alone(store, few)
         assert answer[0] in (0, 1, 5)
-        assert _answer(cli, store, words, "--spark") == answer
+        assert _answer(cli, store, few, "--spark") == answer
     assert on_spark
 
 
