@@ -117,6 +117,21 @@ SOURCES: dict[str, Callable[[Path, Cli], Path]] = {
 DAMAGED = ("flipped", "lost", "sizes", "cut")
 
 
+_here: dict[str, Path] = {}
+
+
+@pytest.fixture
+def here(made: str, tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
+    """The store of the source MADE, imported in this process; shared by all engines, only to be read."""
+    if made not in _here:
+        folder = tmp_path_factory.mktemp("made")
+        import_standalone(SOURCES[made](folder, cli), folder / "here", ImportOptions(now_ms=1), lambda _: None)
+        if made not in DAMAGED:
+            assert_index_is_right(folder / "here")
+        _here[made] = folder / "here"
+    return _here[made]
+
+
 def _again(path: Path, new: Path, engine: Engine | None, order: int = 1) -> Path:
     """Index the catalogued files of the store at PATH into the new store at NEW, in their ORDER or the other one."""
     create_store(new, now_ms=1)
@@ -135,21 +150,17 @@ def _blank(log: LogFile) -> LogFile:
 class IndexContract:
     """What every engine does alike; subclasses hand it over as the fixture ``engine``."""
 
-    slice_bytes: Sequence[int] = (MIB, 100_000)
+    slice_bytes: Sequence[int] = (MIB, 300_000)
 
     @pytest.mark.parametrize("made", SOURCES)
     def test_rows_are_those_of_this_process(
-        self, made: str, engine: Engine | None, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+        self, made: str, here: Path, engine: Engine | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        source = SOURCES[made](tmp_path, cli)
-        import_standalone(source, tmp_path / "here", ImportOptions(now_ms=1), lambda _: None)
-        expected = rows_of(tmp_path / "here")
+        expected = rows_of(here)
         assert expected["damage" if made in DAMAGED else "entries"]
         for number, slice_bytes in enumerate(self.slice_bytes):
             monkeypatch.setattr(indexing, "SLICE_BYTES", slice_bytes)
-            assert rows_of(_again(tmp_path / "here", tmp_path / str(number), engine)) == expected
-        if made not in DAMAGED:
-            assert_index_is_right(tmp_path / "here")
+            assert rows_of(_again(here, tmp_path / str(number), engine)) == expected
 
 
 class TestOneProcess(IndexContract):
@@ -180,14 +191,14 @@ class TestHere(IndexContract):
 
 
 @pytest.mark.parametrize("made", ["small", "generated", "flipped"])
-def test_neither_order_nor_groups_matter(made: str, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = SOURCES[made](tmp_path, cli)
-    import_standalone(source, tmp_path / "here", ImportOptions(now_ms=1), lambda _: None)
-    expected = rows_of(tmp_path / "here")
+def test_neither_order_nor_groups_matter(
+    made: str, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = rows_of(here)
     monkeypatch.setattr(indexing, "SLICE_BYTES", MIB)
     for group_bytes in (1, 5 * MIB):
         monkeypatch.setattr(indexing, "GROUP_BYTES", group_bytes)
-        assert rows_of(_again(tmp_path / "here", tmp_path / str(group_bytes), LocalEngine(1), order=-1)) == expected
+        assert rows_of(_again(here, tmp_path / str(group_bytes), LocalEngine(1), order=-1)) == expected
 
 
 # -- what is sent -----------------------------------------------------------------------------------------------------

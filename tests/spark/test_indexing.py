@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store.engine.operation import Engine
-from tests.test_indexing import MIB, IndexContract
+from tests.test_indexing import MIB, IndexContract, here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+__all__ = ["here"]
 
 
 @pytest.mark.spark
