@@ -25,7 +25,7 @@ from store.db.locks import take_writer_lock
 from store.errors import DiskFailed, DiskFull, IndexCorrupt, StoreBusy
 from tests.conftest import Cli
 from tests.soundness import bytes_of_store
-from tests.stores import copied
+from tests.stores import narrow_copy
 
 TOPIC = "public/default/plain"
 PAGE_BYTES = 4096
@@ -34,7 +34,7 @@ TXN_AT = 16 + 128  # of the transaction in a meta page: behind the page's header
 
 def changed(tmp_path: Path, cli: Cli, changes: int = 2) -> Path:
     """Return a store with changes."""
-    path = copied("small", "clean", tmp_path)
+    path = narrow_copy(tmp_path)
     for number in range(changes):
         assert (
             cli("--store", path, "topics", "reset-cursor", TOPIC, "-s", "half", "-m", f"9:{number + 1}").exit_code == 0
@@ -253,7 +253,7 @@ def test_killed_readers_use_up_no_places(tmp_path: Path, cli: Cli) -> None:
 
 
 def test_a_killed_reader_keeps_no_pages(tmp_path: Path) -> None:
-    path = copied("small", "clean", tmp_path)
+    path = narrow_copy(tmp_path)
     _killed_reader(path, 1)
     before = (path / "meta" / "data.mdb").stat().st_size
     for number in range(60):
@@ -297,7 +297,7 @@ def test_a_reader_that_cannot_register_and_a_writer_wait_for_each_other(
 
 
 def test_an_error_of_the_disk_is_not_called_a_full_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = copied("small", "clean", tmp_path)
+    path = narrow_copy(tmp_path)
 
     def fail(*_: object) -> None:
         raise lmdb.Error(f"mdb_txn_commit: {os.strerror(errno.EIO)}")
