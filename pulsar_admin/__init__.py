@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     from pulsar_admin.api.disks import reclaim
     from pulsar_admin.api.generating import generate
     from pulsar_admin.api.history import MetadataChange, diff, history
-    from pulsar_admin.api.imports import create_store, import_cluster, import_standalone, preview_import
+    from pulsar_admin.api.imports import (
+        create_store,
+        fetch_bookie,
+        import_cluster,
+        import_standalone,
+        preview_import,
+        read_bookie_conf,
+    )
     from pulsar_admin.api.incidents import import_bundle
     from pulsar_admin.api.ledger import Ledger
     from pulsar_admin.api.logs import log_files, log_records, verify_logs
@@ -67,8 +74,6 @@ if TYPE_CHECKING:
     )
     from store.model.extent import Extent
     from store.names import Position
-    from store.sources.bookieconf import read_bookie_conf
-    from store.transfer.fetching import fetch_bookie
 
 OWNER = "pulsar-admin"
 _ERRORS = "store.errors"
@@ -80,8 +85,8 @@ _HOMES = {
     "import_standalone": "pulsar_admin.api.imports",
     "preview_import": "pulsar_admin.api.imports",
     "create_store": "pulsar_admin.api.imports",
-    "read_bookie_conf": "store.sources.bookieconf",
-    "fetch_bookie": "store.transfer.fetching",
+    "read_bookie_conf": "pulsar_admin.api.imports",
+    "fetch_bookie": "pulsar_admin.api.imports",
     "generate": "pulsar_admin.api.generating",
     "history": "pulsar_admin.api.history",
     "diff": "pulsar_admin.api.history",

@@ -151,6 +151,14 @@ def given_ledgers(ledgers: Iterable[int]) -> tuple[int, ...]:
     return tuple(whole_number("ledger", one, 0, LONG_MAX) for one in ledgers)
 
 
+def given_spark(value: Any) -> None:  # Any: what callers give; importing pyspark to look takes longer than most answers
+    """Raise InvalidValue unless VALUE is a session of Spark or of Spark Connect."""
+    if not any((one.__name__, one.__module__[:8]) == ("SparkSession", "pyspark.") for one in type(value).__mro__):
+        raise InvalidValue(
+            f"spark {value!r} is not a Spark session", hint="give SparkSession.builder.getOrCreate()", value=value
+        )
+
+
 def given_object(what: str, value: Any, kind: type[Kind]) -> Kind:  # Any: what callers give
     """Return VALUE; raises InvalidValue unless it is of KIND."""
     if not isinstance(value, kind):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pulsar_admin.api.given import given_flags, given_items, given_object, given_path
+from pulsar_admin.api.given import given_flags, given_items, given_object, given_path, given_text
 from pulsar_admin.api.session import Caller, Time, check_choice
 from store.db.storeinfo import check_new_store
 from store.errors import InvalidValue
@@ -163,6 +163,26 @@ def given_bookie(bookie: str | GivenBookie) -> GivenBookie:
     from store.sources.given import GivenBookie, parse_bookie
 
     return parse_bookie(bookie) if isinstance(bookie, str) else given_object("bookie", bookie, GivenBookie)
+
+
+def read_bookie_conf(file: Path | str, root: Path | str | None = None) -> GivenBookie:
+    """Return the bookie that FILE, its bookkeeper.conf, configures; ROOT: where its disks were copied to, with their paths below it.
+
+    Raises SourceNotFound, InvalidValue.
+    """
+    from store.sources.bookieconf import read_bookie_conf
+
+    return read_bookie_conf(given_path("file", file), None if root is None else given_path("root", root))
+
+
+def fetch_bookie(text: str, into: Path | str | None) -> str:
+    """Return TEXT, ``[ID=]PART,PART``, with local directories below INTO for the parts that are URLs or archives.
+
+    Raises InvalidValue when there are such and no INTO, SourceNotFound, MissingComponent, EntryLogCorrupt, NotWritable, DiskFull.
+    """
+    from store.transfer.fetching import fetch_bookie
+
+    return fetch_bookie(given_text("text", text), None if into is None else given_path("into", into))
 
 
 def preview_import(source: Path | str, path: Path | str) -> ImportPreview:

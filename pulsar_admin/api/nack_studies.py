@@ -11,6 +11,7 @@ from pulsar_admin.api.given import (
     given_keywords,
     given_number,
     given_object,
+    given_spark,
     given_text,
     whole_number,
 )
@@ -161,7 +162,10 @@ class NackGrid:
 
     def run(self, spark: SparkSession | None = None) -> tuple[SweepRow, ...]:
         """Return a row for each point and timer, of one job of SPARK, or worked out here."""
-        return tuple(sweep_here(self.points) if spark is None else sweep_on_spark(spark, self.points))
+        if spark is None:
+            return tuple(sweep_here(self.points))
+        given_spark(spark)
+        return tuple(sweep_on_spark(spark, self.points))
 
 
 def nack_grid(

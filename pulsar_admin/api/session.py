@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, TypeVar, TypeVarTuple, get_args
 
-from pulsar_admin.api.given import whole_number
+from pulsar_admin.api.given import given_spark, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.broken import broken_texts, texts_of_broken
 from store.db.environment import Store as StoreFile
@@ -61,9 +61,11 @@ class PartialData(UserWarning):
 
 
 def check_engine(jobs: int, spark: SparkSession | None) -> None:
-    """Raise InvalidValue unless JOBS is a number of processes, 0 for one a core, and 1 beside SPARK."""
+    """Raise InvalidValue unless JOBS is a number of processes, 0 for one a core, and 1 beside SPARK, which is a session."""
     if whole_number("jobs", jobs) < 0 or (spark is not None and jobs != 1):
         raise InvalidValue(f"jobs={jobs}: give 0 (one process a core) or more, and not with spark")
+    if spark is not None:
+        given_spark(spark)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from pulsar_admin.api.given import given_flags
+from pulsar_admin.api.given import given_flags, given_spark
 from pulsar_admin.api.session import Session, Time
 from store.db.files import iter_logs
 from store.engine.spark_session import has_executors, is_stopped, ship_code
@@ -26,6 +26,7 @@ def register(spark: SparkSession) -> None:
     Filters are pushed down to it from then on. Raises MissingComponent, which names what the Python of the executors lacks; Refused for
     a session that was stopped.
     """
+    given_spark(spark)
     if is_stopped(spark):
         raise Refused("the Spark session is stopped", hint="start another: SparkSession.builder.getOrCreate()")
     if has_executors(spark):

@@ -21,7 +21,7 @@ from pulsar_admin.api.given import (
 )
 from pulsar_admin.api.recovering import Recoveries
 from pulsar_admin.api.resources import Resources
-from pulsar_admin.api.session import Session, Time
+from pulsar_admin.api.session import Session, Time, check_engine
 from pulsar_admin.api.topic import Topic
 from pulsar_admin.api.transfers import Transfers
 from store.db.environment import open_store as open_store_file
@@ -81,6 +81,7 @@ def open_store(
     Raises StoreNotFound, Refused (an import that did not end), StoreBusy (writable, and another process writes), IndexCorrupt.
     """
     given_flags(writable=writable)
+    check_engine(jobs, spark)
     keys: PrivateKeys | None = None
     if private_keys:
         from store.model.private_keys import read_private_keys

@@ -15,12 +15,11 @@ from store.sources.given import GivenBookie
 _PORT = "3181"
 
 
-def read_bookie_conf(file: Path | str, root: Path | str | None = None) -> GivenBookie:
+def read_bookie_conf(file: Path, root: Path | None = None) -> GivenBookie:
     """Return the bookie that FILE, its bookkeeper.conf, configures; ROOT: where its disks were copied to, with their paths below it.
 
     Raises SourceNotFound, InvalidValue.
     """
-    file, root = Path(file), None if root is None else Path(root)
     settings = read_properties(file, "name the bookie's bookkeeper.conf")
     ledgers = _directories(settings, "ledgerDirectories", root)
     journals = _directories(settings, "journalDirectories", root) or _directories(settings, "journalDirectory", root)

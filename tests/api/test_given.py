@@ -41,6 +41,7 @@ BIG = 2**63, 10**30
 PATH = (5, True, 1.5, b"x", object(), ["x"], {}, "a\0b", "\ud800")
 FLAG = (None, 0, 1, "false", "", [], object())
 LENGTH = (None, 5, True, 1.5, b"5m", object(), ["5m"], "soon")
+SPARK = (5, "local[2]", True, object(), ["x"])
 THING = (None, 5, "text", object(), ["x"])
 
 
@@ -211,6 +212,14 @@ CALLS: list[tuple[str, tuple[object, ...], Call]] = [
     ("load_plan", PATH, lambda store, value: store.load_plan(value)),
     ("load", PATH, lambda store, value: store.load(value)),
     ("copy", PATH, lambda store, value: store.copy(PLAIN, source=value)),
+    ("spark of open_store", SPARK, lambda store, value: pa.open_store(store.path, spark=value)),
+    ("register", (*SPARK, None), lambda store, value: pa.register(value)),
+    ("data frames", (*SPARK, None), lambda store, value: store.spark(value)),
+    ("swept on", SPARK, lambda store, value: pa.nack_grid([1], [5], [0]).run(value)),
+    ("bookkeeper.conf", (*PATH, None), lambda store, value: pa.read_bookie_conf(value)),
+    ("root", PATH, lambda store, value: pa.read_bookie_conf("absent", value)),
+    ("bookie's parts", TEXT[:-2], lambda store, value: pa.fetch_bookie(value, None)),
+    ("into", PATH, lambda store, value: pa.fetch_bookie("absent", value)),
     ("open_store", PATH, lambda store, value: pa.open_store(value)),
     ("logs", PATH, lambda store, value: pa.verify_logs(value)),
     ("records of", PATH, lambda store, value: next(pa.log_records(value))),
