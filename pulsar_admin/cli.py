@@ -68,7 +68,7 @@ class TableGroup(TakesGlobals, click.Group):
         return [*lookup.subgroups_of(self.path), *lookup.rows_of(self.path)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in lookup.subgroups_of(self.path):
+        if lookup.is_subgroup(self.path, cmd_name):
             return TableGroup(f"{self.path} {cmd_name}".strip())
         row = lookup.find_row(self.path, cmd_name)
         if self.upstream != self.path and (refused := self._refusing(cmd_name)) is not None:

@@ -25,6 +25,12 @@ def subgroups_of(path: str) -> dict[str, str]:
     return {key[len(prefix) :]: GROUPS[key] for key in names if " " not in key[len(prefix) :] and is_used(key)}
 
 
+def is_subgroup(path: str, name: str) -> bool:
+    """Return whether NAME is one of ``subgroups_of`` group PATH."""
+    key = f"{path} {name}" if path else name
+    return " " not in name and key != ROOT and key in GROUPS and is_used(key)
+
+
 def is_used(path: str) -> bool:
     """Return whether group PATH, or a group in it, holds a command."""
     return path in OF_POLICIES or any(
