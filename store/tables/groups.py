@@ -73,6 +73,8 @@ class Opened:
         self.relative, self.count = part.path, count
         file = files.open(part.path)
         self.metadata, self._schema = file.metadata, file.schema_arrow
+        schema = self.metadata.schema
+        self.places = {schema.column(place).path: place for place in range(self.metadata.num_columns)}
         found = self.metadata.num_rows
         if found != part.rows:
             raise SourceChanged(
@@ -125,14 +127,16 @@ class Group:
     def __init__(self, part: Opened, number: int, keys: Sequence[str]) -> None:
         self._part, self._number = part, number
         self._is_read = False
-        facts = part.metadata.row_group(number)
-        self._facts = {facts.column(place).path_in_schema: facts.column(place) for place in range(facts.num_columns)}
-        self.rows: int = facts.num_rows
+        self._facts = part.metadata.row_group(number)
+        self.rows: int = self._facts.num_rows
         self.bounds: tuple[Bounds, ...] = tuple(self._bounds(key) for key in keys)
         part.count.of_groups += 1
 
+    def _column(self, name: str) -> pq.ColumnChunkMetaData:
+        return self._facts.column(self._part.places[name])
+
     def _bounds(self, key: str) -> Bounds:
-        found = self._facts[key].statistics
+        found = self._column(key).statistics
         if found is not None and found.has_min_max:
             return found.min, found.max
         column = self.read([key]).column(0)
@@ -142,7 +146,7 @@ class Group:
         """Return COLUMNS of these rows; raises Corrupt."""
         self._part.count.groups += not self._is_read
         self._is_read = True
-        self._part.count.bytes += sum(self._facts[name].total_compressed_size for name in columns)
+        self._part.count.bytes += sum(self._column(name).total_compressed_size for name in columns)
         return self._part.read(self._number, columns)
 
 
