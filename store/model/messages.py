@@ -283,16 +283,25 @@ def _from_batch(base: Message, metadata: SingleMessageMetadata, payload: memoryv
     first = base.broker_index
     if first is not None:
         first = first - (base.batch_size - 1) + index  # the entry carries the index of its last message
-    return replace(
-        base,
+    return Message(  # half of what ``replace`` takes
         position=Position(base.position.ledger_id, base.position.entry_id, index),
+        publish_ms=base.publish_ms,
+        broker_ms=base.broker_ms,
         broker_index=first,
         event_ms=metadata.event_time,
         key=metadata.partition_key if metadata.HasField("partition_key") else None,
-        key_encoded=metadata.partition_key_b64_encoded,
         ordering_key=metadata.ordering_key if metadata.HasField("ordering_key") else None,
+        producer=base.producer,
         sequence_id=metadata.sequence_id if metadata.HasField("sequence_id") else base.sequence_id,
         properties={pair.key: pair.value for pair in metadata.properties},
         payload=payload,
+        batch_size=base.batch_size,
         null_value=metadata.null_value,
+        encrypted=base.encrypted,
+        deliver_at_ms=base.deliver_at_ms,
+        marker_type=base.marker_type,
+        transaction=base.transaction,
+        schema_version=base.schema_version,
+        compression=base.compression,
+        key_encoded=metadata.partition_key_b64_encoded,
     )
