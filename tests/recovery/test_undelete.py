@@ -119,9 +119,10 @@ def damage(folder: Path) -> None:
     for bookie in bookies_of(folder):
         for file in (*(bookie / "current").glob("*.log"), *(bookie / "current").glob("*.txn")):
             data = bytearray(file.read_bytes())
+            end = len(data.rstrip(b"\0"))  # most of a journal is zeros
             for ledger_id, entry_id in LOST:
                 offset = 0
-                while (offset := data.find(struct.pack(">qq", ledger_id, entry_id), offset)) >= 0:
+                while (offset := data.find(struct.pack(">qq", ledger_id, entry_id), offset, end)) >= 0:
                     data[offset + 60] ^= 0xFF
                     offset += 60
             file.write_bytes(data)

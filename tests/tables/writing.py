@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,7 @@ def write_tables(
     store: Path, folder: Path, cluster: str = "c", *, rows_in_group: int = 200, rows_in_file: int = 1 << 30
 ) -> Path:
     """Write the tables of the store at STORE that answers need, as the cluster CLUSTER; return FOLDER."""
-    with open_store(store) as opened, open_reader(opened) as reader:
-        tables = {name: _small(reader, name, cluster) for name in ("nodes", "rows", "bodies")}
-        tables["entries"] = pa.Table.from_pylist(
-            [{"cluster": cluster} | row for row in _entries(reader)], TABLES["entries"]
-        )
+    tables = _tables_of(store, cluster)
     listed = {
         name: [
             _write(folder, f"{name}/cluster={cluster}/part-{number}.parquet", part, rows_in_group)
@@ -44,6 +41,15 @@ def write_tables(
     found["clusters"][cluster] = {"identity": cluster, "store": str(store), "exportedMs": {}, "tables": listed}
     path.write_text(json.dumps(found))
     return folder
+
+
+@cache
+def _tables_of(store: Path, cluster: str) -> dict[str, pa.Table]:
+    """The tables of a store that nobody writes."""
+    with open_store(store) as opened, open_reader(opened) as reader:
+        tables = {name: _small(reader, name, cluster) for name in ("nodes", "rows", "bodies")}
+        rows = [{"cluster": cluster} | row for row in _entries(reader)]
+    return tables | {"entries": pa.Table.from_pylist(rows, TABLES["entries"])}
 
 
 def _small(reader: EntryReader, name: str, cluster: str) -> pa.Table:
