@@ -69,6 +69,7 @@ def test_root_help_lists_groups_that_hold_commands(cli: Cli, monkeypatch: pytest
     text = cli("--help").stdout
     assert "sample" in text
     assert "hollow" not in text
+    assert "No such command" in cli("hollow").stderr
 
 
 def test_command_help_shows_examples_output_errors_and_aliases(cli: Cli) -> None:
@@ -113,6 +114,7 @@ def test_nested_groups(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(table.COMMANDS, "sample inner", {"list": Row("tests.sample_commands:names", "Print names.")})
     assert "Inner group." in cli("sample", "--help").stdout
     assert cli("sample", "inner", "list", "a/b").exit_code == 0
+    assert "No such command" in cli("sample inner", "list", "a/b").stderr
 
 
 def test_group_without_command_shows_help_and_is_a_usage_error(cli: Cli) -> None:
