@@ -69,13 +69,13 @@ def test_last_id_when_the_entry_is_lost(cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("world", WORLD_NAMES)
 def test_messages_by_id(world: str, cli: Cli) -> None:
-    """The first message of an entry, against what a reader saw; every fifth entry."""
+    """The first message of an entry, against what a reader saw; every fifth entry, of a large topic every twentieth."""
     compared = 0
     for topic, answers in oracle(world)["topics"].items():
         if topic.startswith("acme/secure/") or topic.endswith("chunked"):
             continue
         first = {(row[0], row[1]): row for row in reversed(answers["messages"])}
-        for (ledger_id, entry_id), row in list(first.items())[::5]:
+        for (ledger_id, entry_id), row in list(first.items())[:: 5 if len(first) < 100 else 20]:
             command = ("get-message-by-id", topic, "-l", ledger_id, "-e", entry_id)
             (found,) = rows(cli, imported(world, "clean"), *command)
             assert (*id_of(found), found["publishTime"], found["sha1"]) == (*row[:4], row[8])

@@ -92,13 +92,21 @@ PARTS: list[tuple[str, ...]] = [
 ]
 
 
+VIEWS = ("--pattern", "acme/*/compacted*")
+WITHOUT_A_VIEW = ("public/default/txn-out", "public/default/chunked", "public/default/avro")
+
+
 @pytest.mark.parametrize("words", PARTS, ids=" ".join)
 def test_columns_are_the_messages_read_one_by_one(words: tuple[str, ...], cli: Cli, made: Path, request: Any) -> None:
-    stores = [imported("small", "clean"), imported("nometa", "mutated"), shapes.store(), made]
-    expected = [read(cli, store, "--all-topics", *words) for store in stores]
+    """Of topics without a view, all are read once, with everything that is shown of a message; else three of them."""
+    all_topics = ("--all-topics",)
+    worlds = [(imported("small", "clean"), all_topics if "--value" in words else WITHOUT_A_VIEW)]
+    worlds += [(imported(name, state), VIEWS) for name, state in (("small", "clean"), ("nometa", "mutated"))]
+    asked = [*worlds, (shapes.store(), all_topics), (made, all_topics)]
+    expected = [read(cli, store, *topics, *words) for store, topics in asked]
     request.getfixturevalue("columns")
-    assert [read(cli, store, "--all-topics", *words) for store in stores] == expected
-    assert [read(cli, store, "--all-topics", *words, "--jobs", "2") for store in stores] == expected
+    assert [read(cli, store, *topics, *words) for store, topics in asked] == expected
+    assert [read(cli, store, *topics, *words, "--jobs", "2") for store, topics in asked] == expected
     assert any(text for _, text in expected)
 
 

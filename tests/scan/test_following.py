@@ -218,10 +218,13 @@ def test_lost_pages_of_a_log_that_nothing_is_appended_to(tmp_path: Path) -> None
     assert _drain(Follower(followed), followed, offset)[0] == [(1, 2), (2, 1)]
 
 
-@pytest.mark.parametrize("limit", [Limit(files=1), Limit(files=7), Limit(size_bytes=3000), Limit(size_bytes=1)])
-def test_limits(tmp_path: Path, limit: Limit) -> None:
+@pytest.mark.parametrize(
+    ("limit", "entries"),
+    [(Limit(files=1), 200), (Limit(files=7), 200), (Limit(size_bytes=3000), 200), (Limit(size_bytes=1), 80)],
+)
+def test_limits(tmp_path: Path, limit: Limit, entries: int) -> None:
     bookie = Bookie(tmp_path, log_bytes=4000)
-    bookie.memory = ids(0, 200)
+    bookie.memory = ids(0, entries)
     bookie.flush()
     followed = _followed(tmp_path)
     start, found, files = FIRST, [], len(list((tmp_path / "current").glob("*.log")))
@@ -236,7 +239,7 @@ def test_limits(tmp_path: Path, limit: Limit) -> None:
         )
         found += _read(followed, start, end)
         start, batches = end, batches + 1
-    assert Counter(found) == Counter(ids(0, 200))
+    assert Counter(found) == Counter(ids(0, entries))
     assert batches > 2
 
 

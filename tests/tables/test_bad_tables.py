@@ -204,7 +204,7 @@ def test_damage_of_an_earlier_version_is_no_fault_of_the_statement(cli: Cli, fol
     path = folder / name
     whole = path.read_bytes()
     ends = set()
-    for place in range(4, len(whole) - int.from_bytes(whole[-8:-4], "little") - 8, len(whole) // 40):
+    for place in range(4, len(whole) - int.from_bytes(whole[-8:-4], "little") - 8, len(whole) // 20):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
         ends.add(cli("--tables", folder, "sql", "select min(columns(*)::varchar) from nodes").exit_code)
     assert ends <= {0, 6}
@@ -314,4 +314,4 @@ def test_a_run_on_damaged_iceberg_tables_adds_nothing(
     assert contents(fleet) == before
     for path, data in whole.items():
         path.write_bytes(data)
-    assert cli(*words).exit_code == 0
+    assert cli(*words, "--only", "entries").exit_code == 0

@@ -94,9 +94,8 @@ def test_commands_say_what_they_say_of_the_store(
     assert of_store.stdout
 
 
-@pytest.mark.parametrize(("state", "files"), [("clean", 1), ("crashed", 2)])
-def test_what_columns_tell_opens_no_log(state: str, files: int, cli: Cli, tmp_path: Path) -> None:
-    data = scratch_copy("small", state, tmp_path)
+def test_what_columns_tell_opens_no_log(cli: Cli, tmp_path: Path) -> None:
+    data = scratch_copy("small", "crashed", tmp_path)
     import_standalone(data, tmp_path / "store", ImportOptions(now_ms=NOW_MS), lambda _: None)
     tables = write_tables(tmp_path / "store", tmp_path / "tables")
     backlogs = [
@@ -114,7 +113,7 @@ def test_what_columns_tell_opens_no_log(state: str, files: int, cli: Cli, tmp_pa
     assert (event.exit_code, event.stdout, event.error["code"]) == (6, "", "source-changed"), event.stderr
     assert event.error["message"].startswith(f"{data}/bookkeeper/current/0.log is not reachable from here: the tables")
     read = cli("--tables", tables, "topics", "read", "public/default/plain", "-o", "json")
-    assert (read.exit_code, read.stdout, read.stderr.count("is not reachable from here")) == (1, "[]\n", files)
+    assert (read.exit_code, read.stdout, read.stderr.count("is not reachable from here")) == (1, "[]\n", 2)
 
 
 def _subscriptions(cli: Cli, store: Path) -> list[tuple[str, list[str]]]:
@@ -168,7 +167,7 @@ def test_a_question_reads_few_of_many_row_groups(
         if row["ledger_id"] in ledgers
     }
     assert len({position.ledger_id for position in times}) > 5
-    for time_ms in (0, *(each + more for each in [*times.values()][::17] for more in (0, 1)), 1795253004000):
+    for time_ms in (0, *(each + more for each in [*times.values()][::29] for more in (0, 1)), 1795253004000):
         expected = next((position for position, each in times.items() if each >= time_ms), None)
         with open_tables(str(tables)) as store, open_reader(store) as reader:
             found = find_first_at_or_after(reader, read_topic(reader.txn, name), time_ms, "auto")

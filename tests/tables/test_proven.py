@@ -88,7 +88,7 @@ def folder(exported: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("table", READ_BY_SQL)
 def test_a_changed_byte_is_named_or_not_read(table: str, cli: Cli, folder: Path) -> None:
-    check(cli, folder, table, spread(folder, table, 1, pages=5, footers=5))
+    check(cli, folder, table, spread(folder, table, 1, pages=2, footers=2))
 
 
 @pytest.mark.deep
@@ -100,7 +100,7 @@ def test_any_changed_byte_is_named_or_not_read(table: str, cli: Cli, folder: Pat
 def test_a_changed_byte_below_an_iceberg_table_is_named(cli: Cli, tmp_path: Path) -> None:
     words = ("--store", imported("small", "clean"), "store", "export", "tables", tmp_path / "t", "--iceberg")
     assert cli(*words).exit_code == 0
-    for name in damaged(tmp_path / "t", "entries", spread(tmp_path / "t", "entries", 3, pages=5, footers=20)):
+    for name in damaged(tmp_path / "t", "entries", spread(tmp_path / "t", "entries", 3, pages=3, footers=10)):
         found = cli(*words, "--only", "entries")
         if found.exit_code:  # no other columns than keys are read
             assert (found.exit_code, found.stdout) == (6, "")

@@ -25,6 +25,7 @@ TABLES = ("topics", "ledgers", "cursors", "policies", "schemas", "entries", "mes
 class Sides:
     """A store that is asked in SQL, and the files of its export."""
 
+    world: str
     database: Database
     folder: Path
     plain: duckdb.DuckDBPyConnection
@@ -45,7 +46,7 @@ def sides(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         database = Database(StoreTables(reader, find_cluster_name(reader.txn)))
         plain = duckdb.connect(":memory:")
         plain.execute("SET TimeZone = 'UTC'")
-        yield Sides(database, folder, plain)
+        yield Sides(request.param[0], database, folder, plain)
         database.close()
         plain.close()
 
@@ -63,8 +64,8 @@ def test_a_table_is_the_same(sides: Sides, table: str) -> None:
 
 
 def test_a_column_alone_is_the_same(sides: Sides) -> None:
-    """What is read for one column is not what is read for all."""
-    for table in ("messages", "entries", "ledgers", "cursors"):
+    """What is read for one column is not what is read for all; what messages say depends on no number of bookies."""
+    for table in ("messages", "entries", "ledgers", "cursors")[sides.world == CLUSTER :]:
         for name, *_ in [*sides.database.run(f'describe "{table}"')]:
             found = Counter(map(repr, sides.database.run(f'select "{name}" from {table}')))
             rows = sides.plain.execute(f'select "{name}" from {sides.files_of(table)}').fetchall()

@@ -70,7 +70,7 @@ def times_of(both: Both) -> list[str]:
     return [*map(str, times), "1970-01-01 00:00:00+00", "9999-12-31 00:00:00+00"]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_is_not_read_changes_no_answer(both: Both, seed: int) -> None:
     statements = Statements(seed, times_of(both))
     for _ in range(20):
@@ -81,7 +81,7 @@ def test_what_is_not_read_changes_no_answer(both: Both, seed: int) -> None:
 
 def test_entries_that_are_not_read_change_no_answer(both: Both) -> None:
     statements = Statements(7, times_of(both), OF_ENTRIES)
-    for columns in ("topic, ledger_id, entry_id, copies", "producer, publish_time, digest_ok", "count(*)") * 8:
+    for columns in ("topic, ledger_id, entry_id, copies", "producer, publish_time, digest_ok", "count(*)") * 4:
         statement = f"select {columns} from entries where {statements.condition('')}"
         made, whole = both.rows(statement)
         assert made == whole, statement
