@@ -93,15 +93,17 @@ def test_parquet_equals_what_a_client_read(world: str, cli: Cli, tmp_path: Path)
     assert encrypted >= 20
 
 
-@pytest.mark.parametrize(("world", "state"), [("small", "clean"), ("small", "crashed")])
-@pytest.mark.parametrize(("plain_bytes", "piece_bytes"), [(64 << 20, 3 << 20), (100, 24)])
+@pytest.mark.parametrize(
+    ("state", "plain_bytes", "piece_bytes"),
+    [("clean", 64 << 20, 3 << 20), ("crashed", 64 << 20, 3 << 20), ("crashed", 100, 24)],
+)
 def test_lines_equal_topics_read(
-    world: str, state: str, plain_bytes: int, piece_bytes: int, cli: Cli, monkeypatch: pytest.MonkeyPatch
+    state: str, plain_bytes: int, piece_bytes: int, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when few payloads are decompressed at once, and nearly all are written piece by piece."""
     monkeypatch.setattr(scan_messages, "PLAIN_BYTES_MAX", plain_bytes)
     monkeypatch.setattr(tables, "PIECE_BYTES", piece_bytes)
-    common = ("--store", imported(world, state), "topics")
+    common = ("--store", imported("small", state), "topics")
     read = cli(*common, "read", "--all-topics", "--payload", "-o", "jsonl", "-q")
     dump = cli(*common, "dump", "--all-topics", "--payload", "-q")
     assert dump.stdout == read.stdout
@@ -207,6 +209,10 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
     return make_store(tmp_path_factory.mktemp("large") / "s", {"t/n/x": topic}), value
 
 
+_compiled: set[str] = set()
+"""Levels that were dumped before: compiling takes memory."""
+
+
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
 @pytest.mark.parametrize("level", ["messages", "entries"])
 def test_a_large_value_is_hardly_ever_copied(level: str, form: str, large: tuple[Path, bytes], tmp_path: Path) -> None:
@@ -214,7 +220,9 @@ def test_a_large_value_is_hardly_ever_copied(level: str, form: str, large: tuple
     store, value = large
     options = ["--payload"] if level == "messages" else ["--level", "entries"]
     common = [ADMIN, "-q", "--store", store, "topics", "dump", "t/n/x", *options, "--format", form, "--directory"]
-    watch([*common, tmp_path / "small", "--to", "10:0"])  # compiles what is not
+    if level not in _compiled:
+        watch([*common, tmp_path / "small", "--to", "10:0"])
+        _compiled.add(level)
     peaks = sorted((seen.peak_bytes, seen.name) for seen in watch([*common, tmp_path / "d"])[1])
     by_name = {name: bytes_ >> 20 for bytes_, name in peaks}
     assert by_name["command"] < 240 + 120 + 60

@@ -32,6 +32,7 @@ from store.transfer import imports as importer
 from store.transfer.exports import plan_export
 from store.transfer.imports import ImportOptions
 from tests.conftest import Cli
+from tests.crash.forking import RunChild, forking_server
 from tests.stores import copied, import_standalone, imported
 from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, oracle, scratch_copy, world
 from tests.zookeeper_files import read_zookeeper_nodes
@@ -193,50 +194,11 @@ def test_the_map_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 # -- stopped, locked, refused -----------------------------------------------------------------------------------------
 
-_KILLED = """
-import os, signal, sys
-from pathlib import Path
-from store.transfer import cataloguing
-from store.sources.layout import read_standalone_layout
-from store.transfer import imports as importer
-from store.scan.files import FileScan
 
-where, count = sys.argv[3], int(sys.argv[4])
-left = [count]
-
-def die(*_):
-    left[0] -= 1
-    if left[0] < 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-if where == "batch":
-    scan = FileScan.batches
-    def batches(self):
-        for batch in scan(self):
-            die()
-            yield batch
-    FileScan.batches = batches
-elif where == "file":
-    before = cataloguing.place
-    def place(*arguments):
-        die()
-        return before(*arguments)
-    cataloguing.place = place
-elif where == "create":
-    importer.create_store = lambda *a, before=importer.create_store, **k: (before(*a, **k), die())
-elif where == "half made":
-    from store.db import environment
-    environment.write_store_info = die
-    left[0] = 0
-    importer.create_store = environment.create_store
-elif where == "tree":
-    importer.import_tree = lambda *a, before=importer.import_tree: (before(*a), die())[0]
-elif where == "owners":
-    importer.make_owners = lambda *a, before=importer.make_owners: (before(*a), die())[0]
-mode = sys.argv[5]
-layout = read_standalone_layout(Path(sys.argv[1]))
-importer.import_layout(layout, Path(sys.argv[2]), importer.ImportOptions(mode, now_ms=1), lambda n: None)
-"""
+@pytest.fixture(scope="module")
+def run_child() -> Iterator[RunChild]:
+    with forking_server("importing") as server:
+        yield server
 
 
 @pytest.mark.parametrize(
@@ -254,18 +216,22 @@ importer.import_layout(layout, Path(sys.argv[2]), importer.ImportOptions(mode, n
         ("owners", 0, "referenced"),
     ],
 )
-def test_a_killed_import_goes_on(where: str, count: int, mode: str, tmp_path: Path, cli: Cli) -> None:
+def test_a_killed_import_goes_on(
+    where: str, count: int, mode: str, run_child: RunChild, tmp_path: Path, cli: Cli
+) -> None:
     path = tmp_path / "s"
     # A hard link needs the same file system.
     source = scratch_copy("small", "crashed", tmp_path) if mode == "linked" else world("small") / "crashed"
     with assert_unchanged(source):
-        arguments = [sys.executable, "-c", _KILLED, str(source), str(path), where, str(count), mode]
-        assert subprocess.run(arguments, cwd=ROOT, check=False).returncode == -9
+        option = {"copied": ["--copy"], "linked": ["--link"]}.get(mode, [])
+        assert (
+            run_child((where, count), ["--store", str(path), "store", "import", "standalone", str(source), *option])
+            == -9
+        )
         if (path / "store.json").exists():
             refused = cli("--store", path, "store", "info")
             assert refused.exit_code == 3
             assert "did not run to its end" in refused.stderr
-        option = {"copied": ["--copy"], "linked": ["--link"]}.get(mode, [])
         answer = cli("--store", path, "store", "import", "standalone", source, *option, "-o", "json")
     assert (answer.exit_code, answer.json["files"], answer.json["entries"]) == (0, 7, 3346)
     assert rows_of(path, "tree", "entries", "times", "owners") == rows_of(

@@ -48,7 +48,7 @@ def _serve(module: str) -> None:
     from tests.warming import import_commands, load_kernels
 
     import_commands()
-    if module == "slices":  # its children scan
+    if module in ("slices", "importing"):  # whose children scan
         load_kernels()
     for line in sys.stdin:
         setting, arguments = json.loads(line)
