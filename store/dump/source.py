@@ -27,6 +27,7 @@ from store.errors import Corrupt, InvalidValue, LimitExceeded, NotFound, reason_
 from store.frozen import frozen
 from store.kernels.sha1 import sha1_spans
 from store.names import INT_MAX
+from store.scan.arrow import numbers_of
 
 Json = dict[str, Any]  # Any: JSON values
 
@@ -266,8 +267,8 @@ def _rows_of(batch: pa.RecordBatch, where: str) -> EntryRows:
 def _integers(batch: pa.RecordBatch, name: str, default: int) -> Array:
     if name not in batch.schema.names:
         return np.full(len(batch), default, np.int64)
-    values: Array = batch.column(name).cast(pa.int64()).fill_null(default).to_numpy(zero_copy_only=False)
-    return values
+    values, present = numbers_of(batch.column(name).cast(pa.int64()))
+    return np.where(present, values, default)
 
 
 # -- JSON lines -------------------------------------------------------------------------------------------------------
