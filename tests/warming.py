@@ -11,7 +11,16 @@ from store.scan.files import FileScan, LedgerDigests, Slice
 from store.scan.runs import pack_runs
 from tests.worlds import world
 
-_OF_MANY = ("rocksdict", "store.check", "store.transfer.imports", "store.transfer.refresh", "store.index.rebuild")
+_OF_MANY = (
+    "rocksdict",
+    "store.check",
+    "store.transfer.imports",
+    "store.transfer.refresh",
+    "store.index.rebuild",
+    "store.changes.topic_policies",
+    "store.disks.salvaging",
+    "store.dump.load",
+)
 
 
 def import_commands() -> None:

@@ -155,11 +155,10 @@ def _warm() -> None:
     """Import and compile what commands need, so that a fork has it."""
     from importlib import import_module
 
-    from store.kernels.compiled import METER
-    from tests.warming import import_commands
+    from tests.warming import import_commands, load_kernels
 
-    METER.left = 0  # what warms is compiled, not run by Python: a fork would import numba again
     import_commands()
+    load_kernels()
     import_module("tests.faults.states")
 
 

@@ -76,6 +76,6 @@ def test_a_commit_that_the_disk_refuses_is_a_full_disk(server: Server, folder: P
             for number in range(len(calls) - 1)
             if calls[number] != "pwrite" and calls[number + 1] == "pwrite"
         ]
-        tally = bench.try_all(Fault("fail-on", number, "ENOSPC") for number in meta_pages[-5:])
+        tally = bench.try_all(Fault("fail-on", number, "ENOSPC") for number in meta_pages[-3:])
     assert len(meta_pages) >= 5
     assert not tally.losses, "\n".join(map(str, tally.losses))
