@@ -21,7 +21,7 @@ from store.doctor import Diagnosis, Severity, topics, whole
 from store.model.references import index_owners
 from store.names import Position
 from tests.conftest import Cli
-from tests.doctor.test_checked import told
+from tests.doctor.test_checked import told, told_of_clean
 from tests.stores import NOW_MS, copied, imported
 from tests.worlds import oracle
 
@@ -66,8 +66,8 @@ def store_path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def before(store_path: Path) -> list[Diagnosis]:
-    return told(store_path)
+def before() -> list[Diagnosis]:
+    return told_of_clean()
 
 
 # -- clocks, TTL, delays --------------------------------------------------------------------------------------------------

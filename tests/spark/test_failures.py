@@ -201,8 +201,8 @@ def test_a_record_larger_than_the_memory(huge_store: Path, words: tuple[str, ...
 
 @pytest.fixture(scope="module")
 def huge_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with one entry of 220 MB."""
-    topic = MadeTopic([[Made(CREATED_MS), Made(CREATED_MS, payload=bytes(220_000_000))]])
+    """A store with one entry of 160 MB: a process of 200M that scans has 2 left, and 144 MiB in reserve."""
+    topic = MadeTopic([[Made(CREATED_MS), Made(CREATED_MS, payload=bytes(160_000_000))]])
     return make_store(tmp_path_factory.mktemp("huge") / "store", {"public/default/huge": topic})
 
 
