@@ -301,7 +301,9 @@ def _from_batch(base: Message, metadata: SingleMessageMetadata, payload: memoryv
         deliver_at_ms=base.deliver_at_ms,
         marker_type=base.marker_type,
         transaction=base.transaction,
+        chunks=base.chunks,
         schema_version=base.schema_version,
         compression=base.compression,
         key_encoded=metadata.partition_key_b64_encoded,
+        first_chunk=base.first_chunk,
     )
