@@ -19,8 +19,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     folder = tmp_path_factory.mktemp("spark")
     (folder / "store.py").write_text("raise ImportError('the wrong store')\n")
-    warehouse = ("spark.sql.warehouse.dir", str(folder / "warehouse"))
+    conf = (("spark.sql.warehouse.dir", str(folder / "warehouse")), ("spark.sql.shuffle.partitions", "2"))
     with ExitStack() as stack:
         with chdir(folder):  # the JVM's and its workers' for good
-            session = stack.enter_context(open_session(SparkOptions(master="local[2]", conf=(warehouse,))))
+            session = stack.enter_context(open_session(SparkOptions(master="local[2]", conf=conf)))
         yield session

@@ -6,13 +6,20 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from store.engine.spark_errors import cause_of, check_address, check_form, job_error
+from store.engine.spark_session import SparkOptions, open_session
 from store.errors import LimitExceeded, MissingComponent, Refused, StoreError
 from tests.conftest import Cli
+from tests.spark.servers import bare_python
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LOST = """An error occurred while calling o85.count.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times
@@ -242,13 +249,45 @@ def test_no_pyspark(stripped: Stripped) -> None:
     assert stripped.run("--jobs", "2").returncode == 0
 
 
+def test_a_session_starts_with_the_python_that_is_named(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """py4j and pyspark read it in the environment; and what a JVM writes from its start on is not ours to show."""
+    from pyspark.sql import SparkSession
+
+    for name in ("PYSPARK_PYTHON", "PYTHONSAFEPATH", "SPARK_LOCAL_IP", "JAVA_HOME"):
+        monkeypatch.setenv(name, "")  # what is set here ends with the test
+    started = []
+
+    def start(builder: SparkSession.Builder) -> SparkSession:
+        os.write(2, b"noise of a JVM")
+        started.append(os.environ["PYSPARK_PYTHON"])
+        raise OSError("no JVM here")
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", start)
+    named = (("spark.pyspark.python", "/bare/bin/python"),)
+    for conf in (named, ()):
+        monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+        with pytest.raises(Refused, match="no JVM here"), open_session(SparkOptions(master="local[1]", conf=conf)):
+            pass
+    assert started == ["/bare/bin/python", sys.executable]
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.spark
-def test_workers_without_our_packages(stripped: Stripped) -> None:
+def test_workers_without_our_packages(
+    spark: SparkSession, cli: Cli, demo_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A Python on the workers that has nothing installed, as on a cluster that was not prepared."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", stripped.folder / "bare"], check=True)
-    python = f"spark.pyspark.python={stripped.folder / 'bare' / 'bin' / 'python'}"
-    found = stripped.run("--spark-master", "local[1]", "--spark-conf", python, PATH=os.environ["PATH"])
-    said = _one_error(found, 7)
+    from store.engine.spark import SparkEngine
+
+    python = bare_python(tmp_path / "bare")
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", python)
+    monkeypatch.setattr("pulsar_admin.engine.open_engine", lambda settings: nullcontext(SparkEngine(spark)))
+    result = cli("--store", demo_store, "store", "check", "--deep", "--spark")
+    assert result.exit_code == 7, result.stderr
+    assert [line.split(":")[0] for line in result.stderr.splitlines()] == ["error", "hint"]
+    said = result.stderr
     assert said.startswith("error: a Spark worker lacks a package: ")
-    assert f"no numpy, pyarrow, numba, cramjam, google-crc32c, lmdb, protobuf in {python.partition('=')[2]}, " in said
+    assert f"no numpy, pyarrow, numba, cramjam, google-crc32c, lmdb, protobuf in {python}, " in said
     assert "in the Python of every worker: pip install numpy==" in said

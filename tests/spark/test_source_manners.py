@@ -202,10 +202,10 @@ def test_paths_are_those_of_sparks_own_sources(spark: SparkSession, read: Source
         "{c%20d/{0,2}.log,e/1.log}",
         "?%20d/[0-1].log",
     ):
-        for scheme in ("", "file:", "file://"):
+        for scheme in ("", "file:", "file://") if pattern[0] in "{c" else ("",):
             theirs = spark.read.format("binaryFile").load(f"{scheme}{tmp_path}/{pattern}").select("path").collect()
             expected = {row[0].removeprefix("file:").replace("//", "/") for row in theirs}
-            ours = read.load(f"{scheme}{tmp_path}/{pattern}", columns="path").distinct().collect()
+            ours = read.load(f"{scheme}{tmp_path}/{pattern}", columns="path").collect()
             assert {row[0] for row in ours} == expected != set()
 
 
