@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,7 @@ def entries_of_journal(data: bytes) -> Iterator[tuple[int, Entry]]:
         at += 4 + size
 
 
+@cache
 def held(root: Path) -> dict[Entry, set[str]]:
     """The bookies (directories) that have each entry, in a log or a journal."""
     found: dict[Entry, set[str]] = defaultdict(set)
