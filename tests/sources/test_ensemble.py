@@ -74,7 +74,7 @@ def test_an_ensemble_that_never_rests_is_refused() -> None:
         _read(server)
 
 
-@pytest.mark.parametrize("at", range(2, 18))
+@pytest.mark.parametrize("at", [2, 3, 4, 5, 8, 11, 14, 17])
 def test_a_connection_that_drops_ends_the_reading(at: int) -> None:
     with FakeZooKeeper(_many(), lambda server, number, _: number >= at) as server:
         ensemble = LiveEnsemble(parse_address(server.address), LOGIN)
