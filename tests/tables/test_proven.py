@@ -100,9 +100,10 @@ def test_any_changed_byte_is_named_or_not_read(table: str, cli: Cli, folder: Pat
 def test_a_changed_byte_below_an_iceberg_table_is_named(cli: Cli, tmp_path: Path) -> None:
     words = ("--store", imported("small", "clean"), "store", "export", "tables", tmp_path / "t", "--iceberg")
     assert cli(*words).exit_code == 0
-    for name in damaged(tmp_path / "t", "entries", spread(tmp_path / "t", "entries", 3, pages=3, footers=10)):
+    places = spread(tmp_path / "t", "entries", 3, pages=3, footers=10)
+    for number, name in enumerate(damaged(tmp_path / "t", "entries", places)):
         found = cli(*words, "--only", "entries")
-        if found.exit_code:  # no other columns than keys are read
+        if found.exit_code or number >= 3:  # of what is before the footer no other columns than keys are read
             assert (found.exit_code, found.stdout) == (6, "")
             assert f"{name}, which the table has entries in, cannot be read: " in found.stderr
         else:
