@@ -33,10 +33,10 @@ Time is linear in the bytes, whatever they are: ``proof`` bounds what digests co
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterator
 from enum import StrEnum
+from typing import Any
 
 from store.codec.buffer import Bytes, run_end, written_end
 from store.codec.proof import Proofs
@@ -58,14 +58,7 @@ _SIZE_BYTES = 4
 _LEAST_BODY_BYTES = _FRAME.size - _SIZE_BYTES
 HEAD_BYTES = _FRAME.size
 _PADDING = 0xF0
-_CHUNK_BYTES = 1 << 18
-
-# Where a record may start in unreadable bytes. Narrower than rule 1, so that few positions need a closer look: no
-# size below 32, entry id and lastAddConfirmed below 2^48, length below 2^56.
-_CANDIDATE = re.compile(
-    rb"(?=(?!\x00\x00\x00[\x00-\x1f])[\x00-\x10].{3}[\x00-\x7f].{7}\x00\x00.{6}(?:\x00\x00|\xff\xff).{6}\x00.{7})",
-    re.DOTALL,
-)
+_FIRST_CHUNK_BYTES, _CHUNK_BYTES = 1 << 12, 1 << 18
 
 
 class Record(NamedTuple):
@@ -269,11 +262,33 @@ def _starts_run(data: Bytes, record: Record) -> bool:
 
 def iter_candidates(data: Bytes, start: int, limit: int, proofs: Proofs) -> Iterator[int]:
     """Yield the positions in START to LIMIT where the bytes look like the head of a record (also of a journal's entry)."""
-    end = proofs.written_end(limit)
-    for base in range(start, end, _CHUNK_BYTES):
+    import numpy as np  # only damage is looked through
+
+    base, size, end = start, _FIRST_CHUNK_BYTES, proofs.written_end(limit)
+    while base < end:
         # A chunk and what a head that begins in it takes: no position is in two of them.
-        for match in _CANDIDATE.finditer(data[base : min(base + _CHUNK_BYTES + _FRAME.size - 1, end)]):
-            yield base + match.start()
+        chunk = np.frombuffer(data[base : min(base + size + HEAD_BYTES - 1, end)], np.uint8)
+        if len(chunk) >= HEAD_BYTES:
+            yield from (base + place for place in _places_of_heads(chunk))
+        base, size = base + size, min(4 * size, _CHUNK_BYTES)
+
+
+def _places_of_heads(
+    chunk: Any,
+) -> list[int]:  # Any: a numpy array of bytes; importing it takes longer than most commands
+    """Return where CHUNK may have the head of a record, which it has room for.
+
+    Narrower than rule 1, so that few positions need a closer look: no size below 32, entry id and lastAddConfirmed below 2^48, length
+    below 2^56.
+    """
+    count = len(chunk) - HEAD_BYTES + 1
+    at = [chunk[place : place + count] for place in range(HEAD_BYTES)]
+    sized = at[0] | at[1] | at[2] | (at[3] & 0xE0)
+    likely = ((sized != 0) & ((at[12] | at[13] | at[28]) == 0)).nonzero()[0]
+    confirmed = chunk[likely + 20]
+    good = (at[0][likely] <= 0x10) & (at[4][likely] <= 0x7F) & (confirmed == chunk[likely + 21])
+    found: list[int] = likely[good & ((confirmed == 0) | (confirmed == 0xFF))].tolist()
+    return found
 
 
 def _is_followed(data: Bytes, pos: int, limit: int) -> bool:

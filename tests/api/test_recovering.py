@@ -43,7 +43,7 @@ def test_lost_metadata_comes_back_by_a_plan(tmp_path: Path) -> None:
 
 def test_bookies_alone_write_names_that_are_read_again(cli: Cli, tmp_path: Path) -> None:
     bare, names = tmp_path / "bookies-alone", tmp_path / "names.csv"
-    import_bookies(cli, bare)
+    import_bookies(bare)
     with pa.open_store(bare, writable=True) as store:
         first = store.recover(level="C", names=names)
         assert names.read_text().count("\n") > 10

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from store.codec.digest import DigestType
 from store.codec.entry import Entry, decode_entry
 from store.codec.entrylog import HEADER_BYTES, Gap, GapReason, Record, TornTail, iter_records
+from store.codec.logscan import iter_candidates
+from store.codec.proof import Proofs
 from store.errors import EntryCorrupt, EntryLogCorrupt
 from tests.codec.bookkeeper_vectors import DIRECT_LOG, FIXED, KNOWN, LOG_HEADER, RECORDS, SEALED_LOG
 from tests.encoders import encode_entry
@@ -190,6 +192,33 @@ def test_arbitrary_bytes_are_explained(data: bytes) -> None:
     items = _scan(log)
     if b"\xff" * 8 not in data:
         _check_cover(log, items)
+
+
+def _looks_like_a_head(head: bytes) -> bool:
+    size, ledger_id, entry_id, confirmed, length = struct.unpack(">iqqqq", head)
+    return (
+        32 <= size < 0x11000000
+        and ledger_id >= 0
+        and 0 <= entry_id < 1 << 48
+        and -(1 << 48) <= confirmed < 1 << 48
+        and 0 <= length < 1 << 56
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_heads_are_looked_for_by_their_numbers(seed: int) -> None:
+    """Heads of numbers at the limits, among bytes that often stand in heads, in one chunk and over several."""
+    draw = random.Random(seed)
+    sizes = (0, 31, 32, 8191, 0x10FFFFFF, 0x11000000, -1)
+    numbers = (0, 1, 2**48 - 1, 2**48, 2**56 - 1, 2**56, 2**63 - 1, -1, -(2**48), -(2**48) - 1, -(2**63))
+    parts = []
+    for _ in range(400):
+        parts.append(struct.pack(">iqqqq", draw.choice(sizes), *draw.choices(numbers[: draw.choice((2, 11))], k=4)))
+        parts.append(bytes(draw.choices((0, 0, 1, 16, 17, 31, 32, 127, 128, 255), k=draw.randrange(12))))
+    data = b"".join(parts)
+    expected = [at for at in range(3, len(data) - 35) if _looks_like_a_head(data[at : at + 36])]
+    assert list(iter_candidates(memoryview(data), 3, len(data), Proofs(data))) == expected
+    assert len(expected) > 20
 
 
 def test_long_garbage_is_searched_in_bounded_time() -> None:

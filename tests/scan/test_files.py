@@ -561,6 +561,7 @@ def test_heads_across_the_chunks_of_a_search(monkeypatch: pytest.MonkeyPatch) ->
     data = memoryview(sample("entry-log"))
     expected = list(logscan.iter_candidates(data, 5, len(data), proof.Proofs(data)))
     assert {record[0] for record in sample_records("entry-log")} <= set(expected)
-    for chunk_bytes in (1, 36, 1000):
+    for first, chunk_bytes in ((1, 1), (36, 36), (7, 1000), (1000, 1000)):
+        monkeypatch.setattr(logscan, "_FIRST_CHUNK_BYTES", first)
         monkeypatch.setattr(logscan, "_CHUNK_BYTES", chunk_bytes)
         assert list(logscan.iter_candidates(data, 5, len(data), proof.Proofs(data))) == expected
