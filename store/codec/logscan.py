@@ -262,10 +262,10 @@ def _starts_run(data: Bytes, record: Record) -> bool:
 
 def iter_candidates(data: Bytes, start: int, limit: int, proofs: Proofs) -> Iterator[int]:
     """Yield the positions in START to LIMIT where the bytes look like the head of a record (also of a journal's entry)."""
-    import numpy as np  # only damage is looked through
-
     base, size, end = start, _FIRST_CHUNK_BYTES, proofs.written_end(limit)
     while base < end:
+        import numpy as np  # only damage is looked through
+
         # A chunk and what a head that begins in it takes: no position is in two of them.
         chunk = np.frombuffer(data[base : min(base + size + HEAD_BYTES - 1, end)], np.uint8)
         if len(chunk) >= HEAD_BYTES:
