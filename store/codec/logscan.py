@@ -273,9 +273,7 @@ def iter_candidates(data: Bytes, start: int, limit: int, proofs: Proofs) -> Iter
         base, size = base + size, min(4 * size, _CHUNK_BYTES)
 
 
-def _places_of_heads(
-    chunk: Any,
-) -> list[int]:  # Any: a numpy array of bytes; importing it takes longer than most commands
+def _places_of_heads(chunk: Any) -> list[int]:  # Any: an array of numpy's, which only damage needs
     """Return where CHUNK may have the head of a record, which it has room for.
 
     Narrower than rule 1, so that few positions need a closer look: no size below 32, entry id and lastAddConfirmed below 2^48, length
