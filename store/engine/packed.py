@@ -38,7 +38,7 @@ def pack_slice(operation: Operation, piece: FileRange, compression: str | None =
         return Packed(sink.getvalue())
     except (StoreError, OSError) as error:
         return Packed(None, str(error))
-    except MemoryError as error:  # numpy's and Arrow's too
+    except (MemoryError, SystemError) as error:  # numpy's and Arrow's too; SystemError: numba's, when it compiles
         return Packed(None, f"out of memory: {error}" if str(error) else "out of memory", True)
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from tests.conftest import Cli
 from tests.spark.servers import Cluster, bare_python
+from tests.warming import load_kernels
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
 CONF = ("--spark-conf", "spark.executor.memory=512m", "--spark-conf", "spark.executor.cores=1")
@@ -74,7 +75,8 @@ def _rows(path: Path) -> list[tuple[str, bytes, bytes]]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three entry logs of 64 MB, which is fifty slices or more."""
+    """Three entry logs of 64 MB, which is fifty slices or more; what scans run is compiled, as 200 MB are too few for that."""
+    load_kernels()
     folder = tmp_path_factory.mktemp("made") / "standalone"
     words = ("--topics", "3", "--entries", "60000", "--log-size-limit", "64M")
     subprocess.run(_command(folder.parent, "store", "generate", folder, *words), check=True, capture_output=True)
