@@ -86,6 +86,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.set_threshold(_GARBAGE_THRESHOLD, 20, 100)
 
 
+def pytest_unconfigure() -> None:
+    """Let what was kept from the search for garbage go in its order: extensions tell of what they think was leaked."""
+    gc.unfreeze()
+
+
 def _share_of(nodeid: str) -> str:
     """Return what a test goes to a process with: its file, for the fixtures; all of Spark's, so that one JVM is up at a time."""
     file = nodeid.partition("::")[0]

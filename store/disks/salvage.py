@@ -234,10 +234,13 @@ def _check_journals(bookie: Bookie) -> None:
 
 
 def files_of(bookie: Bookie) -> tuple[str, ...]:
-    """Return what tells whether the bookie ran: its logs and journals with sizes and times of change."""
+    """Return what tells whether the bookie ran, or was salvaged: its logs and journals with sizes and times of change, its databases."""
     found = []
-    for current in bookie.directories:
-        listed = read_bookie_directory(current)
+    for database in (database for storage in storages_of(bookie) for database in storage.databases):
+        current = database / "CURRENT"
+        found.append(f"{database} {current.stat().st_ino if current.is_file() else 'absent'}")
+    for directory in bookie.directories:
+        listed = read_bookie_directory(directory)
         for _, path in (*listed.logs, *listed.journals):
             status = path.stat()
             found.append(f"{path} {status.st_size} {status.st_mtime_ns}")

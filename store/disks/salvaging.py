@@ -38,7 +38,7 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> dict[str, Any]:  # Any: JS
 
     Raises SourceBusy and StalePlan when the bookie was started meanwhile, DiskFull with the bookie as it was.
     """
-    if not plan.is_needed:
+    if not plan.is_needed and not any(map(switching.is_unfinished, _databases(plan))):
         return plan.report(dry_run=False)
     with ExitStack() as locks:
         _lock(plan, locks)
@@ -58,9 +58,13 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> dict[str, Any]:  # Any: JS
     return plan.report(dry_run=False)
 
 
+def _databases(plan: SalvagePlan) -> list[Path]:
+    return [database for part in plan.storages for database in part.storage.databases]
+
+
 def _lock(plan: SalvagePlan, locks: ExitStack) -> None:
     """Take the locks of all databases, and finish what a stopped salvage left of them."""
-    for database in (database for part in plan.storages for database in part.storage.databases):
+    for database in _databases(plan):
         if (database / "CURRENT").is_file():
             locks.enter_context(lock_database(database))
         switching.clear_unfinished(database)

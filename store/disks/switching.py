@@ -43,6 +43,11 @@ def clear_unfinished(database: Path) -> None:
     remove_file(database / _MARK)
 
 
+def is_unfinished(database: Path) -> bool:
+    """Whether a process that made a new DATABASE was stopped before it was done."""
+    return unfinished(database).exists() or (database / _MARK).exists()
+
+
 def unfinished(database: Path) -> Path:
     """Return where the new DATABASE is made."""
     return database.with_name(f"{database.name}.salvaging")

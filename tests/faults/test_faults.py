@@ -79,3 +79,13 @@ def test_a_commit_that_the_disk_refuses_is_a_full_disk(server: Server, folder: P
         tally = bench.try_all(Fault("fail-on", number, "ENOSPC") for number in meta_pages[-3:])
     assert len(meta_pages) >= 5
     assert not tally.losses, "\n".join(map(str, tally.losses))
+
+
+def test_a_salvage_stopped_at_its_last_rename_is_finished(server: Server, folder: Path) -> None:
+    """The new index is in its place and nothing else is to be done; and one that waited while another salvaged does nothing."""
+    with Bench(server, folder, NAMED["salvage"]) as bench:
+        calls = bench.plain.calls
+        last = max(at for at, call in enumerate(calls, 1) if call.endswith("/ledgers-before-salvage"))
+        locks = next(at for at, call in enumerate(calls, 1) if call.endswith("/ledgers/LOCK"))
+        tally = bench.try_all([Fault("kill", last), Fault("stop", locks)])
+    assert not tally.losses, "\n".join(map(str, tally.losses))
