@@ -46,6 +46,8 @@ PARTS = "store import cluster --metadata {source}/metadata"
 WRITTEN = ("topics dump public/default/batched --level entries --directory {work}/dump", "topics load {work}/dump")
 EXPORTED = (f"topics reset-cursor {PLAIN} -s half -m 29:20", f"compaction run {COMPACTED} --from-start")
 
+READ = tuple(f"topics clear-backlog {PLAIN} -s {name}" for name in ("never", "half", "reset-me", "expire-me", "holes"))
+
 SCENARIOS = (
     Scenario("init", "store init", no_store=True, steps=True),
     Scenario("import", "store import standalone {source}", no_store=True, steps=True),
@@ -78,7 +80,11 @@ SCENARIOS = (
     Scenario("unsubscribe", f"topics unsubscribe {PLAIN} -s half", repeats=True),
     Scenario("create topic", "topics create public/default/made -m owner=me", repeats=True),
     Scenario("create partitions", "topics create-partitioned-topic public/default/made -p 4", repeats=True),
-    Scenario("create missed partitions", "topics create-missed-partitions acme/orders/parts"),
+    Scenario(
+        "create missed partitions",
+        "topics create-missed-partitions acme/orders/parts",
+        lost=("/managed-ledgers/acme/orders/persistent/parts-partition-2",),
+    ),
     Scenario("update partitions", "topics update-partitioned-topic acme/orders/parts -p 8"),
     Scenario("create shadow", f"topics create-shadow-topic public/default/made -s {PLAIN}", repeats=True),
     Scenario("update-properties", f"topics update-properties {PLAIN} -p owner=me"),
@@ -96,14 +102,14 @@ SCENARIOS = (
     ),
     Scenario("terminate", f"topics terminate {PLAIN}"),
     Scenario("partitioned-terminate", "topics partitioned-terminate acme/orders/parts"),
-    Scenario("trim-topic", f"topics trim-topic {PLAIN}"),
+    Scenario("trim-topic", f"topics trim-topic {PLAIN}", before=READ),
     Scenario("truncate", f"topics truncate {PLAIN}"),
     Scenario("delete", f"topics delete {PLAIN}", repeats=True),
     Scenario(
         "delete with policies", f"topics delete {PLAIN}", before=(f"topics set-message-ttl {PLAIN} -t 9",), repeats=True
     ),
     Scenario("delete partitioned", "topics delete-partitioned-topic acme/orders/parts", repeats=True),
-    Scenario("topics compact", f"topics compact {COMPACTED}"),
+    Scenario("topics compact", f"topics compact {COMPACTED}-single"),
     Scenario("scale coordinators", "transactions scale-transactionCoordinators -r 20", repeats=True),
     Scenario("delete schema", "schemas delete public/default/avro", repeats=True),
     Scenario("clear namespace", "namespaces clear-backlog public/default --yes"),
