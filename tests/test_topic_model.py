@@ -9,9 +9,12 @@ import pytest
 from store.codec.managedledger import ManagedLedger, decode_managed_ledger
 from store.db.environment import Txn, open_store
 from store.db.tree import Node, put_nodes, read_node
+from store.frozen import fields_of
 from store.model import topics
+from store.model.messages import Message, _from_batch
 from store.model.topics import read_topic
-from store.names import TopicName, parse_topic
+from store.names import Position, TopicName, parse_topic
+from store.proto.pulsar_api_pb2 import SingleMessageMetadata
 from tests.conftest import Cli
 from tests.stores import copied, imported
 
@@ -62,3 +65,17 @@ def test_a_transaction_sees_what_it_writes(tmp_path: Path, damages_stores: None)
 
     with open_store(copied("small", "crashed", tmp_path), writable=True) as store:
         store.write(work)
+
+
+def test_a_message_of_a_batch_has_what_its_entry_says() -> None:
+    """Every field of the entry's message that the batch does not say itself, also those that come to be."""
+    own = {"position", "broker_index", "event_ms", "key", "ordering_key", "sequence_id", "properties"}
+    own |= {"payload", "null_value", "key_encoded"}
+    names = {one.name for one in fields_of(Message)}
+    values = {name: object() for name in names - own}
+    base = Message(Position(1, 2), 3, None, None, 0, None, None, "p", 4, {}, b"")
+    for name, value in values.items():
+        object.__setattr__(base, name, value)
+    found = _from_batch(base, SingleMessageMetadata(payload_size=1), memoryview(b"x"), 5)
+    assert {name: getattr(found, name) for name in values} == values
+    assert found.position == Position(1, 2, 5)

@@ -280,7 +280,7 @@ def _places_of_heads(chunk: Any) -> list[int]:  # Any: an array of numpy's, whic
     below 2^56.
     """
     count = len(chunk) - HEAD_BYTES + 1
-    at = [chunk[place : place + count] for place in range(HEAD_BYTES)]
+    at = {place: chunk[place : place + count] for place in (0, 1, 2, 3, 4, 12, 13, 28)}
     sized = at[0] | at[1] | at[2] | (at[3] & 0xE0)
     likely = ((sized != 0) & ((at[12] | at[13] | at[28]) == 0)).nonzero()[0]
     confirmed = chunk[likely + 20]
