@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.stores import copied
@@ -27,10 +26,8 @@ _PLANT = re.compile(r"^<!-- plant: pulsar-admin (.*) -->$", re.MULTILINE)
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _COMMAND = re.compile(r"^\$ pulsar-admin (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 _SECONDS = re.compile(r"^(seconds\s+).*$", re.MULTILINE)
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
-_STARTED = datetime.now(UTC)
 NOW = "2026-11-22T03:00:00.000Z"
-"""What the pages take as now, and show for times at which they were made."""
+"""What the pages take as now."""
 
 Run = Callable[[list[str]], str]
 
@@ -56,13 +53,8 @@ def prepare(part: str, folder: Path) -> None:
 
 
 def told(text: str, source: Path) -> str:
-    """Return TEXT without what differs from run to run: seconds, times of this run, where SOURCE lies."""
-    text = _SECONDS.sub(r"\g<1>…", text.replace(str(source), f"/copies/{source.name}"))
-    return _TIME.sub(lambda found: NOW if _is_of_this_run(found[0]) else found[0], text)
-
-
-def _is_of_this_run(time: str) -> bool:
-    return abs(datetime.fromisoformat(time) - _STARTED) < timedelta(hours=3)
+    """Return TEXT without what differs from run to run: seconds, where SOURCE lies."""
+    return _SECONDS.sub(r"\g<1>…", text.replace(str(source), f"/copies/{source.name}"))
 
 
 def replayed(part: str, run: Run) -> str:
