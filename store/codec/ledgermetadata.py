@@ -129,6 +129,7 @@ def closed_over(
     )
 
 
+@lru_cache(maxsize=1024)  # one pass of a check asks for the same ledger at four places
 def decode_ledger_metadata(value: bytes, where: str) -> LedgerMetadata:
     """Return the metadata in VALUE (versions 1 to 3); raises MetadataCorrupt, or Unsupported for another version."""
     version, rest = _version_of(value, where)

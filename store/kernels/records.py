@@ -28,14 +28,13 @@ from store.kernels.columns import (
 from store.kernels.compiled import LITTLE_ROWS, kernel, part
 from store.kernels.crc import START, crc32, crc32c
 from store.kernels.wire import (
-    BROKER_METADATA,
-    METADATA,
+    BROKER_METADATA_TAGS,
+    METADATA_TAGS,
     frame,
     i32,
     i64,
     prefetch,
     read_field,
-    tag_of,
 )
 
 __all__ = [
@@ -69,7 +68,7 @@ FULL, END, STRANGE, MORE = range(4)
 _LONG_MAX = 2**63 - 1
 _PADDING = -0x100
 _SIZES = struct.Struct(">ii")
-_SEED_DELAYED = 18  # delayed_ms of the PIP of 2018; today's ordering_key has another wire type
+_DELAYED_TAG = 18 << 3  # delayed_ms of the PIP of 2018; today's ordering_key has another wire type
 
 
 @part(forceinline=True)
@@ -95,31 +94,31 @@ def _read_metadata(data, at, end, out):
         tag, value, _, at = read_field(data, at, end)
         if at < 0:
             return False
-        if tag == tag_of(METADATA.producer_name):
+        if tag == METADATA_TAGS.producer_name:
             required |= 1
-        elif tag == tag_of(METADATA.sequence_id):
+        elif tag == METADATA_TAGS.sequence_id:
             required |= 2
-        elif tag == tag_of(METADATA.publish_time):
+        elif tag == METADATA_TAGS.publish_time:
             out.publish_ms = value
             required |= 4
-        elif tag == tag_of(METADATA.num_messages_in_batch):
+        elif tag == METADATA_TAGS.num_messages_in_batch:
             out.messages = np.int32(value)
             out.flags |= BATCH
-        elif tag == tag_of(METADATA.deliver_at_time):
+        elif tag == METADATA_TAGS.deliver_at_time:
             out.deliver_at_ms = value
-        elif tag == tag_of(METADATA.marker_type):
+        elif tag == METADATA_TAGS.marker_type:
             out.flags |= MARKER
-        elif tag == tag_of(METADATA.txnid_least_bits):
+        elif tag == METADATA_TAGS.txnid_least_bits:
             out.flags |= TRANSACTION
-        elif tag == tag_of(METADATA.compression):
+        elif tag == METADATA_TAGS.compression:
             out.flags |= COMPRESSED if value != 0 else 0
-        elif tag == tag_of(METADATA.chunk_id):
+        elif tag == METADATA_TAGS.chunk_id:
             out.flags |= CHUNK
-        elif tag == tag_of(METADATA.null_value):
+        elif tag == METADATA_TAGS.null_value:
             out.flags |= NULL_VALUE if value != 0 else 0
-        elif tag == tag_of(METADATA.encryption_keys):
+        elif tag == METADATA_TAGS.encryption_keys:
             out.flags |= ENCRYPTED
-        elif tag == tag_of(_SEED_DELAYED):
+        elif tag == _DELAYED_TAG:
             delay_ms = value
     if delay_ms > 0 and out.deliver_at_ms == 0 and 0 <= out.publish_ms <= _LONG_MAX - delay_ms:
         out.deliver_at_ms = out.publish_ms + delay_ms
@@ -136,7 +135,7 @@ def _read_payload(data, at, end, out):
     while framed and place < front:
         tag, value, _, place = read_field(data, place, front)
         framed = place >= 0
-        if tag == tag_of(BROKER_METADATA.broker_timestamp):
+        if tag == BROKER_METADATA_TAGS.broker_timestamp:
             out.broker_ms = value
             out.flags |= HAS_BROKER_TIME
     if not framed or not _read_metadata(data, start, stop, out):

@@ -185,10 +185,15 @@ def new_fields():
     return [0] * (2 * START)
 
 
-@part(forceinline=True)
-def tag_of(slot):
+def _tag_of(slot):
     """Return the tag in front of the field of SLOT."""
     return (slot & (PACKED - 1)) << 3 | (_BYTES if slot >= PACKED else _VARINT)
+
+
+tag_of = part(forceinline=True)(_tag_of)
+
+METADATA_TAGS = METADATA._make(map(_tag_of, METADATA))
+BROKER_METADATA_TAGS = BROKER_METADATA._make(map(_tag_of, BROKER_METADATA))
 
 
 @part(inline="always")
@@ -212,6 +217,24 @@ def has(seen, slot):
 @part(forceinline=True)
 def read_field(data, at, end):
     """Return (tag, number or size, offset of its bytes, offset behind it) of the field at AT; the last is −1 for none."""
+    return _read_any_field(data, at, end)
+
+
+@read_field.plain_form
+def _plain_field(data, at, end):
+    if end - at >= 2 and 8 <= data[at] < 0x80 and data[at + 1] < 0x80:  # which most are
+        tag, value = data[at], data[at + 1]
+        at += 2
+        if tag & 7 == _VARINT:
+            return tag, value, at, at
+        if tag & 7 == _BYTES and value <= end - at:
+            return tag, value, at, at + value
+        at -= 2
+    return _read_any_field.plain(data, at, end)
+
+
+@part(forceinline=True)
+def _read_any_field(data, at, end):
     nothing = np.int64(-1)
     tag, at = varint(data, at, end)
     if at < 0 or tag < 8 or tag > _TAG_MAX:
