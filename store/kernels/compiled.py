@@ -7,7 +7,7 @@ they are used up, or more come at once, every kernel is compiled. Whoever calls 
 Both run the same source. What a kernel does to its arguments is the same, as for Python
 
 - arrays of numbers are memoryviews: what is read is an int, which does not wrap; ``np.int64`` and the like make it wrap;
-- a row of a structured array is a ``_Row``: a field keeps the low bits of what is stored in it, as numba does;
+- a row of a structured array is one of ctypes: a field keeps the low bits of what is stored in it, as numba does;
 - what should be faster than that, or wraps, has a plain form of its own: ``@NAME.plain_form``.
 """
 
@@ -17,7 +17,6 @@ import sys
 from collections.abc import Callable
 from functools import cache, cached_property
 from importlib import import_module
-from struct import Struct, error
 from threading import RLock
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -30,7 +29,6 @@ LITTLE_ROWS = 16384
 Function = Callable[..., Any]
 Rows = str | Callable[..., int]
 _PLAIN, _COMPILED = "plain", "compiled"
-_BITS = {"b": 8, "h": 16, "i": 32, "l": 64, "q": 64}  # of struct's signed formats; unsigned ones are upper-case
 
 
 class Meter:
@@ -184,7 +182,7 @@ def _plain_argument(value: Any) -> Any:
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype.names is not None:
-        return _Rows(value.view(np.uint8).data, _row_class(value.dtype), value.dtype.itemsize)
+        return _Rows(value.view(np.uint8).data, value.dtype)
     if not value.dtype.isnative or not value.flags.aligned:  # which memoryview cannot read
         value = value.astype(value.dtype.newbyteorder("="))
         value.flags.writeable = False  # what a kernel would write would be lost
@@ -194,9 +192,11 @@ def _plain_argument(value: Any) -> Any:
 class _Rows:
     """A structured array: ``rows[i]`` is a row, ``rows[i:]`` are the others."""
 
-    def __init__(self, data: memoryview, row: type[_Row], row_bytes: int) -> None:
-        self._data, self._row, self._row_bytes = data, row, row_bytes
-        self.shape = (len(data) // row_bytes,)
+    def __init__(self, data: memoryview, dtype: np.dtype[np.void]) -> None:
+        self._data, self._dtype, self._row_bytes = data, dtype, dtype.itemsize
+        self.shape = (len(data) // dtype.itemsize,)
+        row = _row_class(dtype)
+        self._row_at = row.from_buffer_copy if data.readonly else row.from_buffer
 
     def array(self, dtype: np.dtype[np.void]) -> np.ndarray[Any, Any]:
         """Return the rows as numpy has them."""
@@ -205,41 +205,12 @@ class _Rows:
     def __getitem__(self, index: Any) -> Any:  # an int or a slice
         if isinstance(index, slice):
             start, stop, _ = index.indices(self.shape[0])
-            return _Rows(self._data[start * self._row_bytes : stop * self._row_bytes], self._row, self._row_bytes)
+            return _Rows(self._data[start * self._row_bytes : stop * self._row_bytes], self._dtype)
         if index >= self.shape[0]:
             raise IndexError(f"row {index} of {self.shape[0]}")
-        return self._row(self._data, index * self._row_bytes)
-
-
-class _Row:
-    """A row of a structured array; its fields are properties of a class made for the dtype."""
-
-    __slots__ = ("_at", "_data")
-
-    def __init__(self, data: memoryview, at: int) -> None:
-        self._data, self._at = data, at
+        return self._row_at(self._data, index * self._row_bytes)
 
 
 @cache
-def _row_class(dtype: np.dtype[np.void]) -> type[_Row]:
-    fields: Any = dtype.fields
-    properties = {name: _field(kind.char, offset) for name, (kind, offset) in fields.items()}
-    return type("_Row", (_Row,), {"__slots__": (), **properties})
-
-
-def _field(form: str, offset: int) -> Any:
-    number, bits = Struct("=" + {"l": "q", "L": "Q"}.get(form, form)), _BITS[form.lower()]
-    read, write = number.unpack_from, number.pack_into
-
-    def get(row: Any) -> int:
-        found: int = read(row._data, row._at + offset)[0]
-        return found
-
-    def put(row: Any, value: int) -> None:
-        try:
-            write(row._data, row._at + offset, value)
-        except error:  # out of range
-            low = signed(value, bits) if form.islower() else value & (1 << bits) - 1
-            write(row._data, row._at + offset, low)
-
-    return property(get, put)
+def _row_class(dtype: Any) -> Any:  # Any: the dtype of a row, whose ctypes.Structure numpy's types do not know
+    return np.ctypeslib.as_ctypes_type(dtype)
