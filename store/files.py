@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NoReturn
@@ -177,17 +177,18 @@ def create_file(
         raise
 
 
-def write_new_file(path: Path, data: bytes) -> None:
+def write_new_file(path: Path, data: bytes, before: Callable[[], object] = lambda: None) -> None:
     """Write DATA into the new file PATH, durably, all or nothing. Raises AlreadyExists, StoreBusy when another process is at it.
 
-    Until it is whole it has a name beside PATH; what a killed process left there is written over.
+    Until it is whole it has a name beside PATH; what a killed process left there is written over. BEFORE, which makes what must not
+    be missing beside it, is called when only the name is left to give.
     """
     unfinished = _unfinished(path)
     with writing(path):
         _check_free(path)
         with open(open_regular(unfinished, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW), "wb") as file:
             _lock(file.fileno(), unfinished)
-            _write_and_name(file, data, (unfinished, path))
+            _write_and_name(file, data, (unfinished, path), before)
         sync_directory(path.parent)
 
 
@@ -198,12 +199,13 @@ def _unfinished(path: Path) -> Path:
     return path.with_name(f".{path.name}.pulsar-admin")
 
 
-def _write_and_name(file: BinaryIO, data: bytes, names: tuple[Path, Path]) -> None:
-    """Write DATA into FILE, which is locked, and rename it from the first to the second of NAMES; on any error it is gone."""
+def _write_and_name(file: BinaryIO, data: bytes, names: tuple[Path, Path], before: Callable[[], object]) -> None:
+    """Write DATA into FILE, which is locked, call BEFORE, and rename it from the first to the second of NAMES; on any error it is gone."""
     unfinished, path = names
     try:
         file.truncate(0)
         _write_durably(file, data)
+        before()
         _check_free(path)
         os.replace(unfinished, path)
     except BaseException:

@@ -285,6 +285,19 @@ def test_a_bundle_is_written_over_nothing(cli: Cli, tmp_path: Path, names: Path)
     assert not (tmp_path / "c").exists()
 
 
+def test_a_bundle_that_cannot_be_written_leaves_no_names(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "file").touch()
+    words = ("--store", imported("small", "clean"), "store", "bundle")
+    before = sorted(tmp_path.rglob("*"))
+    for place, code in (("there", 3), ("file", 3), ("nowhere/b", 5), ("file/b", 5)):
+        refused = cli(*words, tmp_path / place, "--names", tmp_path / "names")
+        assert (refused.exit_code, sorted(tmp_path.rglob("*"))) == (code, before), refused.stderr
+    both = cli(*words, tmp_path / "b", "--names", tmp_path / "b")
+    assert (both.exit_code, sorted(tmp_path.rglob("*"))) == (2, before)
+    assert "cannot be both the bundle and the file of its names" in both.stderr
+
+
 def test_a_store_of_a_bundle_says_that_it_has_no_entries(cli: Cli, tmp_path: Path, names: Path) -> None:
     bundle(cli, imported("small", "clean"), tmp_path / "b", names)
     cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b")

@@ -278,6 +278,8 @@ class Transfers:
         if not place.name:
             raise InvalidValue(f"file {str(file)!r} has no name", value=str(file))
         beside = place.with_name(f"{place.name}.names.json") if names is None else given_path("names", names)
+        if beside == place:
+            raise InvalidValue(f"{file} cannot be both the bundle and the file of its names", hint="name another file")
         return bundle_of(self._session, place, beside)
 
     def export_bookies(

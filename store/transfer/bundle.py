@@ -114,8 +114,9 @@ def write_bundle(store: Store, path: Path, names_path: Path, header: Mapping[str
             result.rows += 1
             file.write(_line(row))
         file.write(_line(["end", result.rows]))
-    replace_file(names_path, encode_names(names), mode=PRIVATE_FILE)
-    write_new_file(path, buffer.getvalue())
+    write_new_file(
+        path, buffer.getvalue(), before=lambda: replace_file(names_path, encode_names(names), mode=PRIVATE_FILE)
+    )
     return result
 
 
