@@ -473,10 +473,10 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def open_lock_file(path: Path) -> int:
-    """Open (creating it when missing) the file that a writer locks; returns its descriptor. Contents are kept."""
+def open_lock_file(path: Path, *, create: bool = True) -> int:
+    """Open the file that a writer locks, and CREATE it when it is missing; returns its descriptor. Contents are kept."""
     try:
-        return open_regular(path, os.O_RDWR | os.O_CREAT, mode_below(path.parent))
+        return open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0), mode_below(path.parent))
     except IsADirectoryError:
         raise_write_error(NotRegular(errno.EINVAL, "it is a directory, not a regular file", str(path)), path)
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -19,13 +20,17 @@ from store.codec.entry import decode_entry
 from store.codec.entrylog import log_file_name
 from store.codec.ledgerindex import decode_ledger_index_header
 from store.db.environment import open_store
+from store.disks import switching
 from store.disks.journals import JournalSurvey
 from store.disks.listed import Listed
 from store.disks.old_index import OldLedgers
 from store.disks.rows import Witnesses, make_rows
+from store.disks.salvage import plan_salvage
+from store.disks.salvaging import apply_salvage
+from store.errors import SourceBusy, StalePlan
 from store.model.ledgers import iter_ledger_ids
 from store.sources.cluster import make_layout, open_metadata
-from store.sources.given import parse_bookie
+from store.sources.given import find_bookie, parse_bookie
 from store.sources.rocksdb import create_database, open_for_reading
 from store.transfer.imports import ImportOptions, import_layout
 from tests.conftest import Cli
@@ -226,6 +231,102 @@ def test_a_bookie_that_runs_and_one_with_a_directory_missing_are_refused(tmp_pat
     unmounted = cli("--store", store, "store", "salvage", "--bookie-conf", conf, "--dry-run")
     assert unmounted.exit_code == 3
     assert f"{index}/current has no cookie" in unmounted.stderr
+
+
+def test_a_second_salvage_meanwhile_is_refused(bookie: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Databases that are gone have no lock that could tell one of the other."""
+    before, begin, told = _index(bookie), switching.begin, []
+    for name in _BOTH:
+        _gone(bookie / "current" / name)
+    with open_store(store) as opened:
+        one, other = (plan_salvage(opened, find_bookie(parse_bookie(str(bookie)))) for _ in range(2))
+
+        def meanwhile(database: Path) -> Path:
+            monkeypatch.setattr(switching, "begin", begin)
+            with pytest.raises(SourceBusy, match="in use by another process") as refused:
+                apply_salvage(opened, other)
+            told.append(refused.value)
+            return begin(database)
+
+        monkeypatch.setattr(switching, "begin", meanwhile)
+        assert (apply_salvage(opened, one)["kept"], len(told)) == ([], 1)
+        with pytest.raises(StalePlan):
+            apply_salvage(opened, other)
+    assert _index(bookie) == before
+    assert not [path.name for path in (bookie / "current").iterdir() if "salvag" in path.name]
+
+
+@pytest.mark.parametrize("stopped", [("ledgers",), _BOTH], ids=str)
+def test_what_a_stopped_salvage_leaves_to_rename_is_told(
+    bookie: Path, store: Path, cli: Cli, stopped: tuple[str, ...]
+) -> None:
+    current = bookie / "current"
+    for name in _BOTH:
+        _empty(current / name)
+    words = "--store", store, "store", "salvage", bookie, "--yes"
+    assert cli(*words).exit_code == 0
+    for name in stopped:  # as of a process killed between the two renames
+        (current / f"{name}-before-salvage").rename(current / f"{name}.salvaging")
+        (current / name / "MADE-BY-PULSAR-ADMIN").touch()
+    told = cli(*words)
+    kept = [current / f"{name}-before-salvage" for name in sorted(stopped)]
+    assert [line for line in told.stdout.splitlines() if line.startswith("kept")] == [f"kept: {path}" for path in kept]
+    assert told.stdout.splitlines()[-1] == "the salvage that was stopped is done; next: start the bookie"
+    assert all(path.is_dir() for path in kept)
+    assert cli(*words).stdout.splitlines()[-1] == "nothing is wrong, nothing was written"
+
+
+_NOT_A_DIRECTORY = "it is not a directory"
+
+
+@pytest.mark.parametrize(
+    ("name", "leads", "reason"),
+    [
+        ("locations.salvaging", "nothing", _NOT_A_DIRECTORY),
+        ("locations.salvaging", "file", _NOT_A_DIRECTORY),
+        ("locations.salvaging", "directory", ""),
+        ("locations-before-salvage", "nothing", ""),
+        ("locations-before-salvage", "file", ""),
+        ("locations", "nothing", _NOT_A_DIRECTORY),
+        ("locations", "file", _NOT_A_DIRECTORY),
+    ],
+)
+def test_links_that_have_a_name_of_a_salvage_stay_or_are_in_its_way(
+    bookie: Path, store: Path, cli: Cli, name: str, leads: str, reason: str
+) -> None:
+    current, before = bookie / "current", _index(bookie)
+    (bookie / "directory").mkdir()
+    (bookie / "file").touch()
+    for database in _BOTH:
+        _empty(current / database)
+    if name == "locations":
+        _gone(current / name)
+    (current / name).symlink_to(bookie / leads)
+    untouched = digest_of(bookie)
+    done = cli("--store", store, "store", "salvage", bookie, "--yes")
+    assert (done.exit_code, reason in done.stderr) == (3 if reason else 0, True)
+    if reason:
+        assert digest_of(bookie) == untouched
+    else:
+        assert _index(bookie) == before
+        assert [path.readlink() for path in current.iterdir() if path.is_symlink()] == [bookie / leads]
+
+
+def test_a_database_that_was_being_made_goes_before_what_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one that is stopped there leaves a part of it that is kept as the old database."""
+    made, removed, unlink = switching.begin(tmp_path / "ledgers"), [], os.unlink
+    mark = next(made.iterdir()).name
+    for name in ("A", "CURRENT", "zzz"):
+        (made / name).touch()
+    (made / mark).unlink()
+    (made / mark).touch()  # now the last to be made, which some file systems list first
+    monkeypatch.setattr(os, "unlink", lambda path, **where: (removed.append(Path(path).name), unlink(path, **where)))
+    assert switching.clear_unfinished(tmp_path / "ledgers") is None
+    monkeypatch.undo()
+    assert removed.index(mark) > max(map(removed.index, ("A", "CURRENT", "zzz")))
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_damaged_record_is_replaced_by_another_bookies(bookie: Path, salvage: Callable[..., Any]) -> None:

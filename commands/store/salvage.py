@@ -62,7 +62,9 @@ def _render(result: Any) -> str:  # Any: JSON
         for stop in journals["stops"]
     ]
     lines += [f"kept: {path}" for path in result["kept"]]
-    if not result["needed"]:
+    if not result["needed"] and result["kept"]:
+        lines.append("the salvage that was stopped is done; next: start the bookie")
+    elif not result["needed"]:
         lines.append("nothing is wrong, nothing was written")
     else:
         lines.append("dry run, nothing was written" if result["dryRun"] else "next: start the bookie")

@@ -36,7 +36,7 @@ _CHUNK_BYTES = 1 << 20
 def apply_salvage(store: Store, plan: SalvagePlan) -> dict[str, Any]:  # Any: JSON
     """Write PLAN and return its report, with what is kept of the old state.
 
-    Raises SourceBusy and StalePlan when the bookie was started meanwhile, DiskFull with the bookie as it was.
+    Raises SourceBusy and StalePlan when the bookie was started or salvaged meanwhile, DiskFull with the bookie as it was.
     """
     if not plan.is_needed and not any(map(switching.is_unfinished, _databases(plan))):
         return plan.report(dry_run=False)
@@ -63,11 +63,15 @@ def _databases(plan: SalvagePlan) -> list[Path]:
 
 
 def _lock(plan: SalvagePlan, locks: ExitStack) -> None:
-    """Take the locks of all databases, and finish what a stopped salvage left of them."""
+    """Take the locks of all indexes and databases, and finish what a stopped salvage left of them."""
+    for part in plan.storages:
+        locks.enter_context(switching.hold(part.storage.index))
     for database in _databases(plan):
         if (database / "CURRENT").is_file():
             locks.enter_context(lock_database(database))
-        switching.clear_unfinished(database)
+        kept = switching.clear_unfinished(database)
+        if kept is not None:
+            plan.kept.append(kept)
 
 
 def _iter_bodies(txn: Txn, files: EntryFiles, plan: SalvagePlan, part: StorageSalvage) -> Iterator[bytes]:

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+from store.codec.bookie import COOKIE_FILE
 from store.files import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
+    NotRegular,
     create_directory,
     create_file,
+    open_lock_file,
     raise_write_error,
     remove_file,
     remove_tree,
@@ -25,27 +31,57 @@ from store.files import (
     sync_directory,
     writing,
 )
+from store.sources.rocksdb import take_lock
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _MARK = "MADE-BY-PULSAR-ADMIN"
 
 
-def clear_unfinished(database: Path) -> None:
-    """Finish the exchange of DATABASE that a stopped process began, and remove what it left unfinished."""
-    beside = unfinished(database)
+@contextmanager
+def hold(index: Path) -> Iterator[None]:
+    """Keep other salvages out of INDEX, whose databases have no lock where they are gone; raises SourceBusy, NotWritable."""
+    cookie = index / COOKIE_FILE
+    descriptor = open_lock_file(cookie, create=False)  # never written; NFS locks only what is open for that
+    try:
+        take_lock(fcntl.flock, descriptor, cookie)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def clear_unfinished(database: Path) -> Path | None:
+    """Finish the exchange of DATABASE that a stopped process began, and remove what it left unfinished.
+
+    Returns where the old database is that only now has its name there. Raises NotWritable where something else has one of the names.
+    """
+    beside, kept = unfinished(database), None
+    for path in (beside, database):
+        if os.path.lexists(path) and not path.is_dir():
+            raise_write_error(NotRegular(errno.EINVAL, "it is not a directory", str(path)), path)
     remove_file(beside.with_name(f"{beside.name}.rows"))
     if beside.is_dir():
-        if (beside / _MARK).exists() or not any(beside.iterdir()):
-            remove_tree(beside)
+        names = {file.name for file in beside.iterdir()}
+        if beside.is_symlink() or (names and _MARK not in names):  # DATABASE before the exchange
+            kept = _kept(database)
+            rename(beside, kept)
         else:
-            rename(beside, _kept(database))
+            _remove_made(beside)
     remove_file(database / _MARK)
+    return kept
+
+
+def _remove_made(directory: Path) -> None:
+    """Remove a database that was being made, last what says so: a process stopped here leaves nothing that looks like an old one."""
+    for file in directory.iterdir():
+        if file.name != _MARK:
+            remove_file(file)
+    remove_tree(directory)
 
 
 def is_unfinished(database: Path) -> bool:
     """Whether a process that made a new DATABASE was stopped before it was done."""
-    return unfinished(database).exists() or (database / _MARK).exists()
+    return unfinished(database).is_dir() or (database / _MARK).exists()
 
 
 def unfinished(database: Path) -> Path:
@@ -82,7 +118,7 @@ def switch(database: Path) -> Path | None:
 def _kept(database: Path) -> Path:
     name = f"{database.name}-before-salvage"
     names = (name if number == 1 else f"{name}-{number}" for number in count(1))
-    return next(path for path in map(database.with_name, names) if not path.exists())
+    return next(path for path in map(database.with_name, names) if not os.path.lexists(path))
 
 
 def _exchange(one: Path, other: Path) -> bool:

@@ -104,18 +104,23 @@ def lock_database(directory: Path) -> Iterator[None]:
     try:
         if is_new:
             keep_owner(descriptor, (directory / "CURRENT").stat())
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise SourceBusy(
-                    f"{directory} is in use by another process", hint="wait for it, then run the command again"
-                ) from error
-            if error.errno not in (errno.EINVAL, errno.ENOLCK):  # a file system without locks
-                raise_write_error(error, directory / "LOCK")
+        take_lock(fcntl.lockf, descriptor, directory / "LOCK")
         yield
     finally:
         os.close(descriptor)
+
+
+def take_lock(take: Callable[[int, int], object], descriptor: int, path: Path) -> None:
+    """Have TAKE, of fcntl, lock the open file PATH; raises SourceBusy. A file system without locks goes without."""
+    try:
+        take(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            raise SourceBusy(
+                f"{path.parent} is in use by another process", hint="wait for it, then run the command again"
+            ) from error
+        if error.errno not in (errno.EINVAL, errno.ENOLCK):  # a file system without locks
+            raise_write_error(error, path)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
