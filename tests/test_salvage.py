@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,41 @@ def test_what_a_stopped_salvage_leaves_to_rename_is_told(
     assert told.stdout.splitlines()[-1] == "the salvage that was stopped is done; next: start the bookie"
     assert all(path.is_dir() for path in kept)
     assert cli(*words).stdout.splitlines()[-1] == "nothing is wrong, nothing was written"
+
+
+def test_an_exchange_of_two_renames_that_is_stopped_between_them_loses_no_fence(
+    bookie: Path, store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """File systems without RENAME_EXCHANGE: the old index, which alone knows of a fence, has another name then."""
+    ledgers = bookie / "current" / "ledgers"
+    rows = _rows(ledgers)
+    key, other = [key for key, row in rows.items() if not decode_ledgers_row(key, row, "")[1].fenced][:2]
+    ledger_id, row = decode_ledgers_row(key, rows[key], "")
+    rows[key] = encode_ledgers_row(ledger_id, replace(row, fenced=True))[1]
+    shutil.rmtree(ledgers)
+    create_database(ledgers, [*rows.items(), (other + bytes(8), rows[other])])
+
+    class Killed(Exception):
+        pass
+
+    def rename(source: Path, target: Path) -> None:
+        if target == ledgers:
+            raise Killed
+        os.rename(source, target)
+
+    with monkeypatch.context() as patched, open_store(store) as opened:
+        plan = plan_salvage(opened, find_bookie(parse_bookie(str(bookie))))
+        patched.setattr(switching, "_exchange", lambda *_: False)
+        patched.setattr(switching, "rename", rename)
+        with pytest.raises(Killed):
+            apply_salvage(opened, plan)
+    assert not ledgers.exists()
+    words = "--store", store, "store", "salvage", bookie, "--yes"
+    again = cli(*words)
+    assert (again.exit_code, "run the command again" in again.stderr) == (4, True)
+    assert cli(*words).stdout.splitlines()[-1] == "nothing is wrong, nothing was written"
+    assert _rows(ledgers) == rows
+    assert [path.name for path in ledgers.parent.iterdir() if "salvag" in path.name] == ["ledgers-before-salvage"]
 
 
 _NOT_A_DIRECTORY = "it is not a directory"

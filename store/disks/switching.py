@@ -62,7 +62,9 @@ def clear_unfinished(database: Path) -> Path | None:
     remove_file(beside.with_name(f"{beside.name}.rows"))
     if beside.is_dir():
         names = {file.name for file in beside.iterdir()}
-        if beside.is_symlink() or (names and _MARK not in names):  # DATABASE before the exchange
+        if names and _MARK not in names and not os.path.lexists(database):  # whole, and stopped between two renames
+            rename(beside, database)
+        elif beside.is_symlink() or (names and _MARK not in names):  # DATABASE before the exchange
             kept = _kept(database)
             rename(beside, kept)
         else:
@@ -107,6 +109,9 @@ def switch(database: Path) -> Path | None:
         if _exchange(database, beside):
             rename(beside, kept)
         else:  # a file system without exchange: a bookie that starts between these two makes an empty index, and this is run again
+            remove_file(beside / _MARK)
+            with writing(beside):
+                sync_directory(beside)
             rename(database, kept)
             rename(beside, database)
     else:
