@@ -262,8 +262,9 @@ def _starts_run(data: Bytes, record: Record) -> bool:
 
 def iter_candidates(data: Bytes, start: int, limit: int, proofs: Proofs) -> Iterator[int]:
     """Yield the positions in START to LIMIT where the bytes look like the head of a record (also of a journal's entry)."""
-    base, size, end = start, _FIRST_CHUNK_BYTES, proofs.written_end(limit)
-    while base < end:
+    base, size, written = start, _FIRST_CHUNK_BYTES, proofs.written_end(limit)
+    end = min(written + HEAD_BYTES - 1, limit)  # a head may end with zeros, and does not begin with them alone
+    while base < written:
         import numpy as np  # only damage is looked through
 
         # A chunk and what a head that begins in it takes: no position is in two of them.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from store.codec.digest import DigestType
 from store.codec.entry import Entry, decode_entry
 from store.codec.entrylog import HEADER_BYTES, Gap, GapReason, Record, TornTail, iter_records
-from store.codec.logscan import iter_candidates
+from store.codec.logscan import RUN_RECORDS, find_record, iter_candidates
 from store.codec.proof import Proofs
 from store.errors import EntryCorrupt, EntryLogCorrupt
 from tests.codec.bookkeeper_vectors import DIRECT_LOG, FIXED, KNOWN, LOG_HEADER, RECORDS, SEALED_LOG
@@ -219,6 +219,22 @@ def test_heads_are_looked_for_by_their_numbers(seed: int) -> None:
     expected = [at for at in range(3, len(data) - 35) if _looks_like_a_head(data[at : at + 36])]
     assert list(iter_candidates(memoryview(data), 3, len(data), Proofs(data))) == expected
     assert len(expected) > 20
+
+
+@pytest.mark.parametrize("kind", DigestType)
+def test_a_head_that_ends_with_zeros_is_found_at_the_end_of_what_is_searched(kind: DigestType) -> None:
+    """The numbers of a head may end with zeros, as a digest of CRC-32 begins with four: no search ends before them."""
+    bodies = [
+        encode_entry(Entry(7, at, at - 1, 256 * at, kind, memoryview(bytes(256)))) for at in range(2 + RUN_RECORDS)
+    ]
+    log = LOG_HEADER + b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+    at = len(LOG_HEADER) + 4 + len(bodies[0])
+    for stop in range(at + 1, at + 9):
+        assert find_record(memoryview(log), at - 100, stop) == at
+    empty = encode_entry(Entry(7, 2, 1, 512, kind, memoryview(b"")))
+    damaged = LOG_HEADER + b"\xff" * 50 + len(empty).to_bytes(4, "big") + empty
+    *_, last = iter_records(damaged, "x")
+    assert last == Record(len(LOG_HEADER) + 50, len(empty), 7, 2)
 
 
 def test_long_garbage_is_searched_in_bounded_time() -> None:
