@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from store.codec import journal
-from store.codec.bookie import decode_last_mark
+from store.codec.bookie import decode_last_id, decode_last_mark
 from store.codec.dbledger import LedgerData, decode_ledgers_row, decode_location_row, encode_ledgers_row
 from store.codec.digest import master_key
 from store.codec.entry import decode_entry
@@ -30,6 +30,7 @@ from store.disks.salvage import plan_salvage
 from store.disks.salvaging import apply_salvage
 from store.errors import SourceBusy, StalePlan
 from store.model.ledgers import iter_ledger_ids
+from store.sources import log_files
 from store.sources.cluster import make_layout, open_metadata
 from store.sources.given import find_bookie, parse_bookie
 from store.sources.rocksdb import create_database, open_for_reading
@@ -310,6 +311,32 @@ def test_an_exchange_of_two_renames_that_is_stopped_between_them_loses_no_fence(
     assert cli(*words).stdout.splitlines()[-1] == "nothing is wrong, nothing was written"
     assert _rows(ledgers) == rows
     assert [path.name for path in ledgers.parent.iterdir() if "salvag" in path.name] == ["ledgers-before-salvage"]
+
+
+def test_a_salvage_stopped_behind_its_log_leaves_no_id_to_give_again(
+    bookie: Path, store: Path, salvage: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log counts as there when it runs again; ``lastId`` is above it all the same."""
+    current = bookie / "current"
+    for file in (current / "0.log", min(current.glob("*.txn"))):
+        file.unlink()
+
+    class Killed(Exception):
+        pass
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    logs = set(current.glob("*.log"))
+    with monkeypatch.context() as patched, open_store(store) as opened:
+        plan = plan_salvage(opened, find_bookie(parse_bookie(str(bookie))))
+        patched.setattr(log_files, "raise_last_id", killed)
+        with pytest.raises(Killed):
+            apply_salvage(opened, plan)
+    (log,) = set(current.glob("*.log")) - logs
+    assert decode_last_id((current / "lastId").read_bytes(), "") < int(log.stem, 16)
+    salvage()
+    assert decode_last_id((current / "lastId").read_bytes(), "") == int(log.stem, 16)
 
 
 _NOT_A_DIRECTORY = "it is not a directory"

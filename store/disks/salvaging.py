@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from store.errors import MetadataCorrupt, StalePlan
 from store.files import create_file, cut_file, open_file, remove_file
 from store.scan.files import LedgerDigests
 from store.sources.locations import Locations
-from store.sources.log_files import put_logs
+from store.sources.log_files import put_logs, raise_last_id
 from store.sources.rocksdb import create_database, lock_database, open_for_reading
 
 _CHUNK_BYTES = 1 << 20
@@ -50,7 +50,7 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> dict[str, Any]:  # Any: JS
         with store.read() as txn, EntryFiles(store, txn) as files:
             digests = LedgerDigests.of(read_listed(txn, plan.bookie.bookie_id).digests)
             for part in parts:
-                deque(put_logs(_iter_bodies(txn, files, plan, part), part.storage.logs), maxlen=0)
+                _put_entries(_iter_bodies(txn, files, plan, part), part.storage.logs)
                 _make_index(part, digests)
         for part in parts:
             plan.kept.extend(_switch(part, locks))
@@ -72,6 +72,13 @@ def _lock(plan: SalvagePlan, locks: ExitStack) -> None:
         kept = switching.clear_unfinished(database)
         if kept is not None:
             plan.kept.append(kept)
+
+
+def _put_entries(bodies: Iterator[bytes], logs: Path) -> None:
+    """Put BODIES into new logs, and ``lastId`` above all that are there, that of a salvage that was stopped, too."""
+    deque(put_logs(bodies, logs), maxlen=0)
+    with suppress(MetadataCorrupt):  # a bookie that cannot read it looks at its logs
+        raise_last_id(logs)
 
 
 def _iter_bodies(txn: Txn, files: EntryFiles, plan: SalvagePlan, part: StorageSalvage) -> Iterator[bytes]:
