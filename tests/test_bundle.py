@@ -43,7 +43,8 @@ SALT = "5a" * 32
 OURS = """managed-ledgers local-policies partitioned-topics schemas cookies idgen available clusters policies admin false true
  BookieMetadataFormatVersion bookieHost journalDir ledgerDirs instanceId indexDirs damaged __transaction __change_events
  __transaction_buffer_snapshot coordinator assign __transaction_pending_ack __transaction_log -partition-
- pulsar.internal.delayed.bucket LAYOUT readonly transaction_coordinator_assign mtime_ns"""
+ pulsar.internal.delayed.bucket LAYOUT readonly transaction_coordinator_assign mtime_ns
+ pulsar-admin-toolkit"""
 KNOWN = sorted({*WORDS, *(part for word in WORDS for part in word.split("/")), *OURS.split()}, key=len, reverse=True)
 _KNOWN = re.compile("|".join(map(re.escape, KNOWN)))
 _TOKEN = re.compile(rb"[A-Za-z0-9_.:%-]{4,}")
