@@ -180,8 +180,7 @@ def create_file(
 def write_new_file(path: Path, data: bytes, before: Callable[[], object] = lambda: None) -> None:
     """Write DATA into the new file PATH, durably, all or nothing. Raises AlreadyExists, StoreBusy when another process is at it.
 
-    Until it is whole it has a name beside PATH; what a killed process left there is written over. BEFORE, which makes what must not
-    be missing beside it, is called when only the name is left to give.
+    Until it is whole it has a name beside PATH; what a killed process left there is written over. BEFORE is called before it gets its own.
     """
     unfinished = _unfinished(path)
     with writing(path):
@@ -190,6 +189,18 @@ def write_new_file(path: Path, data: bytes, before: Callable[[], object] = lambd
             _lock(file.fileno(), unfinished)
             _write_and_name(file, data, (unfinished, path), before)
         sync_directory(path.parent)
+
+
+@contextmanager
+def alone_at(path: Path) -> Iterator[None]:
+    """Keep other processes that ask so from PATH, between reading and replacing it; raises StoreBusy, NotWritable."""
+    unfinished = _unfinished(path)
+    with open(open_lock_file(unfinished), "wb") as file:
+        _lock(file.fileno(), unfinished)
+        try:
+            yield
+        finally:
+            remove_file(unfinished)
 
 
 def _unfinished(path: Path) -> Path:

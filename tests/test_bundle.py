@@ -22,6 +22,7 @@ from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
 from store.db.tree import Node, find_node, iter_nodes, put_nodes
 from store.errors import StoreError
+from store.files import alone_at
 from store.model.ledgers import iter_entry_ids
 from store.model.pseudonyms import WORDS
 from store.model.reader import open_reader
@@ -297,6 +298,19 @@ def test_a_bundle_that_cannot_be_written_leaves_no_names(cli: Cli, tmp_path: Pat
     both = cli(*words, tmp_path / "b", "--names", tmp_path / "b")
     assert (both.exit_code, sorted(tmp_path.rglob("*"))) == (2, before)
     assert "cannot be both the bundle and the file of its names" in both.stderr
+
+
+def test_two_bundles_with_one_file_of_names_are_made_one_behind_the_other(cli: Cli, tmp_path: Path) -> None:
+    """The one that ended last kept its names, and nobody could tell what those of the other stood for."""
+    words = ("--store", imported("small", "clean"), "store", "bundle", tmp_path / "b", "--names", tmp_path / "names")
+    with alone_at(tmp_path / "names"):
+        before = sorted(tmp_path.rglob("*"))
+        busy = cli(*words)
+        assert (busy.exit_code, sorted(tmp_path.rglob("*"))) == (4, before)
+        assert "another process is writing" in busy.stderr
+    assert not any(tmp_path.iterdir())
+    assert cli(*words).exit_code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"b", "names"}
 
 
 def test_a_store_of_a_bundle_says_that_it_has_no_entries(cli: Cli, tmp_path: Path, names: Path) -> None:

@@ -15,6 +15,7 @@ from store.errors import (
     MetadataCorrupt,
     NotWritable,
     SourceNotFound,
+    StoreBusy,
     StoreNotFound,
     Unsupported,
 )
@@ -27,7 +28,7 @@ _PATH = click.Path(path_type=Path)
     examples=["pulsar-admin store bundle incident.bundle"],
     elsewhere=["pulsar-admin store bundle incident.bundle --names names.json"],
     output="What is in the bundle, where the names are, and what store check finds, by its codes.",
-    errors=[StoreNotFound, AlreadyExists, InvalidValue, DiskFull, NotWritable],
+    errors=[StoreNotFound, AlreadyExists, InvalidValue, StoreBusy, DiskFull, NotWritable],
     uses=["now"],
 )
 @click.argument("file", type=_PATH)

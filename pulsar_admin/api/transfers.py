@@ -270,7 +270,8 @@ class Transfers:
         """Write metadata, index and findings into the new FILE, to share with others: pseudonyms for names, no payloads or keys.
 
         NAMES, default FILE.names.json, maps them back, and is kept; that of an earlier bundle gives the same ones again. ``import_bundle``
-        makes a store of it. Returns what is in it, and ``findings`` by code. Raises AlreadyExists, InvalidValue, DiskFull, NotWritable.
+        makes a store of it. Returns what is in it, and ``findings`` by code. Raises AlreadyExists, InvalidValue, DiskFull, NotWritable,
+        and StoreBusy while another bundle is made with these names.
         """
         from pulsar_admin.api.incidents import bundle_of
 

@@ -40,6 +40,7 @@ from store.db.tree import Node, iter_nodes, put_nodes
 from store.errors import InvalidValue, MetadataCorrupt, SourceNotFound, StoreError, Unsupported
 from store.files import (
     PRIVATE_FILE,
+    alone_at,
     create_file,
     new_directory,
     raise_read_error,
@@ -102,10 +103,17 @@ def encode_names(names: Pseudonyms) -> bytes:
 def write_bundle(store: Store, path: Path, names_path: Path, header: Mapping[str, Any]) -> BundleResult:  # Any: JSON
     """Write the bundle of STORE to the new file PATH, and before it the names to NAMES_PATH; HEADER: what else it tells first.
 
-    Raises AlreadyExists, InvalidValue, DiskFull and NotWritable.
+    Raises AlreadyExists, InvalidValue, DiskFull, NotWritable, and StoreBusy while another bundle is made with these names.
     """
-    names = read_names(names_path)
     result = BundleResult()
+    with alone_at(names_path):
+        names = read_names(names_path)
+        data = _bundled(store, names, header, result)
+        write_new_file(path, data, before=lambda: replace_file(names_path, encode_names(names), mode=PRIVATE_FILE))
+    return result
+
+
+def _bundled(store: Store, names: Pseudonyms, header: Mapping[str, Any], result: BundleResult) -> bytes:  # Any: JSON
     buffer = BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as file, store.read() as txn:
         head = {"format": FORMAT, "version": VERSION, **header, "sources": _sources(store.info, names)}
@@ -114,10 +122,7 @@ def write_bundle(store: Store, path: Path, names_path: Path, header: Mapping[str
             result.rows += 1
             file.write(_line(row))
         file.write(_line(["end", result.rows]))
-    write_new_file(
-        path, buffer.getvalue(), before=lambda: replace_file(names_path, encode_names(names), mode=PRIVATE_FILE)
-    )
-    return result
+    return buffer.getvalue()
 
 
 def _line(value: object) -> bytes:
