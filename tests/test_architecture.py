@@ -1,4 +1,4 @@
-"""The layers, the writing rule and the size budgets, read from the source with ``ast``."""
+"""The layers, and the writing rule, read from the source with ``ast``."""
 
 from __future__ import annotations
 
@@ -21,33 +21,6 @@ MODULES = sorted(
     for path in (ROOT / package).rglob("*.py")
     if not path.name.endswith("_pb2.py")
 )
-
-MODULE_LINES = 500  # a file is an idea, not a size: above this it usually is two
-FUNCTION_LINES = 40
-COMMAND_LINES = 15
-NESTING = 3
-PARAMETERS = 7
-
-_KERNEL = "compiled by numba: takes arrays, not objects, and calls cost what blocks do not"
-_FILTERS = "of the public interface: one keyword for each thing that callers choose by"
-LARGER: dict[str, str] = {
-    "pulsar_admin/api/changing.py:reset_cursors": _FILTERS,
-    "pulsar_admin/api/cursors.py:expire": _FILTERS,
-    "pulsar_admin/api/cursors.py:reset": _FILTERS,
-    "pulsar_admin/api/imports.py:import_cluster": _FILTERS,
-    "pulsar_admin/api/imports.py:import_standalone": _FILTERS,
-    "pulsar_admin/api/recovering.py:undelete": _FILTERS,
-    "pulsar_admin/api/topic.py:messages": _FILTERS,
-    "pulsar_admin/api/transfers.py:export_tables": _FILTERS,
-    "store/generate/kernel.py:_put_metadata": _KERNEL,
-    "store/generate/kernel.py:_put_body": _KERNEL,
-    "store/generate/kernel.py:_put_entry": _KERNEL,
-    "store/generate/kernel.py:write_entries": _KERNEL,
-    "store/kernels/messages.py:explode": _KERNEL,
-    "store/kernels/write_records.py:write_records": _KERNEL,
-    "pulsar_admin/table.py": "a row a command",
-}
-"""What may exceed a budget: ``path`` or ``path:function`` → why."""
 
 MAY_IMPORT = {
     "lmdb": {"store/db/environment.py"},
@@ -125,120 +98,6 @@ ARROWS = {
     "doctor": {"changes", "check", "compaction", "delayed", "policies", "reports", "search", "codec", "db", "model"},
 }
 """What a package of ``store`` imports of the others. One more arrow is a decision: look for the lower place first."""
-
-ASKS_THE_API: dict[str, set[str]] = {
-    "commands/apply.py": {"store.changes.intent"},
-    "commands/bookies.py": set(),
-    "commands/brokers.py": set(),
-    "commands/clusters.py": {"store.codec.java"},
-    "commands/compaction/changing.py": {"store.compaction.forms"},
-    "commands/compaction/checking.py": {"store.model.topics"},
-    "commands/compaction/explaining.py": {"store.compaction.forms"},
-    "commands/compaction/last_id.py": set(),
-    "commands/compaction/reading.py": {"store.compaction.reading"},
-    "commands/delayed/building.py": set(),
-    "commands/delayed/choosing.py": set(),
-    "commands/delayed/inspecting.py": {"store.delayed.verify"},
-    "commands/delayed/listing.py": {"store.delayed.backlog", "store.delayed.status"},
-    "commands/delayed/replaying.py": {"store.delayed.replay"},
-    "commands/doctor.py": {
-        "store.db.storeinfo",
-        "store.doctor.causes",
-        "store.doctor.diagnosis",
-        "store.doctor.explaining",
-    },
-    "commands/isolation.py": {"store.model.isolation"},
-    "commands/ledgers.py": {"store.model.ledger_owners"},
-    "commands/limits.py": set(),
-    "commands/logs.py": {"store.reports.log_files"},
-    "commands/managed_ledger.py": set(),
-    "commands/mending.py": {"store.changes.orphans"},
-    "commands/metrics.py": {"store.reports.metrics"},
-    "commands/nacks/delays.py": {"store.nacks.buckets"},
-    "commands/nacks/drawing.py": set(),
-    "commands/nacks/due.py": set(),
-    "commands/nacks/keeping.py": set(),
-    "commands/nacks/planning.py": {"store.nacks.sizes"},
-    "commands/nacks/simulating.py": {"store.nacks.buckets"},
-    "commands/namespaces.py": {"store.changes.policies"},
-    "commands/namespaces_cursors.py": set(),
-    "commands/namespaces_delayed.py": {"store.db.delayed_rules"},
-    "commands/namespaces_resources.py": {"store.changes.namespace_json", "store.codec.java"},
-    "commands/overview.py": {"store.reports.overview"},
-    "commands/policies.py": {"store.policies.rules", "store.policies.table"},
-    "commands/schemas.py": {"store.codec.javamap"},
-    "commands/store/annotate.py": {"store.model.publish_times"},
-    "commands/store/bundle.py": set(),
-    "commands/store/clone.py": set(),
-    "commands/store/clusters.py": set(),
-    "commands/store/export.py": {"store.model.publish_times"},
-    "commands/store/generate.py": set(),
-    "commands/store/history.py": {"store.model.redaction"},
-    "commands/store/importing.py": {
-        "store.db.environment",
-        "store.db.storeinfo",
-        "store.sources.layout",
-        "store.transfer.imports",
-    },
-    "commands/store/inspect.py": {
-        "store.db.bookies",
-        "store.db.tree",
-        "store.model.redaction",
-        "store.model.structures",
-    },
-    "commands/store/offloads.py": set(),
-    "commands/store/past.py": {
-        "store.history.events",
-        "store.history.servers",
-        "store.history.words",
-        "store.sources.zookeeper",
-    },
-    "commands/store/preflight.py": {"store.recovery.preflight"},
-    "commands/store/reclaim.py": set(),
-    "commands/store/recover.py": set(),
-    "commands/store/refreshing.py": set(),
-    "commands/store/salvage.py": set(),
-    "commands/store/check.py": {"store.check.finding", "store.db.storeinfo"},
-    "commands/store/tables.py": {"store.scan.profiles"},
-    "commands/store/usage.py": set(),
-    "commands/tenants.py": set(),
-    "commands/topics/ack_history.py": {"store.model.cursors", "store.recovery.acks"},
-    "commands/topics/answers.py": {"store.model.partitions", "store.model.redaction", "store.model.topics"},
-    "commands/topics/backlog.py": set(),
-    "commands/topics/broker.py": {"store.search.broker_setup"},
-    "commands/topics/clocks.py": {"store.db.clocks", "store.reports.timeline"},
-    "commands/topics/cursors.py": set(),
-    "commands/topics/ending.py": set(),
-    "commands/topics/expire.py": {"store.search.expiry"},
-    "commands/topics/describing.py": set(),
-    "commands/topics/dumping.py": {"store.db.clocks", "store.dump.tables", "store.scan.profiles"},
-    "commands/topics/find.py": {"store.dump.finding"},
-    "commands/topics/index.py": set(),
-    "commands/topics/info.py": set(),
-    "commands/topics/internals.py": set(),
-    "commands/topics/listing.py": {"store.model.partitions", "store.model.topics"},
-    "commands/topics/message_id.py": set(),
-    "commands/topics/messages.py": {"store.model.entries", "store.model.message_row"},
-    "commands/topics/printout.py": {"store.model.message_row", "store.model.messages", "store.model.redaction"},
-    "commands/topics/read.py": set(),
-    "commands/topics/search.py": {
-        "store.model.jsonpath",
-        "store.model.message_row",
-        "store.scan.matching",
-    },
-    "commands/topics/making.py": set(),
-    "commands/topics/moving.py": set(),
-    "commands/topics/permissions.py": {"store.codec.java"},
-    "commands/topics/properties.py": set(),
-    "commands/topics/reset.py": {"store.changes.resetting"},
-    "commands/topics/stats.py": set(),
-    "commands/topics/status.py": {"store.compaction.forms", "store.model.topics"},
-    "commands/topics/undelete.py": set(),
-    "commands/topics/values.py": {"store.model.private_keys", "store.model.redaction"},
-    "commands/topics/why.py": {"store.why.reason"},
-    "commands/transactions.py": {"store.codec.javamap"},
-}
-"""Commands that call ``pulsar_admin.api`` alone → modules of ``store``, beside the floor, whose words, values and names they use."""
 
 OPENS_STORES = {
     "commands/store/past.py": "two stores are compared",
@@ -417,15 +276,6 @@ def test_the_api_never_prints_asks_or_exits(module: str) -> Iterator[str]:
             yield f"{module}:{call.lineno}: {name}"
 
 
-def test_commands_ask_the_api() -> None:
-    """What was moved to the Python interface stays there; ``pulsar_admin.command_session`` is how a command reaches it."""
-    assert ASKS_THE_API.keys() <= set(MODULES)
-    for module, named in ASKS_THE_API.items():
-        modules = {".".join(name.split(".")[:3]) for name, _ in imports_of(module) if name.startswith("store.")}
-        beside = {name for name in modules if name.split(".")[1] not in FLOOR}
-        assert beside == named, module
-
-
 def test_commands_read_the_snapshot_of_their_session() -> None:
     opening = {
         module
@@ -592,7 +442,7 @@ def _expression(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-# -- documentation and size -------------------------------------------------------------------------------------------
+# -- documentation --------- -------------------------------------------------------------------------------------------
 
 
 @no_offence_in(MODULES)
@@ -605,65 +455,3 @@ def test_public_things_have_docstrings(module: str) -> Iterator[str]:
         is_overload = is_public and [*map(ast.unparse, node.decorator_list)] == ["overload"]  # the body says it for all
         if is_public and not is_overload and not ast.get_docstring(node):
             yield f"{module}:{node.lineno}: {node.name}"
-
-
-@no_offence_in(MODULES)
-def test_budgets(module: str) -> Iterator[str]:
-    yield from _over_budget(module)
-
-
-def test_allow_list_is_needed() -> None:
-    """A name leaves the list when its code has become small enough."""
-    exceeding = {line.split(" ")[0] for module in MODULES for line in _over_budget(module, {})}
-    assert set(LARGER) <= exceeding
-
-
-def _over_budget(module: str, larger: dict[str, str] | None = None) -> Iterator[str]:
-    larger = LARGER if larger is None else larger
-    lines = len((ROOT / module).read_text().splitlines())
-    if lines > MODULE_LINES and module not in larger:
-        yield f"{module} has {lines} lines"
-    yield from (f"{name} {excess}" for name, excess in _excesses_in(module) if name not in larger)
-
-
-@cache
-def _excesses_in(module: str) -> list[tuple[str, str]]:
-    return [(f"{module}:{one.name}", excess) for one in functions_of(module) for excess in _excesses(one)]
-
-
-def _excesses(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
-    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
-    lines = (function.end_lineno or 0) - body[0].lineno + 1 if body else 0
-    limit = COMMAND_LINES if _is_command(function) else FUNCTION_LINES
-    if lines > limit:
-        yield f"has a body of {lines} lines, {limit} allowed"
-    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-    count = len([argument for argument in arguments if argument.arg not in {"self", "cls"}])
-    if count > PARAMETERS:
-        yield f"has {count} parameters"
-    depth = max((_depth(node) for node in body), default=0)
-    if depth > NESTING:
-        yield f"nests {depth} deep"
-
-
-def _is_command(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return any(ast.unparse(decorator).startswith("command(") for decorator in function.decorator_list)
-
-
-_BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
-"""Where a statement holds others: no expression does."""
-
-
-def _depth(node: ast.AST) -> int:
-    """Return how deep blocks nest in NODE; ``elif`` is as deep as its ``if``, a function inside starts again."""
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return 0
-    children = [child for name in _BLOCKS for child in getattr(node, name, ())]
-    inner = max((_depth(child) for child in children if not _is_elif(node, child)), default=0)
-    elif_depth = max((_depth(child) for child in children if _is_elif(node, child)), default=0)
-    block = isinstance(node, (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match))
-    return max(inner + block, elif_depth)
-
-
-def _is_elif(node: ast.AST, child: ast.AST) -> bool:
-    return isinstance(node, ast.If) and node.orelse == [child] and isinstance(child, ast.If)
