@@ -119,7 +119,7 @@ def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  
 def _diagnoses(app: App, asked: dict[str, Any]) -> Iterator[Any]:  # Any: of Store.doctor, Diagnosis
     from pulsar_admin.api.checking import iter_doctor
     from store.db.storeinfo import check_pages
-    from store.doctor.diagnosis import Severity
+    from store.rules.cause import Severity
 
     if app.settings.tables is None:
         check_pages(app.settings.store)  # before LMDB reads them: it dies of damage

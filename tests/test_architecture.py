@@ -94,8 +94,22 @@ ARROWS = {
     "dump": {"changes", "policies", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
     "tables": {"policies", "index", "scan", "kernels", "engine", "codec", "db", "model"},
     "transfer": {"sources", "reports", "scan", "index", "changes", "codec", "db", "model"},
-    "check": {"index", "nacks", "changes", "codec", "db", "model"},
-    "doctor": {"changes", "check", "compaction", "delayed", "policies", "reports", "search", "codec", "db", "model"},
+    "facts": {"db", "model"},
+    "rules": {"facts"},
+    "check": {"rules", "facts", "index", "nacks", "changes", "codec", "db", "model"},
+    "doctor": {
+        "rules",
+        "changes",
+        "check",
+        "compaction",
+        "delayed",
+        "policies",
+        "reports",
+        "search",
+        "codec",
+        "db",
+        "model",
+    },
 }
 """What a package of ``store`` imports of the others. One more arrow is a decision: look for the lower place first."""
 

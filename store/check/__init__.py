@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 from store.check.data import TopicVisitor, check_data
 from store.check.deep import check_deep
-from store.check.finding import Finding, weight
+from store.check.finding import Finding, data_problem, note, weight
 from store.check.nacks import check_nacks
 from store.check.rows import check_rows
 from store.db.environment import Store
 from store.errors import Refused
+from store.facts.cluster import ClusterFacts
 from store.model.reader import EntryReader, open_reader
+from store.rules.cause import Severity as RuleSeverity
+from store.rules.table import judge
 
 if TYPE_CHECKING:
     from store.engine.operation import Engine
@@ -58,6 +61,10 @@ def iter_findings(
     store: Store, reader: EntryReader, visit: TopicVisitor = lambda topic, cursors: None
 ) -> Iterator[Finding]:
     """Yield what all but the deep check find, as it is found; VISIT is called with each topic and its cursors."""
+    for rule, evidence in judge(ClusterFacts(store, reader)):
+        make = note if rule.cause.severity is RuleSeverity.NOTE else data_problem
+        hint = f"{rule.cause.how} {rule.cause.command({'where': evidence.where} | dict(evidence.values))}"
+        yield make(rule.cause.code, evidence.where, evidence.sentence, hint, **evidence.values)
     yield from check_rows(store, reader.txn)
     yield from check_nacks(reader.txn)
     yield from check_data(store, reader, visit)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from store.check import Finding, iter_findings, refuse_bundle
 from store.check.deep import check_deep
 from store.db.environment import Store
-from store.doctor.diagnosis import Diagnosis, Severity
+from store.doctor.diagnosis import Diagnosis
 from store.doctor.findings import diagnosis_of_finding
 from store.doctor.ranking import Ranking
 from store.doctor.topics import TopicDoctor
@@ -22,6 +22,7 @@ from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic
+from store.rules.cause import Severity
 
 if TYPE_CHECKING:
     from store.engine.operation import Engine

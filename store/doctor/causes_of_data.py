@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from store.doctor.diagnosis import Cause, Severity
+from store.rules.cause import Cause, Severity
 
 _KEEP_COPIES = (
     "Keep write quorum at 2 or more, back up ZooKeeper, and never start bookies on older metadata: run `store "

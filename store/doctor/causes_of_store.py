@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from store.doctor.diagnosis import Cause, Severity
+from store.rules.cause import Cause, Severity
 
 _UNSEEN = "Nothing: no broker reads the store. Until it is repaired, this toolkit's answers and changes may be wrong."
 _REBUILD = "pulsar-admin store index --rebuild"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from store.doctor.diagnosis import Cause, Severity
+from store.rules.cause import Cause, Severity
 
 _CLOCKS = "Run NTP on producers and brokers, and turn on broker entry metadata (`brokerEntryMetadataInterceptors`)."
 _NEVER_DELETED = (

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from difflib import get_close_matches
 
 from store.doctor.causes import CAUSES
-from store.doctor.diagnosis import Cause
 from store.errors import InvalidValue
+from store.rules.cause import Cause
 
 
 def explanation(code: str) -> Cause:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from store.check.finding import Finding
 from store.doctor.causes import CAUSES
-from store.doctor.diagnosis import Diagnosis, Severity
+from store.doctor.diagnosis import Diagnosis
+from store.rules.cause import Severity
 
 _MESSAGES = ("messages", "missing", "entries", "unseen")
 

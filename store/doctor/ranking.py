@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from heapq import heappush, heappushpop
 
 from store.doctor.causes import CAUSES
-from store.doctor.diagnosis import Diagnosis, Severity
+from store.doctor.diagnosis import Diagnosis
+from store.rules.cause import Severity
 from store.wording import counted
 
 _MORE = "more"

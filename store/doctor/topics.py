@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from store.codec.policies import EVICTION
 from store.db.tree import find_node
 from store.doctor.clocks import Clocks, read_clocks
-from store.doctor.diagnosis import Diagnosis, Severity
+from store.doctor.diagnosis import Diagnosis
 from store.doctor.findings import diagnosis_of
 from store.errors import MetadataCorrupt, StoreError
 from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_size_bytes, is_own, is_subscription
@@ -24,6 +24,7 @@ from store.policies.in_force import MessageTtl, PoliciesInForce, read_in_force
 from store.policies.table import POLICIES
 from store.policies.trimming import consumed_ledgers, retention_of
 from store.policies.values import value_in_force
+from store.rules.cause import Severity
 from store.timespec import format_duration_ms, shown_time
 from store.wording import counted, plural
 

@@ -11,7 +11,7 @@ from store.codec.ledgermetadata import LedgerState
 from store.db.blocks import Block
 from store.db.environment import Store, Txn
 from store.db.files import FileMode, iter_logs
-from store.doctor.diagnosis import Diagnosis, Severity
+from store.doctor.diagnosis import Diagnosis
 from store.doctor.findings import diagnosis_of
 from store.errors import StoreError
 from store.model.cursors import Cursor
@@ -20,6 +20,7 @@ from store.model.topics import Topic
 from store.names import FileKind
 from store.reports.disk_totals import read_disk_totals
 from store.reports.ledgers import iter_orphans
+from store.rules.cause import Severity
 from store.timespec import shown_time
 from store.wording import counted, plural
 

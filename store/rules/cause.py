@@ -1,0 +1,69 @@
+"""What is judged: how bad it is, and the cause that a finding names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from textwrap import wrap
+
+from store.frozen import frozen
+from store.names import shell_word
+
+PAGE = "docs/doctor.md"
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+class Severity(StrEnum):
+    """Data is lost or cannot be served; it will be, or something is wrong that nobody sees yet; worth knowing."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@frozen
+class Cause:
+    """One thing that can be wrong: a row of the table. ``code`` is for ever.
+
+    ``means``: what it is and what shows it; ``broker``: what Pulsar and BookKeeper do (4.0.8); ``how`` and ``prevent``: in words;
+    ``mend``: the command, with ``{keys}`` of the evidence in it.
+    """
+
+    code: str
+    severity: Severity
+    title: str
+    means: str
+    broker: str
+    mend: str
+    how: str
+    prevent: str = ""
+
+    def text(self) -> str:
+        """Return all of it for a terminal."""
+        parts = (
+            (f"{self.code} ({self.severity}): {self.title}", self.means),
+            ("What a broker does", self.broker),
+            ("Repair", f"{self.how}\n{self.command({})}"),
+            ("Prevent", self.prevent),
+        )
+        return "\n\n".join(f"{title}\n{_wrapped(text)}" for title, text in parts if text) + f"\n\nSee {self.page}"
+
+    @property
+    def page(self) -> str:
+        """Where the documentation tells of it."""
+        return f"{PAGE}#{self.code}"
+
+    def command(self, evidence: Mapping[str, object]) -> str:
+        """Return the command that repairs what EVIDENCE shows; a place that it does not fill stays in capitals."""
+        return _PLACE.sub(lambda found: _filled(found[1], evidence), self.mend)
+
+
+def _wrapped(text: str) -> str:
+    return "\n".join(
+        "\n".join(wrap(line, 78, initial_indent="  ", subsequent_indent="  ")) for line in text.splitlines()
+    )
+
+
+def _filled(key: str, evidence: Mapping[str, object]) -> str:
+    return shell_word(str(evidence[key])) if key in evidence else re.sub(r"(?<!^)([A-Z])", r"-\1", key).upper()

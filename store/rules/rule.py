@@ -1,0 +1,34 @@
+"""A row of the table of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
+
+from store.facts.cluster import ClusterFacts
+from store.frozen import frozen
+from store.rules.cause import Cause
+
+
+@frozen
+class Evidence:
+    """Where a rule holds, the sentence that says so, and what shows it: names and numbers by key, JSON values.
+
+    ``values`` fill the places of the cause's command; ``bytes`` and ``messages``, ``entries`` or ``missing`` are what is at stake.
+    """
+
+    where: str
+    sentence: str
+    values: Mapping[str, object] = field(default_factory=dict)
+
+
+@frozen
+class Rule:
+    """One thing that can be wrong. ``cause``: code, severity, words, cure. ``holds``: facts → evidence, one for each place.
+
+    ``loss``: what is lost as long as it holds, or by the cure; "" for nothing.
+    """
+
+    cause: Cause
+    holds: Callable[[ClusterFacts], Iterator[Evidence]]
+    loss: str = ""
