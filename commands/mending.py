@@ -25,6 +25,13 @@ gaps_option = click.option(
     "--with-gaps", is_flag=True, help="Keep a ledger's end even if entries before it are lost; brokers must skip them."
 )
 
+accept_option = click.option(
+    "--accept-unknown-tree",
+    metavar="PATH",
+    multiple=True,
+    help="A metadata tree of another version or program that references none of these ledgers; repeatable.",
+)
+
 
 @command(
     "forget",
@@ -36,14 +43,15 @@ gaps_option = click.option(
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1, required=True)
 @click.option("--force", is_flag=True, help="Also forget ledgers that have lost nothing.")
+@accept_option
 @pass_app
-def forget(app: App, ledgers: tuple[int, ...], force: bool) -> None:
+def forget(app: App, ledgers: tuple[int, ...], force: bool, accept_unknown_tree: tuple[str, ...]) -> None:
     """Remove lost ledgers from everything that references them, so that a broker continues after them.
 
     Topics no longer list them, and cursors inside them move to the next ledger. A compacted view, a cursor ledger or a
     bucket of delayed messages has to be made again; a schema keeps its remaining versions.
     """
-    app.change(app.session.api.forget_ledgers(*ledgers, force=force))
+    app.change(app.session.api.forget_ledgers(*ledgers, force=force, accept_unknown_tree=accept_unknown_tree))
 
 
 @command(
@@ -104,12 +112,17 @@ def restore(
     is_flag=True,
     help="Also if something unreadable, or something that is not Pulsar's, could reference them.",
 )
+@accept_option
 @pass_app
-def delete(app: App, ledgers: tuple[int, ...], file: Path | None, force: bool) -> None:
+def delete(
+    app: App, ledgers: tuple[int, ...], file: Path | None, force: bool, accept_unknown_tree: tuple[str, ...]
+) -> None:
     """Delete the metadata of ledgers that nothing references, so that bookies free their entries.
 
     A ledger that a topic, cursor, schema, compaction or delayed index references is refused; all are refused while part
-    of the metadata cannot be read. In a file of JSON lines, `ledgerId` is read.
+    of the metadata cannot be read, or is of another version or program and not accepted by name. In a file of JSON
+    lines, `ledgerId` is read.
     """
     given = () if file is None else parse_ledger_ids(read_lines(file), shown_path(file))
-    app.change(app.session.api.delete_ledgers(*ledgers, *given, force=force))
+    api = app.session.api
+    app.change(api.delete_ledgers(*ledgers, *given, force=force, accept_unknown_tree=accept_unknown_tree))

@@ -14,6 +14,7 @@ from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from store.errors import IndexCorrupt, StoreNotFound
+from store.facts.trees import trees_text
 from store.frozen import frozen
 from store.names import shell_word
 from store.reports.overview import TOP, Backlog, Blocker, Copy, FindingCount, Overview
@@ -84,6 +85,7 @@ def _head(found: Overview, screen: Screen) -> list[str]:
         f"copied {_ago(found, found.copied_ms, screen)}, {newest}",
         f"{counted(found.tenants, 'tenant')}, {counted(len(found.namespaces), 'namespace')}, {counted(found.topics, 'topic')}, "
         f"{counted(found.subscriptions, 'subscription')}, {counted(found.entries, 'entry')}, {size_text(found.bytes)}",
+        *([trees_text(found.unknown_trees)] if found.unknown_trees else []),
     )
     return [line for text in texts for line in _folded(text, screen)]
 

@@ -16,6 +16,7 @@ from pulsar_admin.visible import clean_text
 from store.db.bookies import decode_bookie
 from store.db.tree import Node, find_node, iter_children, read_node
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreNotFound
+from store.facts.trees import trees_text
 from store.model.structures import structure_of
 from store.wording import counted, plural
 
@@ -57,6 +58,7 @@ def _render_info(summary: StoreSummary) -> str:
         ("created", render_cell(summary.created_ms, "time")),
         *(("source", _source_text(source)) for source in summary.sources),
         ("metadata nodes", f"{summary.databases['tree']:,}"),
+        *([("not known", trees_text(summary.unknown_trees))] if summary.unknown_trees else []),
         (
             "topics",
             f"{summary.topics:,}" + (f" ({summary.unreadable_topics} unreadable)" * bool(summary.unreadable_topics)),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from commands.mending import accept_option
 from commands.store.clusters import bookies_of, conf_options, zookeeper_client
 from pulsar_admin.columns import Column, caution, size_text
 from pulsar_admin.context import App
@@ -89,6 +90,7 @@ _LOGS = (
     "--scratch", type=_PATH, metavar="DIR", help="A directory on another disk, for logs while there is no free space."
 )
 @click.option("--force", is_flag=True, help="Trust metadata that may be older than the bookie's disks.")
+@accept_option
 @pass_app
 def reclaim(
     app: App,

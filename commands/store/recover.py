@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from commands.mending import accept_option
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from store.errors import MetadataCorrupt, Refused, StalePlan, StoreNotFound, Unsupported
@@ -46,9 +47,15 @@ _LEVELS = ("A", "B", "C")
     metavar="FILE",
     help="Names for what level C finds: FILE is written if it does not exist, otherwise read.",
 )
+@accept_option
 @pass_app
 def recover(
-    app: App, level: RecoveryLevel | None, cluster: str | None, earlier: Path | None, names: Path | None
+    app: App,
+    level: RecoveryLevel | None,
+    cluster: str | None,
+    earlier: Path | None,
+    names: Path | None,
+    accept_unknown_tree: tuple[str, ...],
 ) -> None:
     """Rebuild lost metadata from what bookies and ledgers still record.
 
@@ -59,5 +66,7 @@ def recover(
     from pulsar_admin import open_store
 
     with nullcontext() if earlier is None else open_store(earlier) as before:
-        plan = app.session.api.recover(level=level, cluster=cluster, earlier=before, names=names)
+        plan = app.session.api.recover(
+            level=level, cluster=cluster, earlier=before, names=names, accept_unknown_tree=accept_unknown_tree
+        )
     app.change(plan)

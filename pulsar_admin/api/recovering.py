@@ -75,11 +75,14 @@ class Recoveries:
         cluster: str | None = None,
         earlier: Recoveries | None = None,
         names: Path | str | None = None,
+        accept_unknown_tree: Sequence[str] = (),
     ) -> Plan:
         """Plan making lost metadata again from what bookies and ledgers still say, at LEVEL (default: what the store shows).
 
         CLUSTER: its name, where that is lost; EARLIER: an open store of an earlier state; NAMES: the file of names of level C, which is
-        written now where it is not there yet, else read. Raises Refused, Unsupported, MetadataCorrupt, InvalidValue.
+        written now where it is not there yet, else read. ACCEPT_UNKNOWN_TREE: paths of metadata trees of another program or version that
+        reference none of the ledgers; Refused for each that is there and not named. Raises Refused, Unsupported, MetadataCorrupt,
+        InvalidValue.
         """
         from store.recovery.evidence import unlisted_bytes
         from store.recovery.from_ledgers import Sources
@@ -92,13 +95,14 @@ class Recoveries:
             given_text("cluster", cluster)
         if earlier is not None:
             given_object("earlier", earlier, Recoveries)
+        accepted = given_texts("accept_unknown_tree", accept_unknown_tree)
         with (
             self._session.reader() as reader,
             nullcontext() if earlier is None else earlier._session.reader() as before,
         ):
             sources = Sources(reader, self._session.now_ms, before, cluster)
             with self._session.scanning(reader, unlisted_bytes(reader.txn), "recover"):
-                return plan_of(plan_recovery(sources, level, place), reader.txn)
+                return plan_of(plan_recovery(sources, level, place, accepted), reader.txn)
 
     def undelete(
         self,
@@ -179,18 +183,18 @@ class Recoveries:
             past = read_past(servers, keep_of([name.namespace]), wanted.at_ms)
             return plan_of(plan_restore_at(reader, wanted, past, servers, self._session.now_ms), reader.txn)
 
-    def forget_ledgers(self, *ledgers: int, force: bool = False) -> Plan:
+    def forget_ledgers(self, *ledgers: int, force: bool = False, accept_unknown_tree: Sequence[str] = ()) -> Plan:
         """Plan that nothing references LEDGERS any more: topics, cursors, compacted views and schemas go on without them.
 
-        Raises LedgerNotFound, and Refused where nothing references one or, without FORCE, nothing of it is lost.
+        ACCEPT_UNKNOWN_TREE: as of ``recover``. Raises LedgerNotFound, and Refused where nothing references one or, without FORCE, nothing
+        of it is lost.
         """
         from store.changes.mending import plan_forget
 
+        given, accepted = given_ledgers(ledgers), given_texts("accept_unknown_tree", accept_unknown_tree)
+        given_flag("force", force)
         with self._session.reader() as reader:
-            return plan_of(
-                plan_forget(reader, given_ledgers(ledgers), self._session.now_ms, force=given_flag("force", force)),
-                reader.txn,
-            )
+            return plan_of(plan_forget(reader, given, self._session.now_ms, force=force, accepted=accepted), reader.txn)
 
     def restore_ledgers(self, *ledgers: int) -> Plan:
         """Plan the lost metadata of LEDGERS made again from their entries, the bookies that hold them, and what references them.
@@ -226,15 +230,17 @@ class Recoveries:
                 reader.txn,
             )
 
-    def delete_ledgers(self, *ledgers: int, force: bool = False) -> Plan:
+    def delete_ledgers(self, *ledgers: int, force: bool = False, accept_unknown_tree: Sequence[str] = ()) -> Plan:
         """Plan deleting the metadata of LEDGERS that nothing references: bookies free their entries.
 
-        Raises LedgerNotFound, and Refused where something references one or, without FORCE, might.
+        ACCEPT_UNKNOWN_TREE: as of ``recover``. Raises LedgerNotFound, and Refused where something references one or, without FORCE, might.
         """
         from store.changes.orphans import plan_delete_orphans
 
+        given, accepted = given_ledgers(ledgers), given_texts("accept_unknown_tree", accept_unknown_tree)
+        given_flag("force", force)
         with self._session.read() as txn:
-            return plan_of(plan_delete_orphans(txn, given_ledgers(ledgers), force=given_flag("force", force)), txn)
+            return plan_of(plan_delete_orphans(txn, given, force=force, accepted=accepted), txn)
 
 
 def preflight(

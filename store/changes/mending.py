@@ -24,6 +24,7 @@ from store.db.environment import Txn
 from store.db.owners import Owner, OwnerKind
 from store.db.tree import find_node, read_node
 from store.errors import InvalidValue, Refused
+from store.facts.trees import check_accepted, unknown_trees
 from store.model.broken import find_missing
 from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor
 from store.model.extent import extent_of
@@ -65,12 +66,16 @@ class _Referring:
                 assert_never(owner.kind)
 
 
-def plan_forget(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int, *, force: bool = False) -> Plan:
+def plan_forget(
+    reader: EntryReader, ledger_ids: Iterable[int], now_ms: int, *, force: bool = False, accepted: Collection[str] = ()
+) -> Plan:
     """Plan that nothing references LEDGER_IDS any more: the lists of topics, their cursors, compacted views, schemas.
 
-    Raises LedgerNotFound, and Refused for a ledger that nothing references, or of which (without FORCE) nothing is lost.
+    ACCEPTED: unknown trees that do not reference them either. Raises LedgerNotFound, and Refused for a ledger that nothing references,
+    or of which (without FORCE) nothing is lost.
     """
     txn, ids = reader.txn, tuple(dict.fromkeys(ledger_ids))
+    check_accepted(unknown_trees(txn), accepted)
     referring = _Referring()
     for ledger_id in ids:
         for owner in _check(txn, ledger_id, force=force):

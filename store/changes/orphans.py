@@ -21,6 +21,7 @@ from store.db.files import METADATA_FILE_ID, iter_damage
 from store.db.owners import Owner, OwnerKind, find_owners
 from store.db.tree import Node, find_node, iter_nodes
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, Refused, StoreError
+from store.facts.trees import check_accepted, unknown_trees
 from store.model.extent import Extent
 from store.model.ledger_owners import custom_text
 from store.model.ledgers import find_metadata, find_times
@@ -31,11 +32,14 @@ UNREFERENCED = "unreferenced"
 """Why a ledger with metadata is an orphan, as ``ledgers orphans`` says it."""
 
 
-def plan_delete_orphans(txn: Txn, ledger_ids: Iterable[int], *, force: bool = False) -> Plan:
+def plan_delete_orphans(
+    txn: Txn, ledger_ids: Iterable[int], *, force: bool = False, accepted: Collection[str] = ()
+) -> Plan:
     """Plan deleting the metadata of LEDGER_IDS; raises LedgerNotFound, and Refused for one that is referenced, or may be.
 
-    FORCE: also where what is unreadable, or no part of Pulsar's topics, could reference it.
+    FORCE: also where what is unreadable, or no part of Pulsar's topics, could reference it. ACCEPTED: unknown trees that do not.
     """
+    check_accepted(unknown_trees(txn), accepted)
     if not force:
         _check_references(txn)
     indexes = find_index_ledgers(txn)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +42,7 @@ from store.disks.live import LiveRecords, read_live
 from store.disks.placed import NOWHERE, Places, apply_places, join_places, open_index, same_places
 from store.disks.trust import check_is_of, check_trusted, find_doubts, find_members
 from store.errors import IndexCorrupt, InvalidValue, NotFound, StalePlan, Unsupported
+from store.facts.trees import check_accepted
 from store.files import (
     check_may_write_for,
     copy_file,
@@ -170,13 +171,20 @@ def check_scratch(scratch: Path | None, bookie: Bookie) -> None:
 
 
 def plan_reclaim(
-    bookie: Bookie, known: Known, nodes: Nodes, below_percent: float, *, force: bool = False
+    bookie: Bookie,
+    known: Known,
+    nodes: Nodes,
+    below_percent: float,
+    *,
+    force: bool = False,
+    accepted: Collection[str] = (),
 ) -> ReclaimPlan:
-    """Plan it; NODES gives the metadata's (path, value) once more.
+    """Plan it; NODES gives the metadata's (path, value) once more. ACCEPTED: unknown trees that reference none of the ledgers.
 
     Raises SourceBusy for a bookie that runs, Unsupported for one without DbLedgerStorage, Refused for metadata that is not its cluster's,
     and, unless FORCE, for metadata that may be older than its disks.
     """
+    check_accepted(known.unknown_trees, accepted)
     storages = storages_of(bookie)
     check_is_of(known, bookie)
     for storage in storages:

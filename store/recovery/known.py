@@ -6,6 +6,7 @@ Upstream ``HierarchicalLedgerManager``: a ledger exists when its node does, what
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
@@ -18,6 +19,7 @@ from store.codec.ledgermetadata import COOKIES, INSTANCE_ID, LEDGERS_ROOT, decod
 from store.codec.managedledger import decode_ledger_ids
 from store.codec.schema import decode_schema_locator
 from store.errors import StoreError, Unsupported
+from store.facts.trees import Tree, add_path, trees_of
 from store.frozen import frozen
 from store.names import MANAGED_LEDGERS, decode_name, topic_of_path
 from store.sources.bookies import find_cookie
@@ -90,6 +92,7 @@ class Known:
     bookies: tuple[str, ...] = ()
     """Bookies that ``holders`` tells of: bit i of a ledger's is set when bookie i is in an ensemble of it."""
     holders: Array | None = None  # uint64, one of each of ``ledgers``
+    unknown_trees: tuple[Tree, ...] = ()
 
     @property
     def largest(self) -> int:
@@ -128,6 +131,7 @@ def read_known(
     Raises Unsupported for another layout than Pulsar's.
     """
     ledgers, names, cookies = array("q"), Names(), dict[str, Cookie | None]()
+    unknown = Counter[str]()
     masks, bits = array("Q"), {bookie_id: 1 << number for number, bookie_id in enumerate(bookies[:_BITS])}
     instance_id = ""
     for path, value in nodes:
@@ -145,9 +149,22 @@ def read_known(
         elif path.startswith((MANAGED_LEDGERS + "/", "/schemas/")):
             with suppress(StoreError):  # what cannot be read names nothing
                 _add_names(names, path, value)
+        else:
+            add_path(unknown, path)
     found, places = np.unique(np.array(ledgers, np.int64), return_index=True)
     holders = np.array(masks, np.uint64)[places] if bits else None
-    return Known(name, found, names, next_id, instance_id, cookies, tuple(problems), tuple(bookies), holders)
+    return Known(
+        name,
+        found,
+        names,
+        next_id,
+        instance_id,
+        cookies,
+        tuple(problems),
+        tuple(bookies),
+        holders,
+        trees_of(unknown),
+    )
 
 
 def _mask(value: bytes, bits: Mapping[str, int]) -> int:

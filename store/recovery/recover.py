@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from store.changes.plan import Plan
 from store.changes.report import ChangePart
 from store.db.environment import Txn
 from store.errors import Refused
+from store.facts.trees import check_accepted, unknown_trees
 from store.names import parse_topic
 from store.recovery.from_ledgers import COMMAND, Sources, plan_from_ledgers
 from store.recovery.names_file import GivenNames, read_names, write_names
@@ -18,12 +20,15 @@ from store.recovery.survey import Condition, check_layout, read_condition, read_
 from store.wording import counted, plural
 
 
-def plan_recovery(sources: Sources, level: str | None, names: Path | None = None) -> Plan:
+def plan_recovery(
+    sources: Sources, level: str | None, names: Path | None = None, accepted: Collection[str] = ()
+) -> Plan:
     """Plan the recovery at LEVEL, by default at the one that the store shows; raises Refused, Unsupported, MetadataCorrupt.
 
-    NAMES: the file of names that level C writes, or reads where it exists.
+    NAMES: the file of names that level C writes, or reads where it exists. ACCEPTED: unknown trees that reference none of the ledgers.
     """
     txn = sources.reader.txn
+    check_accepted(unknown_trees(txn), accepted)
     check_layout(txn)
     survey = read_survey(txn)
     condition = read_condition(txn, survey)

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from store.db.blocks import NO_MAX, decode_latest, ledger_of_key
 from store.db.environment import Store, Txn
 from store.errors import StoreError
+from store.facts.trees import Tree, unknown_trees
 from store.frozen import frozen
 from store.model.cursors import (
     Cursor,
@@ -121,7 +122,8 @@ class FindingCount:
 class Overview:
     """The answer of ``overview``. ``findings`` None: nothing was checked. ``held``: bytes of topics by the reason of a ``Blocker``.
 
-    ``unreadable``: topics and cursors that cannot be read, which no sum has.
+    ``unreadable``: topics and cursors that cannot be read, which no sum has; ``unknown_trees``: trees of the metadata that no Pulsar
+    known here writes.
     """
 
     store: str
@@ -143,6 +145,7 @@ class Overview:
     blockers: tuple[Blocker, ...]
     disk: DiskTotals
     findings: tuple[FindingCount, ...] | None
+    unknown_trees: tuple[Tree, ...] = ()
 
     @property
     def copy_age_ms(self) -> int:
@@ -225,6 +228,7 @@ def read_overview(
         blockers=totals.blockers.items(),
         disk=read_disk_totals(store, reader.txn, wanted.top, advance),
         findings=findings,
+        unknown_trees=unknown_trees(reader.txn),
     )
 
 

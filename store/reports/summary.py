@@ -11,6 +11,7 @@ from store.db.entry_files import FileState, file_state
 from store.db.environment import DATABASES, Store
 from store.db.files import LogFile, iter_logs
 from store.errors import StoreError
+from store.facts.trees import Tree, unknown_trees
 from store.frozen import frozen
 from store.model.cursors import iter_cursor_names, read_cursor
 from store.model.ledgers import iter_ledger_ids
@@ -36,7 +37,10 @@ class FileSummary:
 
 @frozen
 class StoreSummary:
-    """A store in numbers. ``cursors``: where each cursor's truth is (``store.model.cursors.Cursor.source``, or "unreadable")."""
+    """A store in numbers. ``cursors``: where each cursor's truth is (``store.model.cursors.Cursor.source``, or "unreadable").
+
+    ``unknown_trees``: trees of the metadata that no Pulsar known here writes.
+    """
 
     store: str
     format_version: int
@@ -57,6 +61,7 @@ class StoreSummary:
     databases: Mapping[str, int]
     meta_bytes: int
     files: tuple[FileSummary, ...]
+    unknown_trees: tuple[Tree, ...]
 
 
 def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
@@ -85,6 +90,7 @@ def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
         databases={name: txn.count(name) for name in DATABASES},
         meta_bytes=(store.path / "meta" / "data.mdb").stat().st_size,
         files=files,
+        unknown_trees=unknown_trees(txn),
     )
 
 

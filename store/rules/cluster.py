@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from store.facts.cluster import ClusterFacts
 from store.rules.cause import Cause, Severity
 from store.rules.rule import Evidence, Rule
-from store.wording import counted
 
 
 def _unknown_trees(facts: ClusterFacts) -> Iterator[Evidence]:
     for tree in facts.unknown_trees:
         yield Evidence(
             tree.path,
-            f"a tree that this version does not know: {counted(tree.nodes, 'node')}, kept as they are",
-            {"path": tree.path, "nodes": tree.nodes},
+            str(tree),
+            {"path": tree.path, "nodes": tree.nodes, "writer": tree.writer},
         )
 
 

@@ -1,0 +1,138 @@
+"""The trees of a metadata store: children of its root, those that Pulsar writes and those that it does not.
+
+A tree that is not known here may reference ledgers that nothing else does. Whoever destroys or rebuilds because nothing
+references a ledger asks ``check_accepted`` first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from itertools import groupby
+
+from store.db.environment import Txn
+from store.db.tree import iter_children, iter_paths, tree_key
+from store.errors import Refused
+from store.frozen import frozen
+from store.wording import counted
+
+KNOWN_TREES = frozenset(
+    [
+        "admin",
+        "bookies",
+        "counters",
+        "ledgers",
+        "loadbalance",
+        "managed-ledgers",
+        "namespace",
+        "schemas",
+        "service_unit_state",
+        "stream",
+        "zookeeper",
+    ]
+)
+"""Children of the root that brokers, bookies and ZooKeeper of Pulsar 2.11, 4.0 and 4.2 write.
+
+``service_unit_state``: ``ServiceUnitStateMetadataStoreTableViewImpl`` (PIP-378); ``stream``: BookKeeper's stream storage.
+"""
+_PACKAGES = "/pulsar/functions"
+"""``WorkerUtils.initializeDlogNamespace``: packages of functions, as DistributedLog keeps them. The rest of ``/pulsar`` is not known:
+5.0 coordinates migrations there, and a chroot of another cluster often has that name."""
+NEWER_PULSAR, UNKNOWN = "a newer Pulsar", "a newer Pulsar or another program"
+KAFKA, HBASE = "another program (Kafka)", "another program (HBase)"
+_WRITERS = {
+    **dict.fromkeys(("topic-creation-locks", "topics", "txn", "txn-op"), NEWER_PULSAR),
+    **dict.fromkeys(
+        (
+            "brokers",
+            "cluster",
+            "config",
+            "consumers",
+            "controller",
+            "controller_epoch",
+            "delegation_token",
+            "feature",
+            "isr_change_notification",
+            "kafka",
+            "kafka-acl",
+            "kafka-acl-changes",
+            "kafka-acl-extended",
+            "kafka-acl-extended-changes",
+            "latest_producer_id_block",
+            "log_dir_event_notification",
+            "migration",
+        ),
+        KAFKA,
+    ),
+    **dict.fromkeys(("hbase", "hbase-secure", "hbase-unsecure"), HBASE),
+}
+"""Names of trees of others (Pulsar 5.0's ``ScalableTopicResources``, ``TxnPaths``; Kafka's ``KafkaZkClient``)."""
+
+
+@frozen
+class Tree:
+    """A child of the metadata's root that no Pulsar known here writes. ``nodes``: how many there are, itself included where it is one.
+
+    ``writer``: who writes a tree of this name, in words.
+    """
+
+    path: str
+    nodes: int
+    writer: str
+
+    def __str__(self) -> str:
+        return f"1 tree of {self.writer}: {counted(self.nodes, 'node')}, kept as they are"
+
+
+def unknown_trees(txn: Txn) -> tuple[Tree, ...]:
+    """Return the unknown trees of the store, by path; one seek for each child of the root, and one for each node that is unknown."""
+    counts = Counter[str]()
+    for name in iter_children(txn, "/"):
+        if name not in KNOWN_TREES:
+            for path in _paths(txn, f"/{name}"):
+                add_path(counts, path)
+    return trees_of(counts)
+
+
+def _paths(txn: Txn, root: str) -> Iterator[str]:
+    if txn.view("tree", tree_key(root)) is not None:
+        yield root
+    yield from iter_paths(txn, f"{root}/")
+
+
+def add_path(counts: Counter[str], path: str) -> None:
+    """Add the node at PATH to COUNTS, the nodes of each unknown tree by its name, where it is of one."""
+    name = path[1:].partition("/")[0]
+    if name and name not in KNOWN_TREES and path != "/pulsar" and not f"{path}/".startswith(f"{_PACKAGES}/"):
+        counts[name] += 1
+
+
+def trees_of(counts: Counter[str]) -> tuple[Tree, ...]:
+    """Return the unknown trees of COUNTS, by path."""
+    return tuple(Tree(f"/{name}", counts[name], _WRITERS.get(name, UNKNOWN)) for name in sorted(counts))
+
+
+def trees_text(trees: Iterable[Tree]) -> str:
+    """Return TREES in words, summed up by who writes them: "2 trees of a newer Pulsar: 14 nodes, kept as they are (/topics, /txn)"."""
+    texts = []
+    for writer, some in groupby(sorted(trees, key=lambda tree: (tree.writer, tree.path)), key=lambda tree: tree.writer):
+        found = [*some]
+        nodes, names = sum(tree.nodes for tree in found), ", ".join(tree.path for tree in found)
+        texts.append(f"{counted(len(found), 'tree')} of {writer}: {counted(nodes, 'node')}, kept as they are ({names})")
+    return "; ".join(texts)
+
+
+def check_accepted(trees: Iterable[Tree], accepted: Collection[str]) -> None:
+    """Raise Refused unless each of the unknown TREES is among the paths ACCEPTED.
+
+    For what destroys or rebuilds because nothing references a ledger: what an unknown tree references is not known.
+    """
+    names = {"/" + path.strip("/") for path in accepted}
+    left = [tree for tree in trees if tree.path not in names]
+    if left:
+        options = " ".join(f"--accept-unknown-tree {tree.path}" for tree in left)
+        raise Refused(
+            f"{trees_text(left)}: what is there may reference ledgers that nothing else references",
+            hint=f"see what is there: pulsar-admin store ls {left[0].path}; where it has nothing to do with these ledgers, add {options}",
+            trees=[{"path": tree.path, "nodes": tree.nodes} for tree in left],
+        )
