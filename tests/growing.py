@@ -1,11 +1,14 @@
 """A disk that grows as a bookie's does: journal first, logs at a flush, then lastMark; killed, it writes again what lies behind the mark.
 
 Source: ``Journal``, ``SingleDirectoryDbLedgerStorage``, ``DefaultEntryLogger`` of BookKeeper 4.16. A program, too:
-``python -m tests.growing FOLDER RATE LOG_BYTES`` writes RATE entries a second until it is killed, and goes on behind them.
+``python -m tests.growing FOLDER RATE LOG_BYTES [JOURNAL_BYTES ENTRY_BYTES]`` writes RATE entries a second until it is killed, and goes
+on after them. With JOURNAL_BYTES it rolls journals of that size, deletes those that lastMark is past and compacts old logs; the file
+FOLDER/acked has how many entries are acknowledged.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import sys
@@ -21,6 +24,7 @@ from store.codec.entry import Entry
 from store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map, log_file_name
 from store.codec.journal import PADDED_HEADER_BYTES
 from store.codec.journal import encode_header as encode_journal_header
+from store.codec.logscan import Record, iter_records
 from tests.encoders import encode_entry
 
 Id = tuple[int, int]
@@ -37,11 +41,14 @@ def record(entry: Id, size_bytes: int = 200) -> bytes:
 
 @dataclass
 class Bookie:
-    """Writes into FOLDER/current; a log is sealed behind LOG_BYTES."""
+    """Writes into FOLDER/current; a log is sealed after LOG_BYTES. With JOURNAL_BYTES a journal has that size from its beginning, and
+    is deleted when lastMark is past it."""
 
     folder: Path
     log_bytes: int = 64 << 10
     journal: int = 1000
+    journal_bytes: int = 0
+    entry_bytes: int = 200
     memory: list[Id] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -60,11 +67,17 @@ class Bookie:
             for at, entry in self.journaled(journal)
             if LogMark(journal, at) >= self.marked
         ]
-        self.journal = max([self.journal - 1, *journals]) + 1
-        self.journal_bytes = bytearray(encode_journal_header(6))
-        (self.current / f"{self.journal:x}.txn").write_bytes(bytes(self.journal_bytes))
+        self.journal = max([self.journal - 1, *journals])
+        self._open_journal()
         self._open_log()
         self.flush()
+
+    def _open_journal(self) -> None:
+        """Begin the next journal."""
+        self.journal += 1
+        header = encode_journal_header(6)
+        self.place = len(header)
+        (self.current / f"{self.journal:x}.txn").write_bytes(header.ljust(self.journal_bytes, b"\0"))
 
     def mark(self) -> LogMark:
         """Return lastMark, the beginning where there is none."""
@@ -97,21 +110,25 @@ class Bookie:
         self.log = os.open(self.current / log_file_name(self.log_id), os.O_RDWR | os.O_CREAT | os.O_EXCL)
         os.write(self.log, encode_header(EntryLogHeader(1, 0, 0)))
 
-    def write(self, entries: list[Id]) -> None:
-        """Append ENTRIES to the journal, padded, and keep them in memory."""
-        raw = b"".join(map(record, entries))
-        place = os.stat(self.current / f"{self.journal:x}.txn").st_size
-        left = -(place + len(raw) + 8) % ALIGNMENT
+    def write(self, entries: list[Id], *, pieces: int = 1) -> None:
+        """Append ENTRIES to the journal, padded, in PIECES, and keep them in memory."""
+        raw = b"".join(record(entry, self.entry_bytes) for entry in entries)
+        if self.journal_bytes and self.place + len(raw) > self.journal_bytes:
+            self._open_journal()
+        left = -(self.place + len(raw) + 8) % ALIGNMENT
         raw += (-0x100).to_bytes(4, "big", signed=True) + left.to_bytes(4, "big") + bytes(left)
-        with (self.current / f"{self.journal:x}.txn").open("ab") as file:
-            file.write(raw)
+        with (self.current / f"{self.journal:x}.txn").open("r+b", buffering=0) as file:
+            for piece in range(pieces):
+                start, end = len(raw) * piece // pieces, len(raw) * (piece + 1) // pieces
+                os.pwrite(file.fileno(), raw[start:end], self.place + start)
+        self.place += len(raw)
         self.memory += entries
 
     def flush(self, *, marks: bool = True, pieces: int = 1) -> None:
         """Write memory to the log, sorted, a part of a record at a time, and move lastMark; sealing a log that is full."""
-        mark = LogMark(self.journal, os.stat(self.current / f"{self.journal:x}.txn").st_size)
+        mark = LogMark(self.journal, self.place)
         for entry in sorted(self.memory):
-            raw = record(entry)
+            raw = record(entry, self.entry_bytes)
             for piece in range(pieces):
                 os.write(self.log, raw[len(raw) * piece // pieces : len(raw) * (piece + 1) // pieces])
             self.sizes[entry[0]] = self.sizes.get(entry[0], 0) + len(raw)
@@ -120,6 +137,29 @@ class Bookie:
         self.memory = []
         if marks:
             self.set_mark(mark)
+            if self.journal_bytes:
+                self.delete_journals()
+
+    def delete_journals(self) -> None:
+        """Delete the journals that lastMark is past."""
+        for path in self.current.glob("*.txn"):
+            if int(path.stem, 16) < self.mark().journal_id:
+                path.unlink()
+
+    def compact(self) -> None:
+        """Copy the entries of the oldest log into the open one, then delete it."""
+        oldest = min(self.current.glob("*.log"), key=lambda path: int(path.stem, 16))
+        if int(oldest.stem, 16) == self.log_id:
+            return
+        entries = [
+            (item.ledger_id, item.entry_id)
+            for item in iter_records(oldest.read_bytes(), "")
+            if isinstance(item, Record)
+        ]
+        kept, self.memory = self.memory, entries
+        self.flush(marks=False)
+        self.memory = kept
+        oldest.unlink()
 
     def set_mark(self, mark: LogMark) -> None:
         """Write lastMark, whole."""
@@ -147,15 +187,22 @@ def ids(first: int, count: int) -> list[Id]:
     return [(number % LEDGERS, number // LEDGERS) for number in range(first, first + count)]
 
 
-def main(folder: str, rate: str, log_bytes: str) -> None:
-    """Write until killed."""
-    bookie = Bookie(Path(folder), int(log_bytes))
+def main(folder: str, rate: str, log_bytes: str, journal_bytes: str = "0", entry_bytes: str = "200") -> None:
+    """Write until killed, holding the lock of a database as a bookie does."""
+    bookie = Bookie(Path(folder), int(log_bytes), journal_bytes=int(journal_bytes), entry_bytes=int(entry_bytes))
+    (bookie.current / "locations").mkdir(exist_ok=True)
+    lock = (bookie.current / "locations" / "LOCK").open("w")
+    fcntl.lockf(lock, fcntl.LOCK_EX)
     number = 1 + max((entry * LEDGERS + ledger for ledger, entry in bookie.everything()), default=-1)
     for beat in count():
-        bookie.write(ids(number, int(rate) // 20))
+        bookie.write(ids(number, int(rate) // 20), pieces=3)
         number += int(rate) // 20
+        (bookie.folder / "acked.new").write_text(str(number))
+        (bookie.folder / "acked.new").rename(bookie.folder / "acked")
         if beat % 7 == 6:
             bookie.flush(marks=beat % 14 == 13, pieces=3)
+        if bookie.journal_bytes and beat % 21 == 20:
+            bookie.compact()
         time.sleep(0.05)
 
 

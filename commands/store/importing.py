@@ -109,7 +109,7 @@ def import_layout(app: App, layout: Layout, at: Moment | None, *, mode: Mode | N
     except KeyboardInterrupt:
         app.warn(f"stopped: the same command continues the import into {path}")
         raise
-    bookies = len(result.strangers) + len(result.without_journal)
+    bookies = len(result.strangers) + len(result.without_journal) + len(result.doubts)
     app.problems(result.problems + result.undecodable_values + result.differing_copies + bookies)
     app.emit(result, plain=render_import)
     if not index:

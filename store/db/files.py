@@ -24,6 +24,7 @@ _DAMAGE_KEY = struct.Struct(">IQ")
 _FINGERPRINT_BYTES = 4096
 # Bytes 8 to 19 of an entry log's header are patched when it is sealed.
 _HEADER_BYTES = 1024
+NOTHING_READ = "e3b0c44298fc1c149afbf4c8996fb924"  # ``fingerprint`` of a file of which nothing was read
 METADATA_FILE_ID = 0  # in ``damage``: the metadata store; files begin at 1
 WHOLE_METADATA = 1 << 62  # "offset" there, from which on damage is of no particular node: the tree may lack any
 DAMAGE_MAX = 10_000  # rows kept a file; the count goes on

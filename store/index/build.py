@@ -53,12 +53,18 @@ GROUP_RUNS = 1 << 17  # where ledgers have few entries these are much larger tha
 
 @frozen
 class Scanning:
-    """How files are scanned. ``digests``: (sorted ledger ids, their digest bytes); ``engine`` None: in this process."""
+    """How files are scanned. ``digests``: (sorted ledger ids, their digest bytes); ``engine`` None: in this process.
+
+    ``vanished`` is told of a file that is gone before it is read, None: that is an error. What was indexed of it by then stays.
+    ``is_live``: whether a bookie was writing a file while it was read. The end of such a one is a write under way, and no damage.
+    """
 
     digests: LedgerDigests
     verify: bool = True
     advance: Advance = lambda count: None
     engine: Engine | None = None
+    vanished: Callable[[LogFile], None] | None = None
+    is_live: Callable[[LogFile], bool] = lambda log: False
 
 
 class Scanned(Protocol):
@@ -110,7 +116,7 @@ def index_files(store: Store, logs: Iterable[LogFile], how: Scanning) -> dict[in
 
     Raises SourceChanged, EntryLogCorrupt (a slice gave no result), DiskFull; what was scanned before is kept.
     """
-    group = _Group(store)
+    group = _Group(store, how)
     try:
         for step in _scan_here(store, logs, how) if how.engine is None else _scan_on(how.engine, store, logs, how):
             group.add(step)
@@ -124,8 +130,9 @@ def index_files(store: Store, logs: Iterable[LogFile], how: Scanning) -> dict[in
 class _Group:
     """What was scanned and is not yet committed; ``rows``: file id → the catalogue row committed last."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, how: Scanning) -> None:
         self._store = store
+        self._how = how
         self.rows: dict[int, LogFile] = {}
         self._clear()
 
@@ -174,14 +181,40 @@ class _Group:
         return rows
 
     def _write_row(self, txn: Txn, step: _Step) -> LogFile:
-        row = _row_of(self._store, step)
+        problems = step.scan.problems
+        before_end = [problem for problem in problems if problem.offset < step.scan.resume_offset]
+        if step.is_done and len(before_end) < len(problems) and self._how.is_live(step.log):
+            problems = before_end
+        row = self._row_of(step, len(problems), len(problems) - len(before_end))
         indexed = self.rows.get(row.file_id, step.log).next_offset
         clear_damage(txn, row.file_id, indexed)
         room = max(DAMAGE_MAX - sum(1 for _ in iter_damage(txn, row.file_id)), 0)
-        for problem in [problem for problem in step.scan.problems if problem.offset >= indexed][:room]:
+        for problem in [problem for problem in problems if problem.offset >= indexed][:room]:
             put_damage(txn, _damage(row.file_id, problem))
         put_log(txn, row)
         return row
+
+    def _row_of(self, step: _Step, problems: int, tail_problems: int) -> LogFile:
+        """Return the row of STEP's file; of all PROBLEMS, TAIL_PROBLEMS are at or behind the offset where a scan goes on."""
+        log, scan = step.log, step.scan
+        path = log.locate(self._store.path)
+        try:
+            mark = file_fingerprint(path, scan.resume_offset)
+        except OSError as error:
+            if self._how.vanished is None or not isinstance(error, FileNotFoundError):
+                raise SourceChanged(f"{path} cannot be read any more: {error.strerror}", path=str(path)) from error
+            mark = log.fingerprint  # the file is gone since it was read
+        return replace(
+            log,
+            next_offset=scan.resume_offset,
+            fingerprint=mark,
+            records=log.records - log.tail_records + scan.records,
+            problems=log.problems - log.tail_problems + problems,
+            torn=scan.torn,
+            tail_records=scan.tail_records,
+            tail_problems=tail_problems,
+            unfinished=not step.is_done,
+        )
 
 
 def _put_differing(txn: Txn, differing: list[Damage]) -> None:
@@ -192,26 +225,6 @@ def _put_differing(txn: Txn, differing: list[Damage]) -> None:
         room[damage.file_id] -= 1
         if room[damage.file_id] >= 0:
             put_damage(txn, damage)
-
-
-def _row_of(store: Store, step: _Step) -> LogFile:
-    log, scan = step.log, step.scan
-    path = log.locate(store.path)
-    try:
-        mark = file_fingerprint(path, scan.resume_offset)
-    except OSError as error:
-        raise SourceChanged(f"{path} cannot be read any more: {error.strerror}", path=str(path)) from error
-    return replace(
-        log,
-        next_offset=scan.resume_offset,
-        fingerprint=mark,
-        records=log.records - log.tail_records + scan.records,
-        problems=log.problems - log.tail_problems + len(scan.problems),
-        torn=scan.torn,
-        tail_records=scan.tail_records,
-        tail_problems=sum(problem.offset >= scan.resume_offset for problem in scan.problems),
-        unfinished=not step.is_done,
-    )
 
 
 def _damage(file_id: int, problem: Problem) -> Damage:
@@ -228,10 +241,15 @@ def _scan_here(store: Store, logs: Iterable[LogFile], how: Scanning) -> Iterator
     for log in logs:
         scan = FileScan(_part_of(store, log), how.digests, how.verify)
         before = log.next_offset
-        for batch in scan.batches():
-            size, before = max(scan.next_offset - before, 0), max(scan.next_offset, before)
-            how.advance(size)
-            yield _Step(log, scan, size, [pack_runs(batch, keep_first=log.kind == FileKind.JOURNAL)], False)
+        try:
+            for batch in scan.batches():
+                size, before = max(scan.next_offset - before, 0), max(scan.next_offset, before)
+                how.advance(size)
+                yield _Step(log, scan, size, [pack_runs(batch, keep_first=log.kind == FileKind.JOURNAL)], False)
+        except SourceChanged:
+            if not _has_vanished(store, log, how):
+                raise
+            continue
         how.advance(log.size_bytes - before)
         yield _Step(log, scan, 0, [], True)
 
@@ -244,15 +262,41 @@ def _scan_on(engine: Engine, store: Store, logs: Iterable[LogFile], how: Scannin
     operation = ScanRuns(how.digests, how.verify)
     scans = {log.file_id: EngineScan(_part_of(store, log), log.file_id, operation) for log in listed.values()}
     cut = Cut(min(SLICE_BYTES, slice_bytes(engine.memory_bytes)))
-    pieces = [piece for scan in scans.values() for piece in scan.plan(cut)]
+    gone: set[int] = set()
+    pieces = []
     for file_id, scan in scans.items():
+        try:
+            pieces += scan.plan(cut)
+        except SourceChanged:
+            if not _has_vanished(store, listed[file_id], how):
+                raise
+            gone.add(file_id)
+            continue
         if not scan.pieces:
             yield _Step(listed[file_id], scan, 0, [], True)
     for piece, table in engine.run(operation, pieces, lambda piece: how.advance(piece.bytes)):
+        if piece.file_id in gone:
+            continue
         scan = scans[piece.file_id]
-        for taken, runs in scan.take(piece, table):
-            yield _Step(listed[piece.file_id], scan, taken.bytes, runs, scan.missing is None)
-    _check_all(engine, [scan for scan in scans.values() if scan.missing])
+        try:
+            for taken, runs in scan.take(piece, table):
+                yield _Step(listed[piece.file_id], scan, taken.bytes, runs, scan.missing is None)
+        except SourceChanged:  # a slice that begins elsewhere than the one before it ended is read again, here
+            if not _has_vanished(store, listed[piece.file_id], how):
+                raise
+            gone.add(piece.file_id)
+    missing = {file_id: scan for file_id, scan in scans.items() if scan.missing and file_id not in gone}
+    gone |= {file_id for file_id in missing if _has_vanished(store, listed[file_id], how)}
+    engine.failed[:] = [failed for failed in engine.failed if failed.piece.file_id not in gone]
+    _check_all(engine, [scan for file_id, scan in missing.items() if file_id not in gone])
+
+
+def _has_vanished(store: Store, log: LogFile, how: Scanning) -> bool:
+    """Whether the file of LOG is gone and HOW takes that: it is told."""
+    if how.vanished is None or log.locate(store.path).exists():
+        return False
+    how.vanished(log)
+    return True
 
 
 def _check_all(engine: Engine, incomplete: list[EngineScan[Runs]]) -> None:

@@ -49,15 +49,26 @@ def _journal_id(name: str) -> int | None:
 
 
 def read_bookie_directory(current: Path) -> BookieDirectory:
-    """List the logs and journals directly in CURRENT; never looks into the RocksDB directories below it."""
+    """List the logs and journals directly in CURRENT; never looks into the RocksDB directories below it.
+
+    A running bookie may delete what is listed here.
+    """
     files = [entry for entry in sorted(current.iterdir()) if entry.is_file()]
     logs = ((log_id_of(file.name), file) for file in files)
     journals = ((_journal_id(file.name), file) for file in files)
     return BookieDirectory(
         current,
-        tuple(sorted((log_id, file) for log_id, file in logs if log_id is not None and file.stat().st_size > 0)),
+        tuple(sorted((log_id, file) for log_id, file in logs if log_id is not None and size_of(file) > 0)),
         tuple(sorted((journal_id, file) for journal_id, file in journals if journal_id is not None)),
     )
+
+
+def size_of(file: Path) -> int:
+    """Return the size of FILE, 0 where it is gone: a running bookie deletes journals and entry logs that it needs no more."""
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def group_directories(currents: Iterable[Path]) -> tuple[Bookie, ...]:
@@ -208,15 +219,23 @@ def files_of(bookies: Iterable[Bookie], strangers: Sequence[Stranger] = ()) -> I
 
     DbLedgerStorage numbers logs in each ledger directory, and a ledger is in one of them; InterleavedLedgerStorage numbers all of a
     bookie's: in either the order of the numbers is that of writing.
+
+    Of a bookie that runs every entry acknowledged so far is in one of the files: journals are listed first, and one that is deleted
+    by then is so because its entries are in entry logs; logs are listed twice, as compaction may write one where a listing has passed
+    and delete another that it has yet to reach.
     """
     foreign = {stranger.bookie for stranger in strangers if stranger.is_foreign}
     doubtful = {stranger.bookie for stranger in strangers}
     known = sorted((bookie for bookie in bookies if bookie not in foreign), key=lambda bookie: bookie in doubtful)
+    journals = [
+        BookieFile(FileKind.JOURNAL, number, file, bookie.bookie_id)
+        for bookie in known
+        for number, file in sorted(
+            (file for path in bookie.journal_dirs for file in read_bookie_directory(path).journals), key=itemgetter(0)
+        )
+    ]
     for bookie in known:
-        logs = (file for path in bookie.ledger_dirs for file in read_bookie_directory(path).logs)
+        logs = dict.fromkeys(file for path in bookie.ledger_dirs * 2 for file in read_bookie_directory(path).logs)
         for number, file in sorted(logs, key=itemgetter(0)):
             yield BookieFile(FileKind.ENTRY_LOG, number, file, bookie.bookie_id)
-    for bookie in known:
-        journals = (file for path in bookie.journal_dirs for file in read_bookie_directory(path).journals)
-        for number, file in sorted(journals, key=itemgetter(0)):
-            yield BookieFile(FileKind.JOURNAL, number, file, bookie.bookie_id)
+    yield from journals

@@ -10,9 +10,12 @@ from store.codec.rocksvalue import NodeStat, decode_value, persistent_parts
 from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage
 from store.db.tree import PATH_MAX_BYTES, Node, Row, row_of, row_of_packed
 from store.errors import MetadataCorrupt, SourceNotFound, StoreError
+from store.files import raise_read_error
 from store.frozen import NamedTuple, frozen
 from store.sources.rocksdb import is_rocksdb, locked_by, open_for_reading
 from store.sources.zookeeper import ServerFiles, is_zookeeper, read_tree
+
+_TRIES = 5
 
 
 class Source(Protocol):
@@ -115,7 +118,17 @@ def _zookeeper_rows(
     metadata: Path, problems: list[str], logs: Path | None = None, as_of: int | None = None
 ) -> Iterator[Row]:
     """Yield the znodes; ZooKeeper keeps no owner of a node, and intermediate nodes exist, empty."""
-    for node in read_tree((ServerFiles(metadata, logs or metadata),), problems, as_of).persistent():
+    files = ServerFiles(metadata, logs or metadata)
+    for left in reversed(range(_TRIES)):
+        found: list[str] = []
+        try:
+            tree = read_tree((files,), found, as_of)
+            break
+        except FileNotFoundError as error:  # a running server purges old snapshots and logs
+            if not left:
+                raise_read_error(error, metadata)
+    problems += found
+    for node in tree.persistent():
         yield row_of(Node(node.path, NodeStat(node.version, 0, node.created_ms, node.modified_ms, False), node.data))
 
 

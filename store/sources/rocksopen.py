@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from store.codec.rockslog import Flaw, encode_log, encode_put, is_plain_log, iter_log_records
-from store.errors import MetadataCorrupt, SourceNotFound, StoreError
+from store.errors import MetadataCorrupt, NotWritable, SourceNotFound, StoreError
 from store.files import copy_file, create_file, link_by_name, raise_read_error, raise_write_error, remove_file
 from store.wording import counted
 
@@ -27,17 +27,50 @@ CONFIG_FILE = "rocksdict-config.json"
 """What rocksdict leaves where it opens."""
 
 _SCRATCH = re.compile(r"[^\s:]*/pulsar-admin-[^/]+/files")
+_TRIES = 5
 _NOT_TAKEN = frozenset({CONFIG_FILE, "LOCK"})
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ESTALE, errno.EROFS, errno.EACCES)
 
 
 @contextmanager
 def open_links(directory: Path, problems: list[str]) -> Iterator[Any]:  # Any: rocksdict has no stubs
-    """Open the RocksDB of DIRECTORY for reading; what is lost of it goes into PROBLEMS."""
-    with scratch_directory() as links:
-        link_files(directory, links, problems)
-        with _open_strictly(links, directory, problems) as database:
-            yield database
+    """Open the RocksDB of DIRECTORY for reading; what is lost of it goes into PROBLEMS.
+
+    A process that has it open replaces files, and appends to them, while they are linked and read: what it does then looks like damage.
+    So where anything is wrong and the files are not as they were before, they are linked and read again. Once it is open, RocksDB has
+    all files open, too.
+    """
+    with ExitStack() as stack:
+        for left in reversed(range(_TRIES)):
+            before = _file_states(directory)
+            found: list[str] = []
+            with ExitStack() as attempt:
+                try:
+                    links = attempt.enter_context(scratch_directory())
+                    link_files(directory, links, found)
+                    database = attempt.enter_context(_open_strictly(links, directory, found))
+                except (MetadataCorrupt, NotWritable):
+                    if left and _file_states(directory) != before:
+                        continue
+                    raise
+                if found and left and _file_states(directory) != before:
+                    continue
+                stack.push(attempt.pop_all())
+                break
+        problems += found
+        yield database
+
+
+def _file_states(directory: Path) -> dict[str, tuple[int, int] | None]:
+    """Return size and time of change (ns) of each file of DIRECTORY."""
+    states: dict[str, tuple[int, int] | None] = {}
+    with suppress(FileNotFoundError):
+        for name in os.listdir(directory):
+            states[name] = None
+            with suppress(FileNotFoundError):
+                status = os.stat(directory / name)
+                states[name] = status.st_size, status.st_mtime_ns
+    return states
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, assert_never
@@ -12,7 +12,7 @@ from store.codec.entrylog import HEADER_BYTES, decode_header
 from store.db.bookies import decode_bookie
 from store.db.copies import delete_copies
 from store.db.environment import Store, Txn
-from store.db.files import FileMode, LogFile, delete_log, file_fingerprint, next_file_id, put_log
+from store.db.files import NOTHING_READ, FileMode, LogFile, delete_log, next_file_id, put_log
 from store.db.storeinfo import StoreInfo
 from store.errors import StoreError
 from store.files import copy_file, link_file, open_file, remove_file, rename
@@ -40,26 +40,36 @@ def _mode_of(source: Mapping[str, Any]) -> FileMode:  # Any: JSON
 
 
 def catalogue_new(
-    store: Store, files: Sequence[BookieFile], modes: Mapping[str, FileMode], strangers: Sequence[Stranger] = ()
+    store: Store,
+    files: Sequence[BookieFile],
+    modes: Mapping[str, FileMode],
+    strangers: Sequence[Stranger],
+    vanished: Callable[[BookieFile], None],
 ) -> Iterator[LogFile]:
     """Yield the row of each of FILES, which the store does not know, copied or linked into it where MODES (by bookie) ask.
 
     They are catalogued in their order before any of their entries is indexed, as ids say which of two files is newer: those that
-    stay where they are at once, a copy when it is made.
+    stay where they are at once, a copy when it is made. VANISHED is told of each that is gone by then.
     """
     with store.read() as txn:
         first_id = next_file_id(txn)
     numbered = list(enumerate(files, first_id))
     reasons = {path: stranger.reason for stranger in strangers for path in stranger.bookie.directories}
+    rows = (_find_row(store, file_id, file, modes[file.bookie_id], reasons, vanished) for file_id, file in numbered)
+    found = (row for row in rows if row is not None)
     if all(modes[file.bookie_id] is FileMode.REFERENCED for file in files):
-        logs = [_new_row(store, file_id, file, FileMode.REFERENCED, reasons) for file_id, file in numbered]
+        logs = list(found)
         store.write(lambda txn: put_logs(txn, logs))
         yield from logs
         return
-    for file_id, file in numbered:
-        log = _new_row(store, file_id, file, modes[file.bookie_id], reasons)
-        store.write(partial(put_logs, logs=[log]))
-        yield log
+    placed = (_put(store, log) for log in found)
+    # Links are made before the first file is read: what a running bookie deletes after that is still here.
+    yield from placed if FileMode.COPIED in modes.values() else list(placed)
+
+
+def _put(store: Store, log: LogFile) -> LogFile:
+    store.write(partial(put_logs, logs=[log]))
+    return log
 
 
 def put_logs(txn: Txn, logs: Iterable[LogFile]) -> None:
@@ -68,24 +78,46 @@ def put_logs(txn: Txn, logs: Iterable[LogFile]) -> None:
         put_log(txn, log)
 
 
+def _find_row(
+    store: Store,
+    file_id: int,
+    file: BookieFile,
+    mode: FileMode,
+    strangers: Mapping[Path, str],
+    vanished: Callable[[BookieFile], None],
+) -> LogFile | None:
+    """Return the row of FILE, None where it is gone, or goes while it is looked at or copied: VANISHED is told."""
+    try:
+        return _new_row(store, file_id, file, mode, strangers)
+    except (OSError, StoreError):
+        if os.path.lexists(file.path):
+            raise
+        vanished(file)
+        return None
+
+
 def _new_row(store: Store, file_id: int, file: BookieFile, mode: FileMode, strangers: Mapping[Path, str]) -> LogFile:
     kind, number, path, bookie_id = file
-    status = path.stat()
+    origin = path.resolve()
+    placed = place(store, path, file_id, mode)
+    here = store.path / placed
+    # Of a copy: what was written to its origin meanwhile is in it or not.
+    status = here.stat()
     return LogFile(
         file_id=file_id,
-        path=str(place(store, path, file_id, mode)),
+        path=str(placed),
         kind=kind,
         log_id=number,
-        origin=str(path.resolve()),
+        origin=str(origin),
         mode=mode,
         size_bytes=status.st_size,
         mtime_ns=status.st_mtime_ns,
-        fingerprint=file_fingerprint(path, 0),
+        fingerprint=NOTHING_READ,
         next_offset=0,
         records=0,
         problems=0,
         torn=False,
-        sealed=kind == FileKind.ENTRY_LOG and is_sealed(path),
+        sealed=kind == FileKind.ENTRY_LOG and is_sealed(here),
         unfinished=True,
         stranger=strangers.get(path.parent, ""),
         bookie=bookie_id,
@@ -102,8 +134,8 @@ def place(store: Store, path: Path, file_id: int, mode: FileMode) -> Path:
     if mode is FileMode.LINKED:
         link_file(path.resolve(), unfinished)
     elif mode is FileMode.COPIED or mode is FileMode.OWN:
+        status = path.stat()  # before it is copied: what is written meanwhile makes its time another than the copy's
         copy_file(path.resolve(), unfinished)
-        status = path.stat()
         os.utime(unfinished, ns=(status.st_atime_ns, status.st_mtime_ns))
     else:
         assert_never(mode)

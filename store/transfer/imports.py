@@ -8,10 +8,9 @@ When an import is stopped the same command goes on behind what was committed las
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,15 +35,15 @@ from store.db.tree import Row
 from store.errors import AlreadyExists, InvalidValue, Refused, SourceChanged
 from store.files import PRIVATE_DIRECTORY
 from store.frozen import frozen
-from store.index.build import Advance, Scanning, index_files, ledger_digests
+from store.index.build import Advance, Scanning, ledger_digests
 from store.model.absent_bookies import AbsentBookies, find_absent_bookies, index_absent_bookies
 from store.model.absent_journals import find_absent_journals
 from store.model.references import make_owners
-from store.sources.bookies import files_of, find_strangers, foreign_ids
+from store.sources.bookies import files_of, foreign_ids, size_of
 from store.sources.given import missing_directories
 from store.sources.layout import Layout
 from store.sources.nodes import MetadataDirectory, iter_source_rows
-from store.transfer.cataloguing import catalogue_new, delete_logs, file_modes
+from store.transfer.reading import read_disks
 from store.wording import counted
 
 if TYPE_CHECKING:
@@ -81,6 +80,8 @@ class ImportResult:
     undecodable_values: int = 0
     differing_copies: int = 0
     strangers: list[str] = field(default_factory=list)
+    vanished_files: list[str] = field(default_factory=list)  # that a running bookie deleted meanwhile
+    doubts: list[str] = field(default_factory=list)  # what may be missing because of that
     seconds: float = 0.0
     checksums: bool = True
     source_in_use_by: int | None = None
@@ -129,7 +130,7 @@ def preview_of(layout: Layout, path: Path) -> ImportPreview:
         damaged.count(False),
         damaged.count(True),
         len(files),
-        sum(file.stat().st_size for file in files),
+        sum(map(size_of, files)),
         layout.metadata.holder() if layout.metadata else None,
     )
 
@@ -216,7 +217,7 @@ def way_back(layout: Layout) -> str:
 
 def layout_bytes(layout: Layout) -> int:
     """Return how many bytes an import of LAYOUT will scan, for a progress display."""
-    return sum(file.path.stat().st_size for file in files_of(layout.bookies))
+    return sum(size_of(file.path) for file in files_of(layout.bookies))
 
 
 def _begin(
@@ -250,7 +251,8 @@ def _mode_of(layout: Layout) -> int:
     for parent in {parent for directory in directories for parent in directory.resolve().parents}:
         mode &= parent.stat().st_mode | 0o066  # to pass through is enough
     for file in files:
-        readable &= file.stat().st_mode
+        with suppress(FileNotFoundError):  # a running bookie has deleted it
+            readable &= file.stat().st_mode
     readers = (0o070 if readable & 0o040 else 0) | (0o007 if readable & 0o004 else 0)
     return PRIVATE_DIRECTORY | (mode & readers)
 
@@ -354,23 +356,15 @@ def _rows_of(layout: Layout, damages: list[Damage]) -> Iterator[Row]:
 
 
 def _import_files(store: Store, layout: Layout, options: ImportOptions, result: ImportResult, advance: Advance) -> None:
+    _check_goes_on(store, index=options.index)
     with store.read() as txn:
         digests = ledger_digests(txn)
-        known = {log.origin: log for log in iter_logs(txn)}
-        strangers = find_strangers(txn, layout.bookies)
-    result.strangers = [stranger.text for stranger in strangers]
-    result.warnings += result.strangers
-    files = [file for file in files_of(layout.bookies, strangers) if str(file.path.resolve()) not in known]
-    stopped = _stopped(store, list(known.values()))
-    advance(sum(log.next_offset if log.unfinished else log.size_bytes for log in known.values()))
+        known = list(iter_logs(txn))
+    advance(sum(log.next_offset if log.unfinished else log.size_bytes for log in known))
     how = Scanning(digests, options.verify, advance, options.engine)
-    logs = chain(stopped, catalogue_new(store, files, file_modes(store.info, files), strangers))
-    if options.index:
-        index_files(store, logs, how)
-    elif any(log.next_offset for log in known.values()):
-        raise Refused(f"the import into {store.path} has begun its index", hint="finish it without --no-index")
-    else:
-        deque(logs, maxlen=0)
+    reading = read_disks(store, layout, how, from_start=True, index=options.index)
+    result.strangers = reading.strangers
+    result.warnings += reading.strangers
     with store.read() as txn:
         for log in iter_logs(txn):
             result.add(log)
@@ -379,25 +373,25 @@ def _import_files(store: Store, layout: Layout, options: ImportOptions, result: 
     if result.differing_copies:
         text = counted(result.differing_copies, "entry has", "entries have")
         result.warnings.append(f"{text} copies that differ: see them with: pulsar-admin store check")
+    result.vanished_files = [str(file.path) for file in reading.vanished]
+    result.doubts = reading.doubts
+    result.warnings += [*reading.texts(), *reading.doubts]
 
 
-def _stopped(store: Store, logs: list[LogFile]) -> list[LogFile]:
-    """Return those of LOGS whose scan is to go on, or to begin; one that vanished before that is forgotten.
-
-    Raises SourceChanged when a file is not the one that was begun with.
-    """
-    states = {log.file_id: file_state(log, store.path) for log in logs if log.unfinished}
-    gone = [log for log in logs if not log.next_offset and states.get(log.file_id) is FileState.MISSING]
-    store.write(lambda txn: delete_logs(txn, gone))
-    stopped = [log for log in logs if log.unfinished and log not in gone]
-    for log in stopped:
-        if not states[log.file_id].holds_the_imported:
+def _check_goes_on(store: Store, *, index: bool) -> None:
+    """Raise SourceChanged when a file is not the one that the import began with, Refused when INDEX is off and was not."""
+    with store.read() as txn:
+        logs = list(iter_logs(txn))
+    if not index and any(log.next_offset for log in logs):
+        raise Refused(f"the import into {store.path} has begun its index", hint="finish it without --no-index")
+    for log in (log for log in logs if log.unfinished):
+        state = file_state(log, store.path)
+        if state is not FileState.MISSING and not state.holds_the_imported:
             raise SourceChanged(
-                f"{log.locate(store.path)} is {states[log.file_id]} since its scan was stopped at {log.next_offset:,}",
+                f"{log.locate(store.path)} is {state} since its scan was stopped at {log.next_offset:,}",
                 hint="bring the file back, or import into another directory: pulsar-admin --store NEW store import",
                 path=log.path,
             )
-    return stopped
 
 
 def count_entries(txn: Txn) -> int:

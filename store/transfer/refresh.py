@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +23,9 @@ from store.codec.digest import DIGEST_SIZE, DigestType
 from store.codec.ledgermetadata import INSTANCE_ID
 from store.db.blocks import Block, ledger_of_key
 from store.db.bookies import UNFINISHED, iter_imported_bookies
-from store.db.entry_files import FileState, path_state
 from store.db.environment import Store, Txn
 from store.db.files import (
     METADATA_FILE_ID,
-    FileMode,
     LogFile,
     iter_damage,
     iter_differing,
@@ -36,24 +33,24 @@ from store.db.files import (
 )
 from store.db.tree import iter_nodes
 from store.frozen import frozen
-from store.index.build import Advance, Scanning, index_files, ledger_digests
+from store.index.build import Advance, Scanning, ledger_digests
 from store.index.rebuild import build_index, open_scratch, read_catalogue, rebuild_index
 from store.model.absent_bookies import find_absent_bookies, index_absent_bookies
 from store.model.copy_age import put_refreshed
 from store.model.references import index_owners
-from store.names import FileKind
 from store.reports.log_files import read_ledger_sizes
 from store.reports.replicas import find_underreplicated
 from store.sources.bookies import find_strangers, foreign_ids
 from store.sources.cluster import check_instance, check_known, read_stored_layout
 from store.sources.layout import Layout
-from store.transfer.cataloguing import catalogue_new, delete_logs, file_modes, is_sealed, place, put_logs
+from store.transfer.cataloguing import delete_logs
 from store.transfer.imports import (
     Warn,
     absent_texts,
     as_read,
     count_entries,
 )
+from store.transfer.reading import grown, read_disks
 from store.transfer.refresh_tree import NewTree, put_tree_damage, read_tree
 from store.transfer.survey import Survey, survey_files
 from store.wording import counted
@@ -107,6 +104,8 @@ class RefreshResult:
     stopped_export: list[str] = field(default_factory=list)
     differing_copies: int = 0
     strangers: list[str] = field(default_factory=list)
+    vanished_files: list[str] = field(default_factory=list)  # that a running bookie deleted meanwhile
+    doubts: list[str] = field(default_factory=list)  # what may be missing because of that
     damaged_places: int = 0
     seconds: float = 0.0
     checksums: bool = True
@@ -126,7 +125,7 @@ class RefreshResult:
         """Things a person has to look at."""
         gone = len(self.lost.keys() | self.elsewhere.keys())
         open_losses = 0 if self.forget else gone + len(self.changed_files)
-        doubtful = self.differing_copies + len(self.strangers)
+        doubtful = self.differing_copies + len(self.strangers) + len(self.doubts)
         unsettled = len(self.conflicts) + len(self.stopped_export)
         return (
             open_losses + unsettled + self.damaged_places + self.undecodable_values + doubtful + self.under_replicated
@@ -186,7 +185,7 @@ def refresh_store(
         store.update_info(sources=(*store.info.sources, *options.added))
     _warn_of_metadata(result, tree, warn)
     # Metadata is read before the files and taken over behind them: it names no entry that is not indexed.
-    _read_files(store, layout, options, result, advance, tree)
+    _read_files(store, layout, options, result, advance, tree, warn)
     for text in result.strangers:
         warn(text)
     _put_strangers(store, result.strangers)
@@ -339,39 +338,22 @@ def _read_files(
     result: RefreshResult,
     advance: Advance,
     tree: NewTree,
+    warn: Warn,
 ) -> None:
-    survey = survey_files(store, layout)
     with store.read() as txn:
         digests = ledger_digests(txn, tree.nodes("/ledgers/"))
-    if survey.new or survey.grown:
-        store.write(_begin)
-    if survey.named:
-        store.write(lambda txn: put_logs(txn, survey.named))
-    result.strangers = [stranger.text for stranger in survey.strangers]
-    grown = {log.file_id: log for log in survey.grown}
     how = Scanning(digests, options.verify, advance, options.engine)
-    renewed = (_grown(store, log) for log in survey.grown)
-    for row in index_files(
-        store,
-        chain(renewed, catalogue_new(store, survey.new, file_modes(store.info, survey.new), survey.strangers)),
-        how,
-    ).values():
-        before = grown.get(row.file_id)
+    reading = read_disks(store, layout, how, begin=lambda: store.write(_begin))
+    result.strangers = reading.strangers
+    result.vanished_files = [str(file.path) for file in reading.vanished]
+    result.doubts = reading.doubts
+    for text in (*reading.texts(), *reading.doubts):
+        warn(text)
+    for row in reading.rows.values():
+        before = reading.before.get(row.file_id)
         result.bytes += row.size_bytes - (before.next_offset if before else 0)
         result.damaged_places += row.problems - (before.problems - before.tail_problems if before else 0)
         (result.grown_files if before else result.new_files).append(row.path)
-
-
-def _grown(store: Store, log: LogFile) -> LogFile:
-    """Return the row of LOG with its size and time of now, its copy in the store renewed."""
-    origin = Path(log.origin)
-    if path_state(log, origin) not in (FileState.GROWN, FileState.CHANGED):  # its scan was stopped, nothing else
-        return log
-    status = origin.stat()
-    if log.mode in (FileMode.COPIED, FileMode.LINKED):
-        place(store, origin, log.file_id, log.mode)
-    sealed = log.kind == FileKind.ENTRY_LOG and is_sealed(origin)
-    return replace(log, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns, sealed=sealed)
 
 
 def _forget(store: Store, layout: Layout, options: RefreshOptions, result: RefreshResult, warn: Warn) -> None:
@@ -383,7 +365,7 @@ def _forget(store: Store, layout: Layout, options: RefreshOptions, result: Refre
     result.forgotten_files = [log.path for log in dropped]
     held = _held_entries(store, survey)
     if options.forget and (held or survey.changed):
-        renewed = {log.file_id: _grown(store, log) for log in survey.changed}
+        renewed = {log.file_id: row for log in survey.changed if (row := grown(store, log)) is not None}
         away = {log.file_id for log in dropped}
         logs = [renewed.get(log.file_id, log) for log in read_catalogue(store) if log.file_id not in away]
         rebuild_index(store, verify=options.verify, advance=lambda count: None, logs=logs, engine=options.engine)

@@ -12,7 +12,7 @@ from store.db.entry_files import FileState, path_state
 from store.db.environment import Store, Txn
 from store.db.files import LogFile, iter_logs
 from store.frozen import frozen
-from store.sources.bookies import BookieFile, Stranger, files_of, find_strangers
+from store.sources.bookies import BookieFile, Stranger, files_of, find_strangers, size_of
 from store.sources.layout import Layout
 
 
@@ -33,14 +33,9 @@ class Survey:
 
     def bytes(self) -> int:
         """Return how many bytes there are to read, for a progress display."""
-        return sum(file.path.stat().st_size for file in self.new) + sum(
-            max(_size_now(log) - log.next_offset, 0) for log in self.grown
+        return sum(size_of(file.path) for file in self.new) + sum(
+            max((size_of(Path(log.origin)) or log.size_bytes) - log.next_offset, 0) for log in self.grown
         )
-
-
-def _size_now(log: LogFile) -> int:
-    origin = Path(log.origin)
-    return origin.stat().st_size if origin.exists() else log.size_bytes
 
 
 def survey_files(store: Store, layout: Layout) -> Survey:

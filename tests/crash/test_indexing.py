@@ -145,7 +145,8 @@ def test_import(where: str, left: int, engine: list[str], run: Start, tmp_path: 
 
 
 def test_files_that_change_while_an_import_is_stopped(run: Start, tmp_path: Path, cli: Cli) -> None:
-    """What nothing was read of may vanish; a file that was begun may grow, but not become another one."""
+    """What nothing was read of may vanish, and is told where lastMark is not past it; a file that was begun may grow, but not become
+    another one."""
     source, path = scratch_copy("small", "crashed", tmp_path), tmp_path / "s"
     arguments = ["--store", str(path), "store", "import", "standalone", str(source), "-q"]
     assert run(arguments, "after a transaction", 3).code == -9
@@ -160,7 +161,9 @@ def test_files_that_change_while_an_import_is_stopped(run: Start, tmp_path: Path
     assert (refused.exit_code, refused.error["code"]) == (6, "source-changed")
     assert begun in refused.error["message"]
     log.write_bytes(good)
-    assert run(arguments).code == 0
+    answer = cli(*arguments, "-o", "json")
+    assert answer.exit_code == 1
+    assert [journals[-1] in doubt for doubt in answer.json["doubts"]] == [True]
     import_standalone(source, tmp_path / "whole", ImportOptions(now_ms=1), lambda _: None)
     assert contents_of(path) == contents_of(tmp_path / "whole")
 

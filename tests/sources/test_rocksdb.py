@@ -10,12 +10,14 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from rocksdict import AccessType, Options
 
 from store.codec.rockslog import Flaw, encode_log, iter_log_records
 from store.errors import DiskFailed, DiskFull, MetadataCorrupt, Refused, StoreError
 from store.files import copy_file
-from store.sources import rocksdb
+from store.sources import rocksdb, rocksopen
 from store.sources.rocksdb import open_for_reading
+from store.sources.rocksopen import open_database
 from tests.conftest import Cli
 from tests.stores import apply_values
 from tests.worlds import assert_unchanged, scratch_copy, world
@@ -155,6 +157,43 @@ def test_a_block_of_zeros_is_told(tmp_path: Path) -> None:
     (text,) = problems
     assert "damaged place" in text
     assert "write-ahead log" in text
+
+
+# -- a process that has it open ---------------------------------------------------------------------------------------
+
+
+def test_files_that_go_between_being_linked_and_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RocksDB merges tables into one and deletes them; what was linked leads nowhere then."""
+    source = scratch_copy("small", "crashed", tmp_path) / "metadata"
+    rows, before = rows_of(source), [*source.glob("*.sst")]
+    link, linked = rocksopen.link_files, []
+
+    def link_and_compact(directory: Path, links: Path, problems: list[str]) -> None:
+        link(directory, links, problems)
+        linked.append(len([*links.iterdir()]))
+        if len(linked) == 1:
+            with open_database(source, Options(raw_mode=True), AccessType.read_write(), source) as database:
+                database.put(b"/new", b"value")
+                database.flush()
+                database.compact_range(None, None)
+
+    monkeypatch.setattr(rocksopen, "link_files", link_and_compact)
+    problems: list[str] = []
+    with open_for_reading(source, problems) as pairs:
+        assert dict(pairs) == rows | {b"/new": b"value"}
+    assert (problems, len(linked)) == ([], 2)
+    assert not all(file.exists() for file in before)
+
+
+def test_damage_of_files_that_nobody_writes_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = scratch_copy("small", "clean", tmp_path) / "metadata"
+    flip(source / LOG, 20_000)
+    linked = []
+    link = rocksopen.link_files
+    monkeypatch.setattr(rocksopen, "link_files", lambda *args: (linked.append(1), link(*args)))
+    problems: list[str] = []
+    with open_for_reading(source, problems):
+        assert (len(problems), len(linked)) == (1, 1)
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
