@@ -146,6 +146,12 @@ class EntryNotFound(NotFound):
     code = "entry-not-found"
 
 
+class NotSeen(StoreError):
+    """What is asked for may be on a bookie or in tiered storage that is not imported: the answer is not known."""
+
+    code = "not-seen"
+
+
 class PathNotFound(NotFound):
     """No node at that metadata path."""
 

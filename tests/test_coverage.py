@@ -308,7 +308,6 @@ def one_of_three(disks: Path, tmp_path: Path, cli: Cli, damages_stores: None) ->
     [
         "topics stats public/default/plain",
         "topics read public/default/plain -n 1",
-        "topics find-by-time public/default/plain --time 2026-11-20T00:00:00Z",
         "topics reset-cursor public/default/plain -s half -m earliest --dry-run",
         "topics analyze-backlog public/default/plain -s half",
     ],

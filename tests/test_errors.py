@@ -22,6 +22,7 @@ from tests.stores import imported
 # The product's numbers, by what the word in a code says.
 EXPECTED = {
     "slice-failed": 1,
+    "not-seen": 6,
     "invalid-value": 2,
     "bad-sql": 2,
     "refused": 3,

@@ -39,10 +39,11 @@ class Chosen:
         return app.each(self.names, lambda name: (name, work(name)))
 
 
-def selected(app: App, txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
-    """Return the topics meant by SELECTION, all or nothing; warns of broken ledgers. Raises TopicNotFound."""
+def selected(app: App, txn: Txn, selection: TopicSelection, *, broken: bool = True) -> tuple[TopicName, ...]:
+    """Return the topics meant by SELECTION, all or nothing; BROKEN: warns of broken ledgers. Raises TopicNotFound."""
     names = select_topics(txn, selection)
-    app.session.warn_of_broken(txn, names)
+    if broken:
+        app.session.warn_of_broken(txn, names)
     return names
 
 
@@ -128,12 +129,14 @@ def answer_each(
     one: Sequence[Column] = (),
     plain: Plain | None = None,
     scan: Scan | None = None,
+    broken: bool = True,
 ) -> None:
     """Emit WORK's answer for each topic meant, all in one snapshot: an object (as a table: of the columns ONE) with the text PLAIN
-    where there is one topic, else rows of COLUMNS. SCAN opens what WORK scans with.
+    where there is one topic, else rows of COLUMNS. SCAN opens what WORK scans with. BROKEN: warns of all broken ledgers first;
+    else WORK tells of those that its answer depends on.
     """
     with app.session.reader() as reader:
-        names = selected(app, reader.txn, selection)
+        names = selected(app, reader.txn, selection, broken=broken)
         with nullcontext() if scan is None else scan(reader, names):
             rows = list(app.each(names, lambda name: work(app.session.topic(name))))
     if len(names) == 1 and rows:

@@ -43,8 +43,9 @@ COLUMNS = (
         "pulsar-admin topics find-by-time acme/iot/skewed --time @1795260000000 --clock publish --explain",
         "pulsar-admin topics find-by-time --pattern 'acme/iot/*' --time @1795253000 -o jsonl",
     ],
-    output="One object a topic; `position` is null when nothing is at or after the time (exit code 5). Where ledgers or entries "
-    "that could hold an earlier answer are not readable, the exit code is 1. With --explain the proof as text.",
+    output="One object a topic; `position` is null when nothing is at or after the time (exit code 5). `exact`: true; false where "
+    "a lost entry could be an earlier answer; null where one that is not imported could. The exit code is then 1. With "
+    "--explain the proof as text.",
     errors=[TopicNotFound, NothingMatches],
 )
 @topics_argument
@@ -77,6 +78,7 @@ def find_by_time(app: App, selection: TopicSelection, time_ms: int, **question: 
         selection,
         lambda topic: _find(app, topic, time_ms, question),
         COLUMNS,
+        broken=False,
         plain=_render if question["explain"] else None,
         scan=lambda reader, topics: _engine(
             app, reader, topics, by_broker=question["rule"] == BROKER and not question["explain"]
@@ -95,8 +97,8 @@ def _engine(app: App, reader: EntryReader, topics: Sequence[TopicName], *, by_br
         yield
 
 
-_ANSWER = ("position", "entryTime", "entriesRead", "ledgersPruned", "ledgersScanned", "ledgersWithoutIndex")
-_PROOF = ("broker", "ledgers", "block", "neighbours")
+_ANSWER = ("position", "exact", "entryTime", "entriesRead", "ledgersPruned", "ledgersScanned", "ledgersWithoutIndex")
+_PROOF = ("broker", "ledgers", "ledgersLeftOut", "block", "neighbours")
 
 
 def _find(app: App, topic: Topic, time_ms: int, question: Json) -> Json:
@@ -144,16 +146,24 @@ def _render(document: Any) -> str:  # Any: the JSON of ``_find`` with its explan
     def when(time_ms: int | None) -> str:
         return "-" if time_ms is None else time_text(time_ms)
 
+    def rest(row: Json) -> str:
+        parts = [f"{row[key]:,} {words}" for key, words in (("lost", "lost"), ("unseen", "not seen")) if row[key]]
+        return f" ({', '.join(parts)})" if parts else ""
+
     answer = _text(document["position"])
+    exact = {True: "exact", False: "not exact", None: "not known to be exact"}[document["exact"]]
     lines = [
         f"{document['topic']}",
-        f"{document['rule']} {when(document['time'])} on the {document['clock']} clock: {answer}",
+        f"{document['rule']} {when(document['time'])} on the {document['clock']} clock: {answer}, {exact}",
         "",
         "Ledgers:",
     ]
     for row in document["ledgers"]:
-        entries = f"{row['entries']:>7} {plural(row['entries'], 'entry')}"
+        entries = f"{row['entries']:>7} {plural(row['entries'], 'entry')}{rest(row)}"
         lines.append(f"  {row['ledgerId']:>8}  {entries}, newest {when(row['newestTime'])}: {row['verdict']}")
+    for row in document["ledgersLeftOut"]:
+        ledgers = f"{counted(row['ledgers'], 'more ledger')} with {counted(row['entries'], 'entry')}{rest(row)}"
+        lines.append(f"  {ledgers}: {row['verdict']}")
     lines.append(f"  ({document['ledgersPruned']} pruned, {counted(document['entriesRead'], 'entry header')} read)")
     lines += ["", "Around the answer:"]
     for row in document["neighbours"]:
@@ -161,7 +171,7 @@ def _render(document: Any) -> str:  # Any: the JSON of ``_find`` with its explan
         note = "  clock runs backwards" if row["backwards"] else ""
         lines.append(f"{mark} {_text(row['position']):>10}  {when(row['time'])}  {row['producer']}{note}")
     broker = document["broker"]
-    verdict = "agrees" if broker["agrees"] else "does not agree"
+    verdict = {True: "agrees", False: "does not agree", None: "not known"}[broker["agrees"]]
     lines += ["", f"Broker ({broker['version']}): {_text(broker['position'])}, {verdict}."]
     if broker["why"]:
         lines.append(f"  Why: {broker['why']}.")

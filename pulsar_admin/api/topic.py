@@ -107,9 +107,11 @@ class Topic(TopicPlans):
 
         RULE ``all-before``: the last entry before it, with nothing younger in front; ``broker``: what a live broker of
         BROKER_VERSION answers. BATCH_INDEX names the message in its batch. EXPLAIN adds the proof, and the broker's answer.
-        Raises InvalidValue, TopicNotFound (also for a partitioned topic: ask its partitions), LedgerNotFound where a broker fails.
+        ``exact`` of the answer: False where a lost entry could be an earlier one, None where that is not known.
+        Raises InvalidValue, TopicNotFound (also for a partitioned topic: ask its partitions), and for BROKER LedgerNotFound,
+        EntryNotFound or EntryCorrupt where a broker fails, NotSeen where what it answers is not known.
         """
-        from store.dump.finding import FindRule, TimeQuestion, find_entry, gaps_before
+        from store.dump.finding import FindRule, TimeQuestion, find_entry, gaps_before, texts_of_answer
         from store.search.broker_setup import BrokerSetup, BrokerVersion
         from store.search.by_time import texts_of_clock
 
@@ -127,9 +129,13 @@ class Topic(TopicPlans):
             topic = read_topic(reader.txn, self._name)
             if rule != "broker":
                 self._session.warn(texts_of_clock(reader, topic, clock))
+            if rule == "broker" or explain:
+                from store.model.broken_beside import find_broken_beside  # without it a broker may load no topic
+
+                self._session.partial(f"{self._name}: {text}" for text in find_broken_beside(reader.txn, topic))
             found = find_entry(reader, topic, question, explain=explain, progress=progress)
             self._session.partial(gaps_before(found))
-            self._session.warn_of_broken(reader.txn, [self._name])
+            self._session.warn(texts_of_answer(reader.txn, topic, found))
         return found
 
     def find_by_index(self, index: int) -> IndexFound:

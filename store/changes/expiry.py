@@ -9,7 +9,7 @@ from store.changes.report import BrokerMove, ExpiryDetails, FutureDated, MoveBas
 from store.changes.resets import batch_size, bit_words, check_position, start_position
 from store.codec.cursor import CursorState
 from store.db.clocks import Clock
-from store.errors import InvalidValue, Refused
+from store.errors import InvalidValue, NotSeen, Refused
 from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.extent import Extent, extent_of, pending_intervals, subtract
@@ -18,6 +18,7 @@ from store.model.topics import Topic
 from store.names import EARLIEST, LATEST, Position
 from store.policies.in_force import MessageTtl
 from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
+from store.search.doubts import find_unseen, text_of_doubts
 from store.search.expiry import ALL_BEFORE, BROKER, ExpiryRule, broker_through, broker_through_position, expire_by_time
 from store.search.pending import PendingSearch, read_future_dated
 from store.timespec import format_time_ms
@@ -86,14 +87,38 @@ def _by_time(
         basis = replace(basis, ttl_seconds=request.ttl.seconds, ttl_source=request.ttl.source)
     if request.rule == BROKER:
         warnings = _younger_warnings(search, state, request.limit_ms)
-    else:
-        through = None
+        return state, basis, [*warnings, *_search_warnings(search)]
+    warnings = []
+    through = None
+    try:
         if in_broker_terms:
             through = broker_through(reader, topic, cursor, request.limit_ms, request.broker)
+    except NotSeen as error:
+        warnings.append(error.message)
+    else:
         theirs = cursor.state if through is None else advanced(topic, cursor.state, through)
         basis = replace(basis, asked_broker=True, broker=_broker_move(reader, topic, state, theirs))
-        warnings = []
+    warnings += _unseen_warnings(reader, topic, cursor, state, request)
     return state, basis, [*warnings, *_search_warnings(search)]
+
+
+def _unseen_warnings(
+    reader: EntryReader, topic: Topic, cursor: Cursor, state: CursorState, request: ExpiryRequest
+) -> list[str]:
+    """Return what an expiry drops without a look at its time; raises Refused for it, unless it is forced."""
+    assert request.limit_ms is not None
+    dropped = subtract(pending_intervals(topic, cursor.state), pending_intervals(topic, state))
+    unseen = find_unseen(reader.txn, topic, dropped, request.limit_ms, request.clock)
+    if unseen and not request.force:
+        raise Refused(
+            f"{topic.name}: whether all that {cursor.name} would lose is older than {format_time_ms(request.limit_ms)} is not known: "
+            + text_of_doubts(unseen),
+            hint="import what has them: pulsar-admin store add bookie; to drop them all the same: --force",
+            topic=str(topic.name),
+            subscription=cursor.name,
+            ledgers=[doubt.ledger_id for doubt in unseen],
+        )
+    return [f"{cursor.name} loses {text_of_doubts(unseen)}, whatever their times are"] if unseen else []
 
 
 def _younger_warnings(search: PendingSearch, state: CursorState, limit_ms: int) -> list[str]:

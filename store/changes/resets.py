@@ -11,7 +11,7 @@ from dataclasses import replace
 from store.changes.cursors import advanced
 from store.codec.cursor import CursorState
 from store.codec.message import decode_message_entry, is_batch, message_count
-from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt
+from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, NotSeen
 from store.model.cursors import COMPACTION_CURSOR, Cursor
 from store.model.extent import extent_of, pending_intervals, subtract
 from store.model.reader import EntryReader
@@ -162,7 +162,10 @@ def ttl_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, state: Curso
     if ttl is None or ttl.seconds <= 0:
         return ()
     broker = BrokerSetup(loaded_ms=now_ms)
-    through = broker_through(reader, topic, replace(cursor, state=state), now_ms - ttl.seconds * 1000, broker)
+    try:
+        through = broker_through(reader, topic, replace(cursor, state=state), now_ms - ttl.seconds * 1000, broker)
+    except NotSeen as error:
+        return (f"whether the TTL of {ttl.seconds} s skips what is replayed is not known: {error.message}",)
     if through is None:
         return ()
     replayed = subtract(pending_intervals(topic, state), pending_intervals(topic, cursor.state))

@@ -16,16 +16,17 @@ from store.changes.plan import Plan
 from store.changes.report import BrokerMove, MoveBasis
 from store.changes.resets import check_position, reset_state, reset_to_time, shifted_state, state_of_other, ttl_warnings
 from store.db.clocks import check_clock
-from store.errors import InvalidValue, LedgerNotFound, Refused, StoreError
+from store.errors import InvalidValue, NotSeen, Refused, StoreError
 from store.frozen import frozen
 from store.model.broken import find_broken
 from store.model.cursors import Cursor, read_cursor
 from store.model.reader import EntryReader
 from store.model.topics import Topic, expand_topic, read_topic
 from store.names import EARLIEST, LATEST, Position, TopicName
-from store.search.broker import BrokerSearch
+from store.search.broker import SEARCH_FAILS, BrokerSearch
 from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
 from store.search.by_time import find_first_at_or_after
+from store.search.doubts import find_doubts, text_of_doubts
 
 ResetRule = Literal["exact", "broker"]
 EXACT: ResetRule = "exact"
@@ -184,24 +185,26 @@ def _time_move(
     reader: EntryReader, topic: Topic, cursor: Cursor, target: ResetTarget, request: ResetRequest
 ) -> CursorMove:
     assert target.time_ms is not None
-    theirs: Position | None = None
-    failure = None
-    try:
-        theirs = BrokerSearch(reader, topic, request.broker).reset_read_position(target.time_ms)
-    except LedgerNotFound as error:
-        failure = f"a broker answers 500 and moves nothing: {error.message}"
-        if request.rule == BROKER:
-            raise LedgerNotFound(failure, hint="leave out --rule broker", **error.context) from error
     basis = MoveBasis(request.rule, time_ms=target.time_ms)
+    search = BrokerSearch(reader, topic, request.broker)
     warnings: tuple[str, ...] = ()
     if request.rule == BROKER:
-        first: Position | None = theirs
+        try:
+            first: Position | None = search.reset_read_position(target.time_ms)
+        except SEARCH_FAILS as error:
+            raise type(error)(_failure(error), hint="leave out --rule broker", **error.context) from error
     else:
-        found = find_first_at_or_after(reader, topic, target.time_ms, check_clock(request.clock))
-        first = found.position
-        move = None if theirs is None else _broker_move(topic, cursor, first, theirs)
-        basis = replace(basis, asked_broker=True, broker=move)
-        warnings = () if failure is None else (failure,)
+        clock = check_clock(request.clock)
+        first = find_first_at_or_after(reader, topic, target.time_ms, clock).position
+        warnings = _unseen_warnings(reader, topic, first, target.time_ms, clock)
+        try:
+            move = _broker_move(topic, cursor, first, search.reset_read_position(target.time_ms))
+            basis = replace(basis, asked_broker=True, broker=move)
+        except SEARCH_FAILS as error:
+            basis = replace(basis, asked_broker=True)
+            warnings += (_failure(error),)
+        except NotSeen as error:
+            warnings += (error.message,)
     misses = first is None or first > topic.last_confirmed
     if misses:
         who = "a broker finds nothing" if request.rule == BROKER else "nothing is"
@@ -211,6 +214,22 @@ def _time_move(
     else:
         state = reset_to_time(topic, cursor, first)
     return CursorMove(topic, cursor, state, basis, warnings=warnings, misses=misses)
+
+
+def _failure(error: StoreError) -> str:
+    return f"a broker answers 500 and moves nothing: {error.message}"
+
+
+def _unseen_warnings(
+    reader: EntryReader, topic: Topic, first: Position | None, time_ms: int, clock: str
+) -> tuple[str, ...]:
+    """Return what is not seen before FIRST and may be at or after the time: it is not given again."""
+    end = topic.at_rank(topic.number_of_entries if first is None else topic.rank(first))
+    found = find_doubts(reader.txn, topic, end, time_ms, clock, {})
+    unseen = [replace(doubt, lost=0) for doubt in found if doubt.unseen]
+    if not unseen:
+        return ()
+    return (f"what is at or after that time among {text_of_doubts(unseen)} is not replayed: import it first",)
 
 
 def _broker_move(topic: Topic, cursor: Cursor, ours: Position | None, theirs: Position) -> BrokerMove:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 from store.db.clocks import check_clock
 from store.db.files import catalogued_bytes
-from store.frozen import frozen, replace
+from store.frozen import field, frozen, replace
 from store.model.reader import EntryReader
 from store.model.topics import Topic
+from store.model.whole import is_whole, may_be_broken
 from store.names import Position
 from store.search.broker_setup import DEFAULT_BROKER, READ_FROM, BrokerSetup
 from store.search.by_time import Found, find_by_event_time, find_first_at_or_after
@@ -19,8 +20,10 @@ from store.wording import counted
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from store.db.environment import Txn
     from store.search.broker_setup import Probe
-    from store.search.explain import BlockRead, BrokerAnswer, LedgerVerdict, Neighbour
+    from store.search.doubts import Doubt
+    from store.search.explain import BlockRead, BrokerAnswer, LedgerVerdict, LeftOut, Neighbour
     from store.search.unindexed import ScanFound
 
 EVENT = "event"
@@ -56,8 +59,10 @@ class TimeQuestion:
 class FoundEntry:
     """Where a time is in a topic, and what was read to know it.
 
-    ``position``: None where nothing is at or after the time. ``entry_time_ms``: the entry's own time on the clock.
-    ``ledgers_without_index`` and ``unreadable``: ledgers and entries in front of the answer that could hold an earlier one.
+    ``position``: None where nothing is at or after the time. ``entry_time_ms``: the entry's own time on the clock. ``exact``: whether it
+    is the first entry at or after the time (rule ``all-before``: the entry before that one), whatever is lost; None: not known, as what is
+    not imported may hold an earlier one. ``doubts``: what is lost or not seen before the answer; ``unreadable``: damaged entries there.
+    ``ledgers_without_index``: ledgers before the answer of which no entry is here.
     ``scanned``: the files that were read because no index covers them. Of rule ``broker``: ``broker_version``; ``compacted_ledger``, the
     one that it searched; ``forgotten``, a ledger that loading the topic forgets. ``probes``: the entries that a broker looked at (rule
     ``broker``, and with a proof). The rest is the proof that is asked for: ``broker``, what one would answer and why; ``ledgers``,
@@ -75,6 +80,8 @@ class FoundEntry:
     ledgers_scanned: int
     ledgers_without_index: tuple[int, ...] = ()
     unreadable: int = 0
+    exact: bool | None = True
+    doubts: tuple[Doubt, ...] = field(default=(), metadata={"json": None})
     scanned: ScanFound | None = None
     broker_version: str = ""
     compacted_ledger: int | None = None
@@ -82,6 +89,7 @@ class FoundEntry:
     probes: tuple[Probe, ...] = ()
     broker: BrokerAnswer | None = None
     ledgers: tuple[LedgerVerdict, ...] = ()
+    ledgers_left_out: tuple[LeftOut, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
     block: BlockRead | None = None
 
@@ -104,11 +112,10 @@ def find_entry(
     """Return the answer to QUESTION in TOPIC, with EXPLAIN its proof; the first two rules are exact on clocks that run backwards.
 
     Where ledgers are in no index and READER has an engine, the files are scanned for their entries, with PROGRESS. Raises
-    InvalidValue for an unknown clock, SliceFailed, and LedgerNotFound where a broker fails.
+    InvalidValue for an unknown clock, SliceFailed, and where a broker fails what ``BrokerSearch`` raises.
     """
     if question.rule == BROKER:
-        answer = _find_as_broker(reader, topic, question)
-        exact = _search(reader, topic, question, progress)[0].position if explain else None
+        answer, exact = _find_as_broker(reader, topic, question)
     else:
         found, scanned = _search(reader, topic, question, progress)
         answer, exact = _found(reader, topic, question, found, scanned), found.position
@@ -118,6 +125,7 @@ def find_entry(
 def _found(
     reader: EntryReader, topic: Topic, question: TimeQuestion, found: Found, scanned: ScanFound | None
 ) -> FoundEntry:
+    doubts = _doubts(reader, topic, question, found, scanned)
     position, entry_time_ms = found.position, found.entry_time_ms
     if question.rule == BEFORE:
         before = topic.last_confirmed if position is None else topic.previous(position.entry)
@@ -136,29 +144,75 @@ def _found(
         found.ledgers_scanned,
         found.ledgers_without_index,
         found.unreadable,
+        _is_exact(found, doubts),
+        doubts,
         scanned,
     )
 
 
+def _doubts(
+    reader: EntryReader, topic: Topic, question: TimeQuestion, found: Found, scanned: ScanFound | None
+) -> tuple[Doubt, ...]:
+    """Return what is not here before the first entry at or after the time."""
+    if not may_be_broken(reader.txn, topic) and not any(ledger.info.offloaded for ledger in topic.ledgers):
+        return ()
+    from store.search.doubts import find_doubts  # nearly every topic is whole
+
+    held = {} if scanned is None else scanned.held
+    return find_doubts(reader.txn, topic, found.position, question.time_ms, question.clock, held)
+
+
+def _is_exact(found: Found, doubts: tuple[Doubt, ...]) -> bool | None:
+    if found.unreadable or any(doubt.lost for doubt in doubts):
+        return False
+    return None if doubts else True
+
+
 def gaps_before(found: FoundEntry) -> list[str]:
     """Return what could hold an answer earlier than FOUND and was not read, in words; empty: nothing."""
+    if found.exact:
+        return []
     gaps = []
-    if found.ledgers_without_index:
-        ledgers = ", ".join(map(str, found.ledgers_without_index))
-        gaps.append(f"{found.topic}: no entry of ledgers {ledgers} is in the index: an earlier answer could lie there")
+    if found.doubts:
+        from store.search.doubts import text_of_doubts  # nearly every topic is whole
+
+        gaps.append(f"{found.topic}: an earlier answer could be among {text_of_doubts(found.doubts)}")
+    if any(doubt.lost for doubt in found.doubts):
+        gaps.append(f"{found.topic}: see what is lost with: pulsar-admin ledgers missing")
+    bookies = [bookie for doubt in found.doubts for bookie in doubt.bookies]
+    if bookies:
+        from store.model.absent_bookies import bring_hint
+
+        gaps.append(f"{found.topic}: {bring_hint(bookies[0])}")
     if found.unreadable:
-        damaged = counted(found.unreadable, "damaged entry")
-        gaps.append(f"{found.topic}: {damaged} passed over: an earlier answer could be there")
+        damaged = counted(found.unreadable, "damaged entry", "damaged entries")
+        gaps.append(f"{found.topic}: an earlier answer could be among {damaged} that cannot be read")
     return gaps
 
 
-def _find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) -> FoundEntry:
-    """Return what the broker of QUESTION answers, by its own clock."""
+def texts_of_answer(txn: Txn, topic: Topic, found: FoundEntry) -> list[str]:
+    """Return what a broker does at the position FOUND, where it cannot read the ledger."""
+    ledger = None if found.position is None else topic.ledger(found.position.ledger_id)
+    if ledger is None or is_whole(txn, ledger):
+        return []
+    from store.model.broken import NO_METADATA, find_broken_ledger  # hardly any ledger is
+
+    broken = find_broken_ledger(txn, topic, ledger)
+    if broken is None or broken.reason != NO_METADATA:
+        return []
+    return [f"{topic.name}: ledger {broken.ledger_id}: {broken.what()}: {broken.broker()}"]
+
+
+def _find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) -> tuple[FoundEntry, Position | None]:
+    """Return what the broker of QUESTION answers, by its own clock, and the first entry at or after the time on it."""
     from store.search.broker import BrokerSearch  # 1 ms, and only this rule asks a broker
 
     search = BrokerSearch(reader, topic, question.broker)
     answer = search.message_id_by_time(question.time_ms)
-    return FoundEntry(
+    first = find_first_at_or_after(reader, topic, question.time_ms, "auto")
+    doubts = _doubts(reader, topic, replace(question, clock="auto"), first, None)
+    is_first = answer == first.position or (first.position is None and not topic.is_entry(answer))
+    found = FoundEntry(
         str(topic.name),
         question.time_ms,
         "auto" if search.used_compacted_ledger is None else "publish",
@@ -168,11 +222,14 @@ def _find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) -
         search.entries_read,
         0,
         len({probe.position.ledger_id for probe in search.probes}),
+        exact=_is_exact(first, doubts) if is_first else False,
+        doubts=doubts,
         broker_version=READ_FROM[question.broker.version],
         compacted_ledger=search.used_compacted_ledger,
         forgotten=search.forgotten,
         probes=tuple(search.probes),
     )
+    return found, first.position
 
 
 def _explained(
@@ -189,6 +246,7 @@ def _explained(
         probes=answer.probes or proof.broker.probes,
         broker=proof.broker,
         ledgers=proof.ledgers,
+        ledgers_left_out=proof.left_out,
         neighbours=proof.neighbours,
         block=proof.block,
     )

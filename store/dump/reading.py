@@ -25,7 +25,7 @@ from store.names import EARLIEST, Position, TopicName
 from store.scan.arrow import numbers_of, strings
 from store.scan.matching import UNDECIDED
 from store.scan.messages import message_schema
-from store.search.by_time import Found
+from store.search.by_time import Found, count_damaged
 from store.wording import counted
 
 _ROW = (*message_schema(payload=True, markers=True).names, "schemaVersion", "value", "valueError")
@@ -146,7 +146,7 @@ def find_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found:
                 answer = Position(*last, int(indexes[end - 1])), int(times[end - 1])
                 break
     position, event_ms = answer or (None, None)
-    return Found(position, event_ms, read, 0, len(topic.ids), (), len(dumped.problems))
+    return Found(position, event_ms, read, 0, len(topic.ids), (), count_damaged(dumped.problems))
 
 
 def _chosen(batch: pa.RecordBatch, window: Window) -> pa.RecordBatch:

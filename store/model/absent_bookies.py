@@ -37,7 +37,12 @@ class AbsentBookies:
 
     def hint(self) -> str:
         """Return how they come in."""
-        return f"bring its disks: pulsar-admin store add bookie {self.absent[0]}=DIR,DIR"
+        return bring_hint(self.absent[0])
+
+
+def bring_hint(bookie_id: str) -> str:
+    """Return how a bookie that is not imported comes in."""
+    return f"bring its disks: pulsar-admin store add bookie {bookie_id}=DIR,DIR"
 
 
 def find_absent_bookies(txn: Txn) -> AbsentBookies | None:

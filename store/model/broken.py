@@ -163,7 +163,7 @@ def find_broken_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLed
     found = BrokenLedger(listed.ledger_id, NOT_SEEN, listed.entries, (), is_last, of_events=of_events)
     if missing is not None and missing.reason not in (ENTRIES, NOT_SEEN):
         return replace(found, reason=missing.reason, lost=((0, listed.entries - 1),) if listed.entries else ())
-    unseen_from, bookies = _end_unseen(txn, listed)
+    unseen_from, bookies = end_unseen(txn, listed)
     found = replace(found, unseen_from=unseen_from, bookies=bookies)
     if missing is None:
         return None if unseen_from is None else found
@@ -186,7 +186,7 @@ def find_broken_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLed
     )
 
 
-def _end_unseen(txn: Txn, listed: TopicLedger) -> tuple[int | None, tuple[str, ...]]:
+def end_unseen(txn: Txn, listed: TopicLedger) -> tuple[int | None, tuple[str, ...]]:
     """Return from which entry on an open ledger may have more on bookies that are not imported, and on which; None: it ends here."""
     if not _may_go_on(txn, listed):
         return None, ()

@@ -60,12 +60,12 @@ def stated_times(info: LedgerInfo) -> PublishTimes | None:
 
 
 def is_stated_earlier(txn: Txn, topic: Topic, ledger: TopicLedger, time_ms: int, clock: str) -> bool:
-    """Whether all of a ledger, of which no entry is here, is stated to be published before TIME_MS, and CLOCK goes by that.
+    """Whether all of a ledger, of which entries are not here, is stated to be published before TIME_MS, and CLOCK goes by that.
 
-    The broker's clock does not; ``auto`` does unless an entry of TOPIC that is here carries a broker time.
+    Broker times and event times do not; ``auto`` does unless an entry of TOPIC that is here carries a broker time.
     """
     stated = stated_times(ledger.info)
-    if stated is None or stated.end_ms >= time_ms or clock == "broker":
+    if stated is None or stated.end_ms >= time_ms or clock in ("broker", "event"):
         return False
     if clock == "publish":
         return True

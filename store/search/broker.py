@@ -2,8 +2,9 @@
 
 Sources, alike in both unless a version is named: ``OpFindNewest``, ``PersistentMessageFinder``,
 ``ManagedLedgerImpl.asyncFindPosition``, ``PersistentMessageExpiryMonitor``, ``CompactedTopicImpl`` (pulsar.md §3.2–3.4, §3.7).
-Probing assumes that time never runs backwards; where it does, the answer depends on these very probes. A ledger that BookKeeper
-does not know fails the search that reads from it (``autoSkipNonRecoverableData`` is off unless it was switched on).
+Probing assumes that time never runs backwards; where it does, the answer depends on these very probes. A probe that cannot be read
+fails the search (``OpFindNewest.readEntryFailed``; ``autoSkipNonRecoverableData`` is off unless it was switched on): the question gets
+404, the reset 500 and the expiry nothing. An entry that is read and is no message does not match.
 """
 
 from __future__ import annotations
@@ -12,25 +13,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from store.errors import EntryNotFound, LedgerNotFound
-from store.model.ledgers import find_metadata
+from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, NotSeen, StoreError
+from store.model.ledgers import find_ledger, find_metadata
 from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger
 from store.names import EARLIEST, Position
 from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, Probe
 from store.search.by_time import read_entry_time
+from store.wording import listed
 
 if TYPE_CHECKING:
-    from store.compaction import CompactedView
+    from store.compaction import CompactedMessageEntry, CompactedView
     from store.model.cursors import Cursor
+
+SEARCH_FAILS = (LedgerNotFound, EntryNotFound, EntryCorrupt)
+"""What a search raises where the broker's fails: a ledger that BookKeeper does not know, an entry that is lost or damaged."""
 
 
 @dataclass(slots=True)
 class BrokerSearch:
     """The broker's searches in one topic; ``probes`` lists what the last one looked at, ``pruned`` the range it kept.
 
-    Each raises LedgerNotFound where the broker fails since BookKeeper does not know a ledger that it reads from, and so does a
-    search in a compacted ledger that is gone.
+    Each raises one of SEARCH_FAILS where the broker's fails, as it reads what is lost, and NotSeen where it reads what may be on a
+    bookie or in tiered storage that is not imported: what it finds there is not known.
     """
 
     reader: EntryReader
@@ -69,21 +74,29 @@ class BrokerSearch:
         from store.compaction import find_compacted_view
 
         self.probes, self.used_compacted_ledger, self.compacted_entries_read = [], None, 0
-        view = find_compacted_view(self.reader, self.topic)
-        if view is not None and view.last_entry_id >= 0:
-            found = self._find_in_compacted(view, time_ms)
-            if found is not None:
-                self.used_compacted_ledger = view.ledger_id
-                return found
-        elif self.broker.version == "4.2" and time_ms == 0:
+        try:
+            view = find_compacted_view(self.reader, self.topic)
+            if view is not None and not self._is_known(view.ledger_id):
+                raise LedgerNotFound(
+                    f"BookKeeper has no metadata of the compacted ledger {view.ledger_id}",
+                    hint="compact the topic again",
+                    ledgerId=view.ledger_id,
+                    topic=str(self.topic.name),
+                )
+            found = self._find_in_compacted(view, time_ms) if view is not None and view.last_entry_id >= 0 else None
+        except SEARCH_FAILS as error:
+            raise _failed("a broker answers 500 here", error) from error
+        if view is not None and found is not None:
+            self.used_compacted_ledger = view.ledger_id
+            return found
+        if (view is None or view.last_entry_id < 0) and self.broker.version == "4.2" and time_ms == 0:
             return EARLIEST
         count = self.topic.number_of_entries
         try:
             newest = self._find_newest((0, count - 1), self._earlier_than(time_ms), None)
-        except LedgerNotFound as error:
+        except SEARCH_FAILS as error:
             # ``asyncFindPosition`` answers null, ``PersistentTopics`` makes that 404.
-            message = f"a broker answers 404 (Message ID not found) here: {error.message}"
-            raise LedgerNotFound(message, hint=error.hint, **error.context) from error
+            raise _failed("a broker answers 404 (Message ID not found) here", error) from error
         if newest is None:
             first = self.topic.first_position
             return Position(first.ledger_id, first.entry_id + 1)
@@ -116,7 +129,7 @@ class BrokerSearch:
                 newest = self._find_message(now_ms - limit_ms)
             else:
                 newest = self._find_expired(cursor, mark_delete, lambda at: at is not None and now_ms > at + limit_ms)
-        except LedgerNotFound:
+        except SEARCH_FAILS:
             newest = None
         mark_delete = max(mark_delete, newest) if newest is not None else mark_delete
         return mark_delete if mark_delete > cursor.mark_delete else None
@@ -223,21 +236,47 @@ class BrokerSearch:
     def _probe(self, rank: int, condition: Callable[[int | None], bool]) -> bool:
         position = self._at(rank)
         if position not in self._times:
-            ledger = self.topic.ledger(position.ledger_id)
-            if not (ledger is not None and ledger.info.offloaded) and not self._is_known(position.ledger_id):
-                raise LedgerNotFound(
-                    f"its search reads {position}, and BookKeeper has no metadata of ledger {position.ledger_id}",
-                    ledgerId=position.ledger_id,
-                    topic=str(self.topic.name),
-                )
-            try:
-                self._times[position] = read_entry_time(self.reader, position, "auto")
-            except EntryNotFound:
-                self._times[position] = None
+            self._times[position] = self._read_time(position)
         time_ms = self._times[position]
         matches = condition(time_ms)
         self.probes.append(Probe(position, time_ms, matches))
         return matches
+
+    def _read_time(self, position: Position) -> int | None:
+        """Return the time of an entry, None where it is no message; raises SEARCH_FAILS, NotSeen."""
+        ledger = self.topic.ledger(position.ledger_id)
+        offloaded = ledger is not None and ledger.info.offloaded
+        if not offloaded and not self._is_known(position.ledger_id):
+            raise LedgerNotFound(
+                f"its search reads {position}, and BookKeeper has no metadata of ledger {position.ledger_id}",
+                ledgerId=position.ledger_id,
+                topic=str(self.topic.name),
+            )
+        try:
+            self.reader.check(position.ledger_id, position.entry_id)
+            return read_entry_time(self.reader, position, "auto")
+        except SEARCH_FAILS as error:
+            raise self._unread(position, error, offloaded=offloaded) from error
+
+    def _unread(self, position: Position, error: StoreError, *, offloaded: bool = False) -> StoreError:
+        """Return ERROR, as POSITION cannot be read, in words of the search; NotSeen where it may be what is not imported."""
+        from store.model.coverage import iter_entry_gaps  # few probes meet an entry that is not here
+
+        unseen = "it is in tiered storage" if offloaded else ""
+        ledger = None if offloaded else find_ledger(self.reader.txn, position.ledger_id)
+        if ledger is not None:
+            gap = next(iter_entry_gaps(self.reader.txn, ledger, ((position.entry_id, position.entry_id),)), None)
+            unseen = f"it may be on {listed(gap.bookies)}" if gap is not None and gap.bookies else ""
+        if not unseen:
+            hint = f"see what is lost with: pulsar-admin ledgers missing {position.ledger_id}"
+            return _failed(f"its search reads {position}", error, hint)
+        return NotSeen(
+            f"what a broker answers is not known: its search reads {position}, which is not here: {unseen}, not imported",
+            hint=f"import what has it; see what is here with: pulsar-admin ledgers info {position.ledger_id}",
+            topic=str(self.topic.name),
+            ledgerId=position.ledger_id,
+            entryId=position.entry_id,
+        )
 
     def _is_known(self, ledger_id: int) -> bool:
         return find_metadata(self.reader.txn, ledger_id) is not None
@@ -246,31 +285,34 @@ class BrokerSearch:
 
     def _find_in_compacted(self, view: CompactedView, time_ms: int) -> Position | None:
         """Return what the compacted ledger answers, by publish time; None: the managed ledger is asked."""
-        from store.compaction import read_compacted_entry
-
-        self.compacted_entries_read = 1
-        last = read_compacted_entry(self.reader, view, view.last_entry_id)
+        last = self._read_compacted(view, view.last_entry_id)
         last_ms = last.header.metadata.publish_time
         if time_ms == last_ms:
             return last.position
-        if time_ms > last_ms:
-            return None
-        found, read = _bisect_compacted(self.reader, view, time_ms)
-        self.compacted_entries_read += read
+        return None if time_ms > last_ms else self._bisect_compacted(view, time_ms)
+
+    def _bisect_compacted(self, view: CompactedView, time_ms: int) -> Position | None:
+        """Return the first compacted entry published at or after TIME_MS as upstream's bisection finds it, or None."""
+        low, high, found = 0, view.last_entry_id, None
+        while low <= high:
+            middle = (low + high) // 2
+            entry = self._read_compacted(view, middle)
+            if entry.header.metadata.publish_time >= time_ms:
+                found, high = entry.position, middle - 1
+            else:
+                low = middle + 1
         return found
 
+    def _read_compacted(self, view: CompactedView, entry_id: int) -> CompactedMessageEntry:
+        from store.compaction import read_compacted_entry
 
-def _bisect_compacted(reader: EntryReader, view: CompactedView, time_ms: int) -> tuple[Position | None, int]:
-    """Return the first compacted entry published at or after TIME_MS as upstream's bisection finds it, or None, and how many it read."""
-    from store.compaction import read_compacted_entry
+        self.compacted_entries_read += 1
+        try:
+            return read_compacted_entry(self.reader, view, entry_id)
+        except SEARCH_FAILS as error:
+            raise self._unread(Position(view.ledger_id, entry_id), error) from error
 
-    low, high, found, read = 0, view.last_entry_id, None, 0
-    while low <= high:
-        read += 1
-        middle = (low + high) // 2
-        entry = read_compacted_entry(reader, view, middle)
-        if entry.header.metadata.publish_time >= time_ms:
-            found, high = entry.position, middle - 1
-        else:
-            low = middle + 1
-    return found, read
+
+def _failed(what: str, error: StoreError, hint: str = "") -> StoreError:
+    """Return ERROR as one of WHAT a broker does."""
+    return type(error)(f"{what}: {error.message}", hint=hint or error.hint, **error.context)

@@ -8,12 +8,12 @@ made exact for clocks that run backwards). Clock ``auto``: broker time where the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from store.codec.message import decode_entry_times
 from store.db.blocks import BLOCK_BITS, Block, decode_latest, decode_times, ledger_key
 from store.db.clocks import Clock, block_max, first_candidate
-from store.errors import EntryCorrupt, EntryNotFound, SourceChanged
+from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, SourceChanged, StoreError
 from store.frozen import NamedTuple
 from store.model.ledgers import find_block, find_times, iter_blocks
 from store.model.reader import EntryReader
@@ -122,11 +122,18 @@ def find_by_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found
         read += message.position.entry != last
         last = message.position.entry
         if message.event_ms and signed(message.event_ms) >= time_ms:
-            return Found(message.position, signed(message.event_ms), read, 0, len(topic.ids), (), len(messages.errors))
+            return Found(
+                message.position, signed(message.event_ms), read, 0, len(topic.ids), (), count_damaged(messages.errors)
+            )
     for error in messages.errors:
         if reader.txn.columns is not None and isinstance(error, SourceChanged):
             raise error  # not damage: the log lies elsewhere
-    return Found(None, None, read, 0, len(topic.ids), (), len(messages.errors))
+    return Found(None, None, read, 0, len(topic.ids), (), count_damaged(messages.errors))
+
+
+def count_damaged(errors: Iterable[StoreError]) -> int:
+    """Return how many of ERRORS are of entries that are here: others are not, which the index tells."""
+    return sum(not isinstance(error, EntryNotFound | LedgerNotFound) for error in errors)
 
 
 def clock_time(publish_ms: int, broker_ms: int | None, clock: Clock) -> int | None:

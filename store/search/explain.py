@@ -2,35 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import field
+from itertools import islice
 
 from store.codec.message import decode_message_entry
 from store.db.clocks import Clock
-from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound
+from store.errors import EntryCorrupt, EntryNotFound, NotSeen
 from store.frozen import NamedTuple, frozen
 from store.model.ledgers import find_block, find_times
 from store.model.publish_times import is_stated_earlier, stated_times
 from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger
+from store.model.whole import may_be_broken
 from store.names import EARLIEST, Position
-from store.search.broker import BrokerSearch
+from store.search.broker import SEARCH_FAILS, BrokerSearch
 from store.search.broker_setup import DEFAULT_BROKER, READ_FROM, BrokerSetup, Probe
 from store.search.by_time import clock_time, find_first_at_or_after
+from store.search.doubts import find_doubt
 from store.timespec import format_time_ms
 from store.wording import counted
 
 NEIGHBOURS = 3
-_SHOWN_LEDGERS = 10
+HOLDS = "holds the answer"
+_NEAR = 10
+"""Ledgers that are shown on each side of the one with the answer; of those farther away with lost entries as many."""
 
 
 @frozen
 class LedgerVerdict:
-    """What the index said of one ledger: its newest time on the clock asked for, and whether it had to be looked into."""
+    """What the index said of one ledger: its newest time on the clock asked for, and whether it had to be looked into.
+
+    ``lost``: entries that no bookie has; ``unseen``: entries that may be on bookies or in tiered storage that are not imported.
+    """
 
     ledger_id: int
     entries: int
     newest_ms: int | None = field(metadata={"json": "newestTime"})
     verdict: str
+    lost: int = 0
+    unseen: int = 0
+
+
+@frozen
+class LeftOut:
+    """Ledgers with the same ``verdict`` that are not shown one by one, and their entries."""
+
+    verdict: str
+    ledgers: int
+    entries: int
+    lost: int
+    unseen: int
 
 
 @frozen
@@ -47,13 +69,14 @@ class Neighbour:
 
 @frozen
 class BrokerAnswer:
-    """What the broker would say. ``position`` may name an entry that does not exist yet (after the last one); None: it answers 404.
+    """What the broker would say. ``position`` may name an entry that does not exist yet (after the last one); None: it fails, or what
+    it answers is not known, and then ``agrees`` is None, too.
 
     ``version``: the release whose rules these are; ``exact``: the first entry at or after the time.
     """
 
     position: Position | None
-    agrees: bool
+    agrees: bool | None
     why: str | None
     version: str
     exact: Position | None
@@ -69,9 +92,10 @@ class BlockRead(NamedTuple):
 
 @frozen
 class Explanation:
-    """The proof of an answer. ``ledgers``: the last few pruned ones and the one that was looked into."""
+    """The proof of an answer. ``ledgers``: those around the answer and those with lost entries; ``left_out``: the others, by verdict."""
 
     ledgers: tuple[LedgerVerdict, ...]
+    left_out: tuple[LeftOut, ...]
     block: BlockRead | None
     neighbours: tuple[Neighbour, ...]
     broker: BrokerAnswer
@@ -86,8 +110,11 @@ def explain(
     broker: BrokerSetup = DEFAULT_BROKER,
 ) -> Explanation:
     """Return why FOUND is the first entry at or after TIME_MS on CLOCK, and the answer of BROKER."""
+    verdicts = _ledger_verdicts(reader, topic, time_ms, clock, found)
+    shown = _shown(verdicts)
     return Explanation(
-        _ledger_verdicts(reader, topic, time_ms, clock, found),
+        tuple(verdicts[place] for place in shown),
+        _left_out(verdict for place, verdict in enumerate(verdicts) if place not in shown),
         _block_of(reader, found),
         _neighbours(reader, topic, clock, found),
         _broker_answer(reader, topic, time_ms, clock, found, broker),
@@ -96,7 +123,8 @@ def explain(
 
 def _ledger_verdicts(
     reader: EntryReader, topic: Topic, time_ms: int, clock: Clock, answer: Position | None
-) -> tuple[LedgerVerdict, ...]:
+) -> list[LedgerVerdict]:
+    whole = not may_be_broken(reader.txn, topic) and not any(ledger.info.offloaded for ledger in topic.ledgers)
     verdicts: list[LedgerVerdict] = []
     for ledger in topic.ledgers:
         times = find_times(reader.txn, ledger.ledger_id) if ledger.entries else None
@@ -104,15 +132,40 @@ def _ledger_verdicts(
         if times is not None:
             auto = times.auto_max[times.blocks - 1]
             newest = {"publish": times.sums.publish_max_ms, "broker": times.sums.broker_max_ms, "auto": auto}[clock]
+        doubt = None if whole else find_doubt(reader.txn, ledger, ledger.entries)
         if answer is not None and ledger.ledger_id == answer.ledger_id:
-            verdicts.append(LedgerVerdict(ledger.ledger_id, ledger.entries, newest, "holds the answer"))
-            break
-        if newest is None:
+            verdict = HOLDS
+        elif answer is not None and ledger.ledger_id > answer.ledger_id:
+            verdict = "not looked at: after the answer"
+        elif newest is None:
             verdict = _unseen(reader, topic, ledger, time_ms, clock)
+        elif doubt is not None and not is_stated_earlier(reader.txn, topic, ledger, time_ms, clock):
+            here = "what is here of it is earlier" if newest < time_ms else "looked into what is here of it"
+            verdict = f"{here}: an earlier answer could be in the rest"
         else:
             verdict = "pruned: all of it is earlier" if newest < time_ms else "looked into"
-        verdicts.append(LedgerVerdict(ledger.ledger_id, ledger.entries, newest, verdict))
-    return tuple(verdicts[-_SHOWN_LEDGERS:])
+        lost, unseen = (0, 0) if doubt is None else (doubt.lost, doubt.unseen)
+        verdicts.append(LedgerVerdict(ledger.ledger_id, ledger.entries, newest, verdict, lost, unseen))
+    return verdicts
+
+
+def _shown(verdicts: Sequence[LedgerVerdict]) -> Sequence[int]:
+    """Return the places of those that are shown one by one, in order."""
+    end = next((place for place, verdict in enumerate(verdicts) if verdict.verdict == HOLDS), len(verdicts))
+    near = range(max(end - _NEAR, 0), min(end + _NEAR + 1, len(verdicts)))
+    broken = (place for place, verdict in enumerate(verdicts) if verdict.lost or verdict.unseen)
+    return sorted({*near, *islice(broken, _NEAR)})
+
+
+def _left_out(verdicts: Iterable[LedgerVerdict]) -> tuple[LeftOut, ...]:
+    found: dict[str, LeftOut] = {}
+    for one in verdicts:
+        kind = one.verdict if one.newest_ms is not None or not one.entries else "not here"
+        sum_ = found.get(kind, LeftOut(kind, 0, 0, 0, 0))
+        found[kind] = LeftOut(
+            kind, sum_.ledgers + 1, sum_.entries + one.entries, sum_.lost + one.lost, sum_.unseen + one.unseen
+        )
+    return tuple(found.values())
 
 
 def _unseen(reader: EntryReader, topic: Topic, ledger: TopicLedger, time_ms: int, clock: Clock) -> str:
@@ -157,11 +210,13 @@ def _broker_answer(
     search = BrokerSearch(reader, topic, broker)
     exact = None if found is None else found.entry
     position: Position | None = None
-    agrees = False
+    agrees: bool | None = False
     try:
         position = search.message_id_by_time(time_ms)
-    except LedgerNotFound as error:
+    except SEARCH_FAILS as error:
         why: str | None = error.message
+    except NotSeen as error:
+        agrees, why = None, error.message
     else:
         if position == EARLIEST:
             agrees = exact is not None and topic.rank(exact) == 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from store.db.clocks import Clock
 from store.db.environment import Txn
@@ -22,13 +24,15 @@ _COLUMNS = ("ledger_id", "entry_id", "publish_time", "broker_time")
 
 @frozen
 class ScanFound:
-    """The first entry at or after the time among those found, its time in ms; how many entries, in how much."""
+    """The first entry at or after the time among those found, its time in ms; how many entries, in how much; ``held``: their ids, by
+    ledger."""
 
     position: Position | None
     time_ms: int | None
     entries: int
     files: int
     bytes: int
+    held: Mapping[int, BitMap64] = field(metadata={"json": None})
 
 
 def find_unindexed(
@@ -43,10 +47,14 @@ def find_unindexed(
     operation = ReadEntries(ScanOptions(ledgers=tuple(ledgers)), _COLUMNS)
     best: tuple[Position, int] | None = None
     entries = 0
+    held = {ledger_id: BitMap64() for ledger_id in ledgers}
     for _, table in engine.run(
         operation, plan_slices(files, cut_for(engine.memory_bytes)), lambda piece: advance(piece.bytes)
     ):
         entries += len(table)
+        ledger_ids, entry_ids = (table[name].to_numpy() for name in _COLUMNS[:2])
+        for ledger_id in ledgers:
+            held[ledger_id] |= BitMap64(entry_ids[ledger_ids == ledger_id].astype("uint64"))
         publish, broker = (pc.cast(table[name], "int64") for name in _COLUMNS[2:])
         times = {"publish": publish, "broker": broker, "auto": pc.coalesce(broker, publish)}[clock]
         times = pc.divide(times, 1000)
@@ -58,4 +66,4 @@ def find_unindexed(
     if engine.failed:
         raise engine.failed.pop().error()
     position, found_ms = best or (None, None)
-    return ScanFound(position, found_ms, entries, len(files), sum(size for _, _, size in files))
+    return ScanFound(position, found_ms, entries, len(files), sum(size for _, _, size in files), held)

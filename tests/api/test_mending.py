@@ -30,7 +30,6 @@ def test_lost_ledgers_are_mended(tmp_path: Path, damages_stores: None) -> None:
             topic.stats,
             topic.internal_stats,
             topic.last_message_id,
-            lambda: topic.find(0),
             topic.cursor("never").analyze,
         )
         for answer in answers:

@@ -26,8 +26,6 @@ SAYS = [
     "topics peek-messages public/default/plain -s half -n 1",
     "topics examine-messages public/default/plain -i earliest -m 1",
     "topics last-message-id public/default/plain",
-    "topics find-by-time public/default/plain --time 2026-11-20T00:00:00Z",
-    "topics get-message-id public/default/plain -d 2026-11-20T00:00:00Z",
     "topics get-message-id-by-index public/default/plain -i 3",
     "topics reset-cursor public/default/plain -s half -m earliest --force --dry-run",
     "topics analyze-backlog public/default/plain -s half",
@@ -77,6 +75,31 @@ def test_a_topic_with_a_lost_ledger_is_answered_loudly(words: str, broken: Path,
     )
     assert "pulsar-admin ledgers missing" in answer.stderr
     assert answer.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "find-by-time public/default/plain --time 2026-11-20T00:00:00Z",
+        "get-message-id public/default/plain -d 2026-11-20T00:00:00Z",
+    ],
+)
+def test_a_question_by_time_speaks_of_what_its_answer_depends_on(words: str, broken: Path, cli: Cli) -> None:
+    """The answer is 9:0; ledger 18 comes after it."""
+    answer = cli("--store", broken, "topics", *words.split(), "-o", "json")
+    assert (answer.exit_code, answer.stderr) == (0, "")
+    position = answer.json.get("position", answer.json)
+    assert (position["ledgerId"], position["entryId"]) == (9, 0)
+
+
+def test_an_answer_that_no_broker_reads_is_said(broken: Path, cli: Cli) -> None:
+    """All entries of ledger 18 are here, so that the answer is exact; BookKeeper does not know the ledger."""
+    time = cli("--store", broken, "ledgers", "entries", 18, "-o", "json").json[3]["publishTime"]
+    answer = cli(
+        "--store", broken, "topics", "find-by-time", PLAIN, "--time", f"@{time}", "--clock", "publish", "-o", "json"
+    )
+    assert (answer.exit_code, answer.json["exact"], answer.json["position"]["ledgerId"]) == (0, True, 18)
+    assert "ledger 18: its metadata is lost, with 25 entries" in answer.stderr
 
 
 def test_the_last_ledger_is_what_a_broker_drops(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
@@ -193,7 +216,11 @@ def test_a_lost_compacted_ledger_is_said(tmp_path: Path, cli: Cli, damages_store
     """Of the world small: ledger 85 is the compacted view of a topic."""
     path = change(copied("small", "clean", tmp_path), lose_metadata, 85)
     (owner,) = cli("--store", path, "ledgers", "info", "85", "-o", "json").json["owners"]
-    for words in (("topics", "stats"), ("topics", "find-by-time", "-d", "@0"), ("topics", "read", "-n", "1")):
+    for words in (
+        ("topics", "stats"),
+        ("topics", "find-by-time", "-d", "@0", "--explain"),
+        ("topics", "read", "-n", "1"),
+    ):
         answer = cli("--store", path, *words, owner["topic"])
         assert answer.exit_code == 1, words
         assert "the metadata of its compacted ledger 85 is lost" in answer.stderr

@@ -1,0 +1,169 @@
+"""What could hold an earlier answer to a question by time: entries before the answer that are lost or not seen.
+
+A lost entry may have had any time, as clocks run backwards: only times that the metadata states rule a ledger out (PIP-345).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from store.errors import StoreError
+from store.frozen import frozen, replace
+from store.model.broken import end_unseen
+from store.model.coverage import absent_ids, count_unseen
+from store.model.extent import Intervals, iter_ledger_parts
+from store.model.ledgers import find_ledger, iter_gaps
+from store.model.publish_times import is_stated_earlier
+from store.model.topics import Topic, TopicLedger
+from store.model.whole import is_whole
+from store.names import Position
+from store.wording import counted, listed, plural
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+    from store.db.environment import Txn
+
+_SHOWN = 3
+
+
+@frozen
+class Doubt:
+    """Entries of a ledger that its topic lists and no imported file holds, ``first`` to ``last`` with others between them.
+
+    ``lost``: how many of them no bookie has; ``unseen``: how many may be on ``bookies`` or, with ``offloaded``, in tiered storage, which
+    are not imported. ``unseen_from``: an open ledger may have more entries on ``bookies`` from there on.
+    """
+
+    ledger_id: int
+    first: int = 0
+    last: int = -1
+    lost: int = 0
+    unseen: int = 0
+    unseen_from: int | None = None
+    bookies: tuple[str, ...] = ()
+    offloaded: bool = False
+
+    def text(self) -> str:
+        """Name these entries: "279 lost entries of ledger 2 (2:58 to 2:336)"."""
+        parts = []
+        place = f"{self.ledger_id}:{self.first}"
+        place += f" to {self.ledger_id}:{self.last}" if self.last > self.first else ""
+        if self.lost:
+            parts.append(f"{counted(self.lost, 'lost entry', 'lost entries')} of ledger {self.ledger_id} ({place})")
+        if self.unseen:
+            parts.append(
+                f"{counted(self.unseen, 'entry')} of ledger {self.ledger_id} not seen here ({place}; {self._where()})"
+            )
+        if self.unseen_from is not None:
+            parts.append(f"what ledger {self.ledger_id} may have from entry {self.unseen_from} on ({self._where()})")
+        return " or ".join(parts)
+
+    def _where(self) -> str:
+        if self.offloaded:
+            return "they are in tiered storage, which is not imported"
+        return f"{listed(self.bookies, 5)} {plural(len(self.bookies), 'is', 'are')} not imported"
+
+
+def text_of_doubts(doubts: Sequence[Doubt]) -> str:
+    """Name the entries of DOUBTS, of the first few ledgers one by one."""
+    texts = [doubt.text() for doubt in doubts[:_SHOWN]]
+    more = len(doubts) - len(texts)
+    return listed([*texts, counted(more, "more ledger")] if more else texts)
+
+
+def find_doubts(
+    txn: Txn, topic: Topic, answer: Position | None, time_ms: int, clock: str, scanned: Mapping[int, BitMap64]
+) -> tuple[Doubt, ...]:
+    """Return what no file holds before ANSWER (None: anywhere) in TOPIC and could be at or after TIME_MS on CLOCK, by ledger.
+
+    SCANNED: the entries of ledgers that were looked for in the files, as the index does not know them.
+    """
+    found = []
+    for ledger in topic.ledgers:
+        entries = ledger.entries
+        if answer is not None and ledger.ledger_id >= answer.ledger_id:
+            entries = min(entries, answer.entry_id) if ledger.ledger_id == answer.ledger_id else 0
+        doubt = find_doubt(txn, ledger, entries, scanned.get(ledger.ledger_id), to_end=answer is None)
+        if doubt is not None and not is_stated_earlier(txn, topic, ledger, time_ms, clock):
+            found.append(doubt)
+    return tuple(found)
+
+
+def find_unseen(txn: Txn, topic: Topic, intervals: Intervals, limit_ms: int, clock: str) -> tuple[Doubt, ...]:
+    """Return what is not seen of INTERVALS of ranks in TOPIC and is not known to be older than LIMIT_MS, by ledger.
+
+    What is lost for good is left out. A ledger that a broker closed before LIMIT_MS has nothing that was appended later.
+    """
+    found: dict[int, Doubt] = {}
+    for start, end in intervals:
+        for ledger_id, first, last in iter_ledger_parts(topic, start, end):
+            ledger = topic.ledger(ledger_id)
+            if ledger is None or ledger_id in found or 0 < (ledger.info.timestamp_ms or 0) < limit_ms:
+                continue
+            doubt = find_doubt(txn, ledger, last + 1, first=first)
+            if doubt is not None and doubt.unseen and not is_stated_earlier(txn, topic, ledger, limit_ms, clock):
+                found[ledger_id] = replace(doubt, lost=0)
+    return tuple(found.values())
+
+
+def find_doubt(
+    txn: Txn,
+    ledger: TopicLedger,
+    entries: int,
+    scanned: BitMap64 | None = None,
+    *,
+    first: int = 0,
+    to_end: bool = False,
+) -> Doubt | None:
+    """Return what no file holds of the entries FIRST to ENTRIES (excluded) of a ledger and, TO_END, what an open one may have after
+    them; None: nothing."""
+    if not ledger.is_open and not ledger.info.offloaded and is_whole(txn, ledger):
+        return None
+    gaps = iter_gaps(txn, ledger.ledger_id, entries - 1) if scanned is None else _scan_gaps(scanned, entries)
+    ranges = [(max(low, first), high) for low, high in gaps if high >= first]
+    unseen_from, bookies = end_unseen(txn, ledger) if to_end else (None, ())
+    if not ranges:
+        return None if unseen_from is None else Doubt(ledger.ledger_id, unseen_from=unseen_from, bookies=bookies)
+    missing = sum(last - first + 1 for first, last in ranges)
+    unseen, absent = _count_unseen(txn, ledger, ranges, missing)
+    return Doubt(
+        ledger.ledger_id,
+        ranges[0][0],
+        ranges[-1][1],
+        missing - unseen,
+        unseen,
+        unseen_from,
+        tuple(dict.fromkeys((*absent, *bookies))),
+        ledger.info.offloaded,
+    )
+
+
+def _count_unseen(
+    txn: Txn, ledger: TopicLedger, ranges: list[tuple[int, int]], missing: int
+) -> tuple[int, tuple[str, ...]]:
+    """Return how many of the MISSING entries of RANGES may be where nothing was imported from, and on which bookies."""
+    if ledger.info.offloaded:
+        return missing, ()
+    found = None
+    with suppress(StoreError):  # metadata that cannot be read names no bookie
+        found = find_ledger(txn, ledger.ledger_id)
+    if found is None or found.metadata is None:
+        absent = tuple(sorted(absent_ids(txn)))
+        return (missing if absent else 0), absent
+    return count_unseen(txn, found, ranges)
+
+
+def _scan_gaps(scanned: BitMap64, entries: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of entry ids below ENTRIES, both ends included, that SCANNED lacks."""
+    expected = 0
+    for entry_id in scanned:
+        if entry_id >= entries:
+            break
+        if entry_id > expected:
+            yield expected, entry_id - 1
+        expected = entry_id + 1
+    if expected < entries:
+        yield expected, entries - 1
