@@ -17,6 +17,7 @@ EVENTS = "__change_events"
 TRANSACTION_LOG_PREFIX, PENDING_ACK_SUFFIX = "__transaction_log_", "__transaction_pending_ack"
 PARTITION_SUFFIX = "-partition-"
 MANAGED_LEDGERS = "/managed-ledgers"
+PERSISTENT = "persistent"
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 """Java's: what ids, times and counts can be."""
@@ -199,18 +200,24 @@ def parse_namespace(text: str) -> NamespaceName:
 
 @frozen(order=True)
 class TopicName:
-    """A persistent topic or one partition of one."""
+    """A persistent topic or one partition of one.
+
+    Of another ``domain`` (a newer Pulsar's) it is a managed ledger alone: what no command takes for a topic, and what owns its ledgers.
+    Its ``local_name`` is what its metadata path has, not decoded, as how many parts it has is not known.
+    """
 
     namespace: NamespaceName
     local_name: str
+    domain: str = PERSISTENT
 
     def __str__(self) -> str:
-        return f"persistent://{self.namespace}/{self.local_name}"
+        return f"{self.domain}://{self.namespace}/{self.local_name}"
 
     @property
     def managed_ledger_name(self) -> str:
         """Upstream's persistence name, ``t/ns/persistent/encoded``."""
-        return f"{self.namespace}/persistent/{encode_name(self.local_name)}"
+        local = encode_name(self.local_name) if self.domain == PERSISTENT else self.local_name
+        return f"{self.namespace}/{self.domain}/{local}"
 
     @property
     def path(self) -> str:
@@ -245,10 +252,10 @@ class TopicName:
         """The topic without its partition suffix."""
         if self.partition_index < 0:
             return self
-        return TopicName(self.namespace, self.local_name.rpartition(PARTITION_SUFFIX)[0])
+        return TopicName(self.namespace, self.local_name.rpartition(PARTITION_SUFFIX)[0], self.domain)
 
     def partition(self, index: int) -> TopicName:
-        return TopicName(self.namespace, f"{self.local_name}{PARTITION_SUFFIX}{index}")
+        return TopicName(self.namespace, f"{self.local_name}{PARTITION_SUFFIX}{index}", self.domain)
 
     def cursor_path(self, cursor: str) -> str:
         """Metadata path of the cursor's ManagedCursorInfo; CURSOR in clear."""
@@ -324,9 +331,35 @@ def topic_of_path(path: str) -> TopicName | None:
         return None
     if len(parts) == 6 and parts[4] == "persistent":
         return TopicName(NamespaceName(parts[2], parts[3]), decode_name(parts[5]))
-    if len(parts) == 7 and parts[5] == "persistent" and parts[4] != "persistent":
+    if len(parts) == 7 and parts[5] == "persistent" and parts[4] != "persistent" and not _is_segment(parts):
         return TopicName(NamespaceName(parts[2], parts[4], parts[3]), decode_name(parts[6]))
     return None
+
+
+def _is_segment(parts: list[str]) -> bool:
+    """Whether a path is of a segment of the scalable topic ``persistent``, not of a namespace ``segment`` as before Pulsar 2.0.
+
+    Upstream (5.0.1): a segment is named by its range of hashes and its id, ``0000-7fff-3``.
+    """
+    return parts[4] == "segment" and re.fullmatch(r"[0-9a-f]{4}-[0-9a-f]{4}-\d+", parts[6]) is not None
+
+
+def managed_ledger_of_path(path: str) -> TopicName | None:
+    """Return the name of the managed ledger at the metadata PATH, of any domain, if there is one; None for a path that can have none."""
+    topic = topic_of_path(path)
+    parts = path.split("/")
+    if topic is not None or len(parts) < 6 or parts[1] != "managed-ledgers" or parts[4] == PERSISTENT:
+        return topic
+    return TopicName(NamespaceName(parts[2], parts[3]), "/".join(parts[5:]), parts[4])
+
+
+def parse_owner(text: str) -> TopicName:
+    """Parse the name of a managed ledger of any domain, as ``str`` of a ``TopicName`` has it; raises InvalidValue."""
+    domain, found, rest = text.partition("://")
+    parts = rest.split("/", 2)
+    if not found or domain == PERSISTENT or len(parts) != 3:
+        return parse_topic(text)
+    return TopicName(NamespaceName(parts[0], parts[1]), parts[2], domain)
 
 
 def parse_managed_ledger(text: str) -> TopicName:

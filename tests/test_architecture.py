@@ -107,7 +107,7 @@ ARROWS = {
     "why": {"compaction", "delayed", "reports", "policies", "search", "codec", "db", "model"},
     "dump": {"changes", "policies", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
     "tables": {"policies", "index", "scan", "kernels", "engine", "codec", "db", "model"},
-    "transfer": {"sources", "reports", "scan", "index", "changes", "codec", "db", "model"},
+    "transfer": {"facts", "sources", "reports", "scan", "index", "changes", "codec", "db", "model"},
     "facts": {"db", "model"},
     "rules": {"facts"},
     "check": {"rules", "facts", "index", "nacks", "changes", "codec", "db", "model"},

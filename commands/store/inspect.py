@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,12 +16,14 @@ from pulsar_admin.visible import clean_text
 from store.db.bookies import decode_bookie
 from store.db.tree import Node, find_node, iter_children, read_node
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreNotFound
+from store.facts.managed_ledgers import others_text
 from store.facts.trees import trees_text
 from store.model.structures import structure_of
 from store.wording import counted, plural
 
 if TYPE_CHECKING:
     from store.db.environment import Txn
+    from store.facts.managed_ledgers import OtherLedger
     from store.model.ledger_owners import LedgerOwners
     from store.reports.summary import StoreSummary
 
@@ -80,7 +82,28 @@ def _render_info(summary: StoreSummary) -> str:
         + (f"  ({counted(file.problems, 'damaged place')})" if file.problems else "")
         for file in summary.files
     ]
+    lines += _other_lines(summary.other_ledgers)
     return clean_text_lines(lines)
+
+
+def _other_lines(found: Sequence[OtherLedger]) -> list[str]:
+    """Return the managed ledgers FOUND, the largest first, below a line that sums them up."""
+    if not found:
+        return []
+    largest = sorted(found, key=lambda one: -one.bytes)[:_OTHERS]
+    left = [f"  … and {len(found) - _OTHERS:,} more"] if len(found) > _OTHERS else []
+    return [
+        "",
+        others_text(found),
+        *(
+            f"  {_aligned(one.ledgers, 'ledger', 20)} {_aligned(one.entries, 'entry', 20)} {_aligned(one.bytes, 'byte', 22)}  {one.name}"
+            for one in largest
+        ),
+        *left,
+    ]
+
+
+_OTHERS = 20
 
 
 def _aligned(count: int, noun: str, width: int) -> str:
@@ -137,7 +160,7 @@ def _node_row(name: str, node: Node | None, has_children: bool) -> dict[str, Any
     row: dict[str, Any] = {"name": name, "hasChildren": has_children}
     if node is None:
         return row | {"version": None, "created": None, "modified": None, "bytes": None, "structure": None}
-    known = structure_of(node.path)
+    known = structure_of(node.path, node.value)
     return row | {
         "version": node.stat.version,
         "created": node.stat.created_ms,

@@ -8,12 +8,13 @@ from pulsar_admin.api.session import Session
 from pulsar_admin.jsonify import to_json
 from store.codec.cursor import CursorInfo
 from store.codec.ledgermetadata import LedgerMetadata
-from store.db.tree import read_node
+from store.db.tree import Node, read_node
 from store.errors import StoreError
 from store.model.cursors import range_text, read_cursor
 from store.model.ledger_owners import custom_text
+from store.model.managed_nodes import managed_node
 from store.model.reader import EntryReader
-from store.model.structures import cursor_of_path, decode_structure
+from store.model.structures import decode_structure
 from store.model.topics import read_topic
 
 
@@ -32,7 +33,7 @@ def decoded_node(session: Session, path: str) -> dict[str, Any]:  # Any: JSON
             "value": _readable(value),
         }
         if structure == "ManagedCursorInfo":
-            document["truth"] = _truth(session, reader, node.path)
+            document["truth"] = _truth(session, reader, node)
         return document
 
 
@@ -63,13 +64,15 @@ def _readable(value: object) -> object:
     return document
 
 
-def _truth(session: Session, reader: EntryReader, path: str) -> dict[str, Any] | None:  # Any: JSON
+def _truth(session: Session, reader: EntryReader, node: Node) -> dict[str, Any] | None:  # Any: JSON
     """Return where the cursor really stands, or None (and a warning) when that cannot be read."""
-    found = cursor_of_path(path)
+    found = managed_node(node.path, node.value)
     assert found is not None
-    topic, name = found
+    assert found.cursor is not None
+    if found.ledger is None:
+        return None
     try:
-        cursor = read_cursor(reader.txn, reader, read_topic(reader.txn, topic), name)
+        cursor = read_cursor(reader.txn, reader, read_topic(reader.txn, found.ledger), found.cursor)
     except StoreError as error:
         session.warn([f"the position of this cursor cannot be read: {error.message}"])
         return None

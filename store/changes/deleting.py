@@ -19,12 +19,13 @@ from store.db.environment import Txn
 from store.db.tree import iter_children, iter_nodes
 from store.errors import NamespaceNotFound, Refused
 from store.model.bundles import bundle_data_path, local_policies_path
+from store.model.managed_nodes import iter_other_ledgers
 from store.model.partitions import iter_partitioned
 from store.model.reader import EntryReader
 from store.model.resources import current_cluster, find_json, list_tenants, tenant_path
 from store.model.topics import iter_topics
 from store.names import NamespaceName, TopicName, decode_name, shell_word
-from store.wording import listed
+from store.wording import counted, listed
 
 
 def plan_delete_namespace(reader: EntryReader, namespace: NamespaceName, now_ms: int, *, force: bool) -> Plan:
@@ -61,6 +62,8 @@ def _plan_tenants(reader: EntryReader, command: str, tenants: Iterable[str], now
 
 def _plan_namespaces(reader: EntryReader, command: str, namespaces: Sequence[NamespaceName], now_ms: int) -> Plan:
     txn = reader.txn
+    for namespace in namespaces:
+        _check_other_ledgers(txn, namespace)
     topics = [topic for namespace in namespaces for topic in iter_topics(txn, namespace)]
     bases = [base for namespace in namespaces for base in _bases(txn, namespace)]
     plan = ending.plan_delete(reader, command, topics, bases, now_ms)
@@ -91,6 +94,18 @@ def _part(txn: Txn, namespace: NamespaceName, topics: Sequence[TopicName]) -> Ch
         "topics": sum(topic.namespace == namespace for topic in topics),
     }
     return ChangePart(namespace=str(namespace), before=before)
+
+
+def _check_other_ledgers(txn: Txn, namespace: NamespaceName) -> None:
+    """Raise Refused where NAMESPACE has managed ledgers of a newer Pulsar: what names these elsewhere is not known."""
+    others = [str(name) for name in iter_other_ledgers(txn, namespace)]
+    if others:
+        raise Refused(
+            f"{namespace} has {counted(len(others), 'managed ledger')} of a newer Pulsar, which this version does not delete: "
+            f"{listed(others, 3)}",
+            hint="delete it with a broker of that version",
+            namespace=str(namespace),
+        )
 
 
 def _check_namespace(txn: Txn, namespace: NamespaceName) -> None:

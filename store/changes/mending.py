@@ -104,6 +104,13 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
             hint=f"see what is here of it with: pulsar-admin ledgers info {ledger_id}",
             ledgerId=ledger_id,
         )
+    other = next((owner for owner in owners if not owner.is_of_topic), None)
+    if other is not None:
+        raise Refused(
+            f"ledger {ledger_id} is referenced by {other}, which a newer Pulsar wrote: this version does not change it",
+            hint=f"see what is here of it with: pulsar-admin ledgers info {ledger_id}",
+            ledgerId=ledger_id,
+        )
     missing = find_missing(txn, ledger_id)
     if not force and missing is not None and missing.unseen_entries:
         raise Refused(

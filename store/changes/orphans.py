@@ -25,7 +25,8 @@ from store.facts.trees import check_accepted, unknown_trees
 from store.model.extent import Extent
 from store.model.ledger_owners import custom_text
 from store.model.ledgers import find_metadata, find_times
-from store.names import MANAGED_LEDGERS, topic_of_path
+from store.model.managed_nodes import managed_node
+from store.names import MANAGED_LEDGERS
 
 _SCHEMA_DEPTH = 4  # /schemas/TENANT/NAMESPACE/TOPIC
 UNREFERENCED = "unreferenced"
@@ -90,10 +91,9 @@ def _unreadable(node: Node) -> str | None:
             # ZooKeeper has a node without a value for each directory.
             if node.value or node.path.count("/") >= _SCHEMA_DEPTH:
                 decode_schema_locator(node.value, node.path)
-        elif topic_of_path(node.path) is not None:
-            decode_managed_ledger(node.value, node.path)
-        elif topic_of_path(node.path.rpartition("/")[0]) is not None:
-            decode_cursor_head(node.value, node.path)
+        elif (found := managed_node(node.path, node.value)) is not None:
+            decode = decode_managed_ledger if found.cursor is None else decode_cursor_head
+            decode(node.value, node.path)
     except StoreError as error:
         return error.message
     return None
@@ -106,7 +106,7 @@ def _part(txn: Txn, ledger_id: int, indexes: Collection[int], *, force: bool) ->
     if owners or ledger_id in indexes:
         owner = owners[0] if owners else Owner(OwnerKind.INDEX, "")
         raise Refused(
-            f"ledger {ledger_id} is referenced: {owner.kind} {owner.topic} {owner.cursor}".rstrip(),
+            f"ledger {ledger_id} is referenced: {owner}",
             hint="what nothing references is listed by: pulsar-admin ledgers orphans",
             ledgerId=ledger_id,
         )

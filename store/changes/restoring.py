@@ -34,7 +34,7 @@ from store.model.ledgers import find_times, iter_gaps
 from store.model.reader import EntryReader
 from store.model.references import BUCKET_PREFIX
 from store.model.topics import TopicLedger, read_topic
-from store.names import TopicName, parse_topic
+from store.names import TopicName, parse_owner
 from store.wording import counted
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _check(txn: Txn, ledger_id: int) -> Owner:
 def restored_metadata(reader: EntryReader, ledger_id: int, owner: Owner) -> LedgerMetadata:
     """Return the metadata of a ledger of OWNER as it was when the ledger was closed; raises Refused, LedgerNotFound."""
     txn = reader.txn
-    name = parse_topic(owner.topic)
+    name = parse_owner(owner.topic)
     end = _find_end(reader, ledger_id, _listed(txn, name, ledger_id) if owner.kind is OwnerKind.TOPIC else None)
     held = read_bookies_of(txn, ledger_id)
     sibling = _find_sibling(txn, ledger_id, owner)
@@ -174,7 +174,7 @@ def _find_sibling(txn: Txn, ledger_id: int, owner: Owner) -> LedgerMetadata | No
     """Return the metadata of another ledger, one of the same topic, of the same kind and near if there is: made with the same quorums,
     most likely.
     """
-    listed = ((other, (Owner(OwnerKind.TOPIC, owner.topic),)) for other in _ids(txn, parse_topic(owner.topic)))
+    listed = ((other, (Owner(OwnerKind.TOPIC, owner.topic),)) for other in _ids(txn, parse_owner(owner.topic)))
     best: tuple[tuple[bool, bool, int], int] | None = None
     for other, owners in chain(listed, islice(iter_owners(txn), _SIBLINGS)):
         if other != ledger_id and find_node(txn, ledger_path(other)) is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 
 from store.check.finding import Finding, data_problem, note, problem_of
 from store.check.replicas import Copies
@@ -28,12 +29,13 @@ from store.model.ledgers import (
     missing_ranges,
     read_ledger,
 )
+from store.model.managed_nodes import iter_other_cursors, iter_other_ledgers
 from store.model.publish_times import wrong_times
 from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
 from store.model.structures import decode_structure, structure_of
 from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
-from store.names import topic_of_path
+from store.names import PERSISTENT, topic_of_path
 from store.wording import counted, plural
 
 _REFERENCES = {
@@ -78,7 +80,7 @@ def check_nodes(txn: Txn) -> Iterator[Finding]:
                 "name-not-encoded", node.path, f"the node of {topic} would be {topic.path}: no topic name leads to this one",
                 "read it with: pulsar-admin store cat PATH",
             )  # fmt: skip
-        if structure_of(node.path) is not None and not _is_of_ledger(node.path):
+        if structure_of(node.path, node.value) is not None and not _is_of_ledger(node.path):
             try:
                 decode_structure(node.path, node.value)
             except StoreError as error:
@@ -112,8 +114,8 @@ def check_journals(store: Store, txn: Txn) -> Iterator[Finding]:
 
 
 def check_topics(reader: EntryReader, visit: TopicVisitor = lambda topic, cursors: None) -> Iterator[Finding]:
-    """Check each topic's ledgers and cursors, then VISIT it."""
-    for name in iter_topics(reader.txn):
+    """Check the ledgers and cursors of each topic, then VISIT it; and of what a newer Pulsar keeps beside topics."""
+    for name in chain(iter_topics(reader.txn), iter_other_ledgers(reader.txn)):
         try:
             topic = read_topic(reader.txn, name)
         except StoreError as error:
@@ -122,9 +124,12 @@ def check_topics(reader: EntryReader, visit: TopicVisitor = lambda topic, cursor
         for ledger in topic.ledgers:
             yield from _check_topic_ledger(reader.txn, topic, ledger)
         cursors: list[Cursor] = []
-        for cursor in iter_cursor_names(reader.txn, name):
+        for cursor in (
+            iter_cursor_names(reader.txn, name) if name.domain == PERSISTENT else iter_other_cursors(reader.txn, name)
+        ):
             yield from _check_cursor(reader, topic, cursor, cursors)
-        visit(topic, cursors)
+        if name.domain == PERSISTENT:
+            visit(topic, cursors)
 
 
 def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Finding]:
@@ -140,7 +145,7 @@ def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator
             "ledger-missing",
             where,
             f"it is in the topic's list, and neither metadata nor entries of it are here; {_broker(txn, topic, listed)}",
-            f"repair it with: pulsar-admin ledgers forget {listed.ledger_id}",
+            f"repair it with: pulsar-admin ledgers forget {listed.ledger_id}" * (topic.name.domain == PERSISTENT),
             **_size(listed),
         )
         return

@@ -10,6 +10,7 @@ from store.db.blocks import ledger_key, ledger_of_key
 from store.db.environment import Txn
 from store.errors import IndexCorrupt, reason_of
 from store.frozen import frozen
+from store.names import PERSISTENT
 
 
 class OwnerKind(StrEnum):
@@ -30,6 +31,14 @@ class Owner:
     kind: OwnerKind
     topic: str
     cursor: str = ""
+
+    @property
+    def is_of_topic(self) -> bool:
+        """Whether ``topic`` is a persistent topic; else it is a managed ledger that only a newer Pulsar reads, or its path."""
+        return self.topic.startswith(f"{PERSISTENT}://")
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.topic} {self.cursor}".rstrip()
 
 
 def find_owners(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:

@@ -40,7 +40,7 @@ _PACKAGES = "/pulsar/functions"
 5.0 coordinates migrations there, and a chroot of another cluster often has that name."""
 NEWER_PULSAR, UNKNOWN = "a newer Pulsar", "a newer Pulsar or another program"
 KAFKA, HBASE = "another program (Kafka)", "another program (HBase)"
-_WRITERS = {
+WRITERS = {
     **dict.fromkeys(("topic-creation-locks", "topics", "txn", "txn-op"), NEWER_PULSAR),
     **dict.fromkeys(
         (
@@ -102,14 +102,21 @@ def _paths(txn: Txn, root: str) -> Iterator[str]:
 
 def add_path(counts: Counter[str], path: str) -> None:
     """Add the node at PATH to COUNTS, the nodes of each unknown tree by its name, where it is of one."""
-    name = path[1:].partition("/")[0]
-    if name and name not in KNOWN_TREES and path != "/pulsar" and not f"{path}/".startswith(f"{_PACKAGES}/"):
+    name = unknown_tree_of(path)
+    if name:
         counts[name] += 1
+
+
+def unknown_tree_of(path: str) -> str:
+    """Return the name of the unknown tree that the node at PATH is of, "" where it is of a known one."""
+    name = path[1:].partition("/")[0]
+    known = name in KNOWN_TREES or path == "/pulsar" or f"{path}/".startswith(f"{_PACKAGES}/")
+    return "" if known else name
 
 
 def trees_of(counts: Counter[str]) -> tuple[Tree, ...]:
     """Return the unknown trees of COUNTS, by path."""
-    return tuple(Tree(f"/{name}", counts[name], _WRITERS.get(name, UNKNOWN)) for name in sorted(counts))
+    return tuple(Tree(f"/{name}", counts[name], WRITERS.get(name, UNKNOWN)) for name in sorted(counts))
 
 
 def trees_text(trees: Iterable[Tree]) -> str:

@@ -93,10 +93,10 @@ def _hint_where(txn: Txn, ledger_id: int) -> str:
     """Return what to do about a ledger of which nothing is here."""
     from store.codec.managedledger import decode_managed_ledger
     from store.db.owners import OwnerKind, find_owners
-    from store.names import parse_topic
+    from store.names import parse_owner
 
     for owner in find_owners(txn, ledger_id):
-        node = find_node(txn, parse_topic(owner.topic).path) if owner.kind is OwnerKind.TOPIC else None
+        node = find_node(txn, parse_owner(owner.topic).path) if owner.kind is OwnerKind.TOPIC else None
         infos = () if node is None else decode_managed_ledger(node.value, node.path).ledgers
         if any(info.ledger_id == ledger_id and info.offloaded for info in infos):
             return "it is in tiered storage: bring it with: pulsar-admin store add offload DIR|URL"

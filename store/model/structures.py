@@ -10,9 +10,14 @@ from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
 from store.codec.managedledger import decode_managed_ledger
 from store.codec.policies import decode_json_object
 from store.codec.schema import decode_schema_locator
+from store.errors import StoreError
+from store.model.managed_nodes import managed_node
 from store.names import TopicName, decode_name, topic_of_path
 
 Decode = Callable[[bytes, str], object]
+
+_MANAGED_LEDGER: tuple[str, Decode] = ("ManagedLedgerInfo", decode_managed_ledger)
+_CURSOR: tuple[str, Decode] = ("ManagedCursorInfo", decode_cursor_info)
 
 _BY_PREFIX: tuple[tuple[str, int, str, Decode], ...] = (
     ("/ledgers/cookies/", 1, "Cookie", lambda value, where: decode_cookie(value, where)),
@@ -25,12 +30,17 @@ _BY_PREFIX: tuple[tuple[str, int, str, Decode], ...] = (
 """Prefix, how many names come behind it at least, and what lies there: nodes above hold nothing in ZooKeeper."""
 
 
-def structure_of(path: str) -> tuple[str, Decode] | None:
-    """Return (upstream's name, decoder) of the value at the metadata PATH, or None where nothing is known."""
-    if topic_of_path(path) is not None:
-        return "ManagedLedgerInfo", decode_managed_ledger
-    if cursor_of_path(path) is not None:
-        return "ManagedCursorInfo", decode_cursor_info
+def structure_of(path: str, value: bytes = b"") -> tuple[str, Decode] | None:
+    """Return (upstream's name, decoder) of the value at the metadata PATH, or None where nothing is known.
+
+    VALUE: what lies there, which tells managed ledgers from cursors in domains of a newer Pulsar.
+    """
+    try:
+        managed = managed_node(path, value)
+    except StoreError:
+        return None
+    if managed is not None:
+        return _MANAGED_LEDGER if managed.cursor is None else _CURSOR
     if ledger_id_of_path(path) is not None:
         return "LedgerMetadata", decode_ledger_metadata
     for prefix, depth, name, decode in _BY_PREFIX:
@@ -52,7 +62,7 @@ def decode_structure(path: str, value: bytes) -> tuple[str, object]:
 
     Other values are ("empty", None), ("JSON", object), ("text", str) or ("binary", bytes). Raises what the decoder raises.
     """
-    known = structure_of(path)
+    known = structure_of(path, value)
     if known is not None:
         name, decode = known
         return name, decode(value, path)

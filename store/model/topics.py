@@ -15,7 +15,16 @@ from store.db.tree import Node, find_node, has_children, iter_children
 from store.errors import LedgerNotFound, NamespaceNotFound, StoreError, TopicNotFound
 from store.frozen import NamedTuple
 from store.model.ledgers import read_ledger
-from store.names import NamespaceName, Position, TopicName, TopicSelection, decode_name, is_encoded, shell_word
+from store.names import (
+    NamespaceName,
+    Position,
+    TopicName,
+    TopicSelection,
+    decode_name,
+    is_encoded,
+    shell_word,
+    topic_of_path,
+)
 from store.wording import counted
 
 
@@ -279,11 +288,17 @@ def iter_namespaces(txn: Txn, tenant: str) -> Iterator[NamespaceName]:
         if has_children(txn, f"{root}/{first}/persistent"):
             names.add(first)
         for second in iter_children(txn, f"{root}/{first}"):  # of a namespace in a cluster, as before Pulsar 2.0
-            if second != "persistent" and has_children(txn, f"{root}/{first}/{second}/persistent"):
+            below = f"{root}/{first}/{second}/persistent"
+            if second != "persistent" and has_children(txn, below) and _has_topics(txn, below):
                 names.add(f"{first}/{second}")
     for name in sorted(names):
         cluster, _, namespace = name.rpartition("/")
         yield NamespaceName(tenant, namespace, cluster)
+
+
+def _has_topics(txn: Txn, path: str) -> bool:
+    """Whether a node below PATH is a topic's: one of a newer Pulsar may lie where namespaces were before Pulsar 2.0."""
+    return any(topic_of_path(f"{path}/{name}") is not None for name in iter_children(txn, path))
 
 
 def list_all_tenants(txn: Txn) -> list[str]:

@@ -24,7 +24,7 @@ from store.model.cursors import iter_cursor_names, read_cursor
 from store.model.ledgers import find_metadata, find_times, iter_entry_ids, sorted_ledger_ids
 from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
-from store.names import Position, TopicName, parse_topic
+from store.names import Position, TopicName, parse_owner
 from store.wording import counted, plural
 
 COMMAND = "ledgers restore"
@@ -56,7 +56,7 @@ def iter_behind(reader: EntryReader, ledger_ids: Iterable[int] = ()) -> Iterator
             continue
         owners = [owner for owner in find_owners(reader.txn, ledger_id) if owner.kind is OwnerKind.TOPIC]
         if times.sums.last_entry > metadata.last_entry_id and owners:
-            yield _judge(reader, ledger_id, metadata, parse_topic(owners[0].topic), times.sums.max_lac)
+            yield _judge(reader, ledger_id, metadata, parse_owner(owners[0].topic), times.sums.max_lac)
 
 
 def _judge(reader: EntryReader, ledger_id: int, metadata: LedgerMetadata, name: TopicName, max_lac: int) -> Behind:

@@ -14,14 +14,12 @@ import numpy as np
 
 from store.aliases import Array
 from store.codec.bookie import Cookie
-from store.codec.cursor import decode_cursor_head, decode_cursor_ledger_id
 from store.codec.ledgermetadata import COOKIES, INSTANCE_ID, LEDGERS_ROOT, decode_members, ledger_id_of_path
-from store.codec.managedledger import decode_ledger_ids
-from store.codec.schema import decode_schema_locator
 from store.errors import StoreError, Unsupported
 from store.facts.trees import Tree, add_path, trees_of
 from store.frozen import frozen
-from store.names import MANAGED_LEDGERS, decode_name, topic_of_path
+from store.model.references import read_namings
+from store.names import MANAGED_LEDGERS
 from store.sources.bookies import find_cookie
 
 _BITS = 64
@@ -188,18 +186,5 @@ def _check_layout(name: str, value: bytes) -> None:
 
 def _add_names(names: Names, path: str, value: bytes) -> None:
     """Add the ledgers that the node at PATH names."""
-    if path.startswith("/schemas/"):
-        ids = [entry.position.ledger_id for entry in decode_schema_locator(value, path).index]
-        names.add(ids, "persistent://" + path.removeprefix("/schemas/"))
-        return
-    topic = topic_of_path(path)
-    if topic is not None:
-        names.add(decode_ledger_ids(value, path), str(topic))
-        return
-    parent, _, cursor = path.rpartition("/")
-    topic = topic_of_path(parent)
-    if topic is not None:
-        ledger_id = decode_cursor_ledger_id(value, path)
-        if ledger_id is None:
-            ledger_id = decode_cursor_head(value, path).cursors_ledger_id
-        names.add([ledger_id] if ledger_id >= 0 else [], f"{topic} -s {decode_name(cursor)}")
+    for _, name, cursor, ledger_ids in read_namings(path, value):
+        names.add(ledger_ids, f"{name} -s {cursor}" if cursor else name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import merge
+from itertools import chain
 
 from store.codec.managedledger import decode_managed_ledger
 from store.db.blocks import LedgerSums
@@ -24,6 +25,7 @@ from store.model.ledgers import (
     read_ledger,
     sorted_ledger_ids,
 )
+from store.model.managed_nodes import iter_other_ledgers
 from store.model.topics import iter_topics
 
 DELETED = "DELETED"
@@ -169,7 +171,7 @@ def iter_missing(txn: Txn) -> Iterator[Missing]:
 def _offloaded(txn: Txn) -> set[int]:
     """Return the ledgers whose entries are in tiered storage alone."""
     found: set[int] = set()
-    for name in iter_topics(txn):
+    for name in chain(iter_topics(txn), iter_other_ledgers(txn)):
         node = find_node(txn, name.path)
         try:
             ledgers = () if node is None else decode_managed_ledger(node.value, node.path).ledgers

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from store.db.blocks import NO_MAX, decode_latest, ledger_of_key
 from store.db.environment import Store, Txn
 from store.errors import StoreError
+from store.facts.managed_ledgers import other_ledgers, others_text
 from store.facts.trees import Tree, unknown_trees
 from store.frozen import frozen
 from store.model.cursors import (
@@ -123,7 +124,7 @@ class Overview:
     """The answer of ``overview``. ``findings`` None: nothing was checked. ``held``: bytes of topics by the reason of a ``Blocker``.
 
     ``unreadable``: topics and cursors that cannot be read, which no sum has; ``unknown_trees``: trees of the metadata that no Pulsar
-    known here writes.
+    known here writes; ``other_ledgers``: managed ledgers that are no topics here, summed up in words, "" without any.
     """
 
     store: str
@@ -145,7 +146,8 @@ class Overview:
     blockers: tuple[Blocker, ...]
     disk: DiskTotals
     findings: tuple[FindingCount, ...] | None
-    unknown_trees: tuple[Tree, ...] = ()
+    unknown_trees: tuple[Tree, ...]
+    other_ledgers: str = field(metadata={"json": "otherManagedLedgers"})
 
     @property
     def copy_age_ms(self) -> int:
@@ -229,6 +231,7 @@ def read_overview(
         disk=read_disk_totals(store, reader.txn, wanted.top, advance),
         findings=findings,
         unknown_trees=unknown_trees(reader.txn),
+        other_ledgers=others_text(others) if (others := other_ledgers(reader.txn)) else "",
     )
 
 

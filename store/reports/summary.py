@@ -11,8 +11,9 @@ from store.db.entry_files import FileState, file_state
 from store.db.environment import DATABASES, Store
 from store.db.files import LogFile, iter_logs
 from store.errors import StoreError
+from store.facts.managed_ledgers import OtherLedger, other_ledgers
 from store.facts.trees import Tree, unknown_trees
-from store.frozen import frozen
+from store.frozen import field, frozen
 from store.model.cursors import iter_cursor_names, read_cursor
 from store.model.ledgers import iter_ledger_ids
 from store.model.reader import EntryReader
@@ -39,7 +40,7 @@ class FileSummary:
 class StoreSummary:
     """A store in numbers. ``cursors``: where each cursor's truth is (``store.model.cursors.Cursor.source``, or "unreadable").
 
-    ``unknown_trees``: trees of the metadata that no Pulsar known here writes.
+    ``unknown_trees``: trees of the metadata that no Pulsar known here writes; ``other_ledgers``: managed ledgers that are no topics here.
     """
 
     store: str
@@ -62,6 +63,7 @@ class StoreSummary:
     meta_bytes: int
     files: tuple[FileSummary, ...]
     unknown_trees: tuple[Tree, ...]
+    other_ledgers: tuple[OtherLedger, ...] = field(metadata={"json": "otherManagedLedgers"})
 
 
 def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
@@ -91,6 +93,7 @@ def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
         meta_bytes=(store.path / "meta" / "data.mdb").stat().st_size,
         files=files,
         unknown_trees=unknown_trees(txn),
+        other_ledgers=other_ledgers(txn),
     )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from store.facts.cluster import ClusterFacts
+from store.facts.managed_ledgers import others_text
 from store.rules.cause import Cause, Severity
 from store.rules.rule import Evidence, Rule
 
@@ -15,6 +17,22 @@ def _unknown_trees(facts: ClusterFacts) -> Iterator[Evidence]:
             tree.path,
             str(tree),
             {"path": tree.path, "nodes": tree.nodes, "writer": tree.writer},
+        )
+
+
+def _other_ledgers(facts: ClusterFacts) -> Iterator[Evidence]:
+    for domain, some in groupby(facts.other_ledgers, key=lambda one: one.domain):
+        found = [*some]
+        yield Evidence(
+            domain,
+            others_text(found),
+            {
+                "path": domain,
+                "managedLedgers": len(found),
+                "ledgers": sum(one.ledgers for one in found),
+                "entries": sum(one.entries for one in found),
+                "bytes": sum(one.bytes for one in found),
+            },
         )
 
 
@@ -31,5 +49,17 @@ CLUSTER_RULES = (
             "`--accept-unknown-tree` names it.",
         ),
         _unknown_trees,
+    ),
+    Rule(
+        Cause(
+            "other-managed-ledgers",
+            Severity.NOTE,
+            "Managed ledgers that are no topics of this version",
+            "A newer Pulsar keeps them beside topics, such as the segments of scalable topics. They own their ledgers.",
+            "A Pulsar that does not know them serves nothing of them.",
+            "pulsar-admin store ls {path}",
+            "Nothing to repair. `store info` names them with their sizes; commands on topics do not read or change them.",
+        ),
+        _other_ledgers,
     ),
 )

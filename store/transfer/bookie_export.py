@@ -33,7 +33,7 @@ from store.errors import NotFound, Refused, StalePlan
 from store.frozen import frozen
 from store.model.ledgers import Ledger, find_metadata, iter_ledger_ids, read_ledger
 from store.model.topics import read_topic
-from store.names import parse_topic
+from store.names import parse_owner
 from store.sources.rocksdb import check_unlocked, damaged_in_place, lock_database
 from store.sources.storage import Storage, cookie_of, storages_of
 from store.transfer.exports import Previewed, is_own, iter_changed_nodes
@@ -146,7 +146,7 @@ def _place(txn: Txn, ledger_id: int, bookies: Sequence[Bookie]) -> PlacedLedger:
 
 def _like(txn: Txn, ledger_id: int) -> LedgerMetadata | None:
     """Return the metadata of the newest ledger of the same topic that a broker wrote, else of the newest there is."""
-    topics = [parse_topic(owner.topic) for owner in find_owners(txn, ledger_id) if owner.topic]
+    topics = [parse_owner(owner.topic) for owner in find_owners(txn, ledger_id) if owner.topic]
     siblings = sorted({ledger.ledger_id for name in topics for ledger in read_topic(txn, name).ledgers}, reverse=True)
     return next(_of_brokers(txn, siblings), None) or next(
         _of_brokers(txn, sorted(iter_ledger_ids(txn), reverse=True)), None

@@ -53,7 +53,7 @@ from store.model.pseudonyms import SALT_BYTES, Pseudonyms
 from store.model.reader import EntryReader
 from store.model.structures import cursor_of_path
 from store.model.topics import read_topic
-from store.transfer.bundle_nodes import bundled_node
+from store.transfer.bundle_nodes import bundled_node, bundled_path
 
 FORMAT, VERSION = "pulsar-admin incident bundle", 1
 _PLAIN_ROWS = ("entries", "times", "copies")
@@ -148,7 +148,7 @@ def _iter_rows(store: Store, txn: Txn, names: Pseudonyms, result: BundleResult) 
         reason = "damaged" if damage.file_id else "left out: its text may hold names"
         yield ["damage", {**asdict(damage), "reason": reason}]
     for ledger_id, owners in iter_owners(txn):
-        hidden = [[owner.kind, names.text(owner.topic), names.local(owner.cursor)] for owner in owners]
+        hidden = [[owner.kind, _owner_name(owner, names), names.local(owner.cursor)] for owner in owners]
         yield ["owners", ledger_id, hidden]
     for database in _PLAIN_ROWS:
         for key, value in txn.items(database):
@@ -237,6 +237,14 @@ def _has_ledger(node: Node) -> bool:
         return decode_cursor_head(node.value, node.path).cursors_ledger_id != NO_CURSOR_LEDGER
     except StoreError:
         return False
+
+
+def _owner_name(owner: Owner, names: Pseudonyms) -> str:
+    """Return what stands for the topic of OWNER, or for what other domains have in its place, as the bundled nodes have it."""
+    domain, found, rest = owner.topic.partition("://")
+    if owner.is_of_topic:
+        return names.text(owner.topic)
+    return f"{names.local(domain)}://{names.path(rest)}" if found else bundled_path(owner.topic, names) or ""
 
 
 def _hidden_record(body: bytes, entry: Entry, names: Pseudonyms) -> bytes | None:

@@ -1,7 +1,7 @@
 """Metadata nodes as an incident bundle has them: values made again from what is known of them, with pseudonyms for names.
 
-What is not decoded is not copied: fields that this toolkit does not know, and nodes of which it knows nothing, are left out. A value that
-cannot be decoded becomes one that cannot be decoded either.
+What is not decoded is not copied: fields that this toolkit does not know, and nodes of which it knows nothing, are left out; of trees that
+it does not know the nodes are there without their values. A value that cannot be decoded becomes one that cannot be decoded either.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_
 from store.codec.schema import IndexEntry, decode_schema_locator, encode_schema_locator
 from store.db.tree import Node
 from store.errors import StoreError
+from store.facts.trees import WRITERS, unknown_tree_of
 from store.model.pseudonyms import WORDS, Pseudonyms
 from store.model.structures import structure_of
 
@@ -34,7 +35,9 @@ _BUCKET = re.compile(r"#pulsar\.internal\.delayed\.bucket_[0-9_]{1,60}")
 
 
 def bundled_node(node: Node, names: Pseudonyms) -> Node | None:
-    """Return NODE as it goes into a bundle, None where it does not."""
+    """Return NODE as it goes into a bundle, None where it does not: of trees that are not known only that they are there."""
+    if unknown_tree_of(node.path):
+        return Node(bundled_path(node.path, names) or "", node.stat, b"")
     if _ROOTS.fullmatch(node.path) is None:
         return None
     path = bundled_path(node.path, names)
@@ -48,6 +51,8 @@ def bundled_path(path: str, names: Pseudonyms) -> str | None:
     if path == "/ledgers" or path.startswith("/ledgers/"):
         return path if path == _LAYOUT or _LEDGERS.fullmatch(path) else None
     root, _, rest = path.removeprefix("/").partition("/")
+    if unknown_tree_of(path) and root not in WRITERS:
+        root = names.component(root)
     if root == "admin":
         below, _, rest = rest.partition("/")
         root = f"{root}/{below}"
@@ -55,7 +60,7 @@ def bundled_path(path: str, names: Pseudonyms) -> str | None:
 
 
 def _value(node: Node, names: Pseudonyms) -> bytes:
-    structure = structure_of(node.path)
+    structure = structure_of(node.path, node.value)
     if structure is None:
         return b""
     try:

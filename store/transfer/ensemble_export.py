@@ -32,7 +32,7 @@ from store.db.tree import Node, encode_node, find_node, tree_key
 from store.errors import LimitExceeded, MetadataCorrupt, Refused, StalePlan
 from store.frozen import frozen
 from store.model.bundles import Bundle, local_policies_path, topic_hash
-from store.names import NamespaceName, TopicName, parse_topic, topic_of_path
+from store.names import NamespaceName, TopicName, parse_owner, topic_of_path
 from store.sources.ensemble import Address, Client, Session, open_session
 from store.sources.ensemble_writes import Conflict, Transaction, Write, ledger_sequence, raise_ledger_sequence
 from store.transfer.exports import (
@@ -180,7 +180,7 @@ def _topics_of(txn: Txn, nodes: Iterable[ChangedNode]) -> set[TopicName]:
         parent = node.path.rpartition("/")[0]
         ledger_id = ledger_id_of_path(node.path)
         if ledger_id is not None:
-            found |= {parse_topic(owner.topic) for owner in find_owners(txn, ledger_id)}
+            found |= {parse_owner(owner.topic) for owner in find_owners(txn, ledger_id)}
         elif topic := topic_of_path(node.path) or topic_of_path(parent):
             found.add(topic)
     return found

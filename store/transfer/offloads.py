@@ -24,7 +24,8 @@ from store.errors import EntryLogCorrupt, NotFound, StoreError
 from store.files import remove_file
 from store.frozen import frozen
 from store.model.ledgers import find_times
-from store.names import MANAGED_LEDGERS, topic_of_path
+from store.model.managed_nodes import managed_node
+from store.names import MANAGED_LEDGERS
 from store.sources.objects import Objects, OffloadedLedger, find_offloaded
 from store.wording import counted
 
@@ -87,9 +88,10 @@ def plan_offload(store: Store, place: str, objects: Objects) -> OffloadPlan:
 
 def _iter_offloaded(txn: Txn) -> Iterator[LedgerInfo]:
     for path, value in iter_values(txn, MANAGED_LEDGERS + "/"):
-        if topic_of_path(path) is None:
-            continue
         try:
+            node = managed_node(path, value)
+            if node is None or node.cursor is not None:
+                continue
             managed = decode_managed_ledger(value, path)
         except StoreError:
             continue  # `store check` names it

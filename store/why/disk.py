@@ -30,7 +30,7 @@ from store.wording import counted, listed, plural
 
 CURSOR, RETENTION, OPEN, TRIM, OFFLOADED = "cursor", "retention", "open-ledger", "trim-due", "offloaded"
 SHARED, GARBAGE, ORPHAN, JOURNAL, OVERHEAD = "dead-in-log", "dead-log", "orphan", "journal", "overhead"
-UNREADABLE = "topic-unreadable"
+UNREADABLE, OTHER_DOMAIN = "topic-unreadable", "other-domain"
 _OF_TOPICS = (CURSOR, RETENTION, OPEN, TRIM, OFFLOADED)
 _BY_KIND = {
     OwnerKind.CURSOR: ("cursor-ledger", "its ledger holds where {cursor} stands"),
@@ -323,7 +323,7 @@ def _key_of(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> _Key | No
     if not owners:
         return _Key(ORPHAN)
     owner = owners[0]
-    code = _BY_KIND.get(owner.kind, (UNREADABLE, ""))[0]
+    code = _BY_KIND.get(owner.kind, (UNREADABLE if owner.is_of_topic else OTHER_DOMAIN, ""))[0]
     return _Key(code, owner.topic, owner.cursor)
 
 
@@ -374,7 +374,8 @@ def _other_reason(key: _Key, found: _Sum) -> Reason:
         return Reason(
             OVERHEAD, "Headers and ledgers maps of entry logs, damaged places, and what is not written yet.", {}
         )
-    what = next((text for code, text in _BY_KIND.values() if code == key.code), "it cannot be read")
+    told = {UNREADABLE: "it cannot be read", OTHER_DOMAIN: "a managed ledger that only a newer Pulsar reads"}
+    what = {**told, **dict(_BY_KIND.values())}[key.code]
     said = what.format(cursor=key.subscription)
     return Reason(
         key.code,

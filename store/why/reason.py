@@ -62,6 +62,9 @@ CODES: Mapping[str, Code] = {
         Code("delayed-bucket", True, "a broker's snapshot of delayed messages"),
         Code("delayed-index", True, "this store's own index of delayed messages"),
         Code("topic-unreadable", True, "ledgers of a topic whose metadata cannot be read"),
+        Code(
+            "other-domain", True, "managed ledgers that only a newer Pulsar reads, such as segments of scalable topics"
+        ),
         Code("orphan", True, "ledgers with metadata that nothing references"),
         Code("dead-in-log", True, "deleted ledgers in an entry log in which others live"),
         Code("dead-log", False, "entry logs in which nothing lives: the next garbage collection deletes them"),

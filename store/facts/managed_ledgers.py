@@ -1,0 +1,54 @@
+"""Managed ledgers that are no persistent topics: segments of scalable topics, and what else a newer Pulsar keeps beside topics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from store.db.environment import Txn
+from store.errors import StoreError
+from store.frozen import frozen
+from store.model.managed_nodes import iter_other_cursors, iter_other_ledgers
+from store.model.topics import read_topic
+from store.names import MANAGED_LEDGERS
+from store.wording import counted
+
+
+@frozen
+class OtherLedger:
+    """A managed ledger of another domain: its name, the path of its domain, and what it has. ``ledgers`` are those that it lists."""
+
+    name: str
+    domain: str
+    ledgers: int
+    entries: int
+    bytes: int
+    cursors: int
+
+
+def other_ledgers(txn: Txn) -> tuple[OtherLedger, ...]:
+    """Return the managed ledgers of domains other than ``persistent``, by path; what cannot be read is told by the values' own facts."""
+    found = []
+    for name in iter_other_ledgers(txn):
+        try:
+            topic = read_topic(txn, name)
+        except StoreError:
+            continue
+        found.append(
+            OtherLedger(
+                str(name),
+                f"{MANAGED_LEDGERS}/{name.namespace}/{name.domain}",
+                len(topic.ids),
+                topic.number_of_entries,
+                topic.total_size_bytes,
+                sum(1 for _ in iter_other_cursors(txn, name)),
+            )
+        )
+    return tuple(found)
+
+
+def others_text(found: Sequence[OtherLedger]) -> str:
+    """Return FOUND in words, summed up."""
+    return (
+        f"{counted(len(found), 'managed ledger')} of a newer Pulsar: {counted(sum(one.ledgers for one in found), 'ledger')}, "
+        f"{counted(sum(one.entries for one in found), 'entry')}, {counted(sum(one.bytes for one in found), 'byte')}, kept as they are"
+    )

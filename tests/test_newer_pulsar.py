@@ -1,0 +1,199 @@
+"""What a newer Pulsar keeps below ``/managed-ledgers`` owns its ledgers: in a real 5.0.1, and in domains that nobody wrote yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from store.codec.cursor import CursorInfo, encode_cursor_info
+from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from store.codec.rocksvalue import NodeStat
+from store.db.environment import Txn, open_store
+from store.db.tree import Node, iter_nodes, put_nodes
+from store.model.references import index_owners
+from store.names import Position
+from store.recovery.known import read_known
+from tests.conftest import Cli
+from tests.stores import copied, imported, narrow_copy
+from tests.worlds import oracle
+
+WORLD = "scalable"
+ACCEPTED = ("--accept-unknown-tree", "/topics", "--accept-unknown-tree", "/txn")
+SEGMENTS = {  # as the nodes of the world say, in Pulsar's own protobuf: see the README of the golden worlds
+    "segment://acme/n/scal/0000-7fff-0": (3,),
+    "segment://acme/n/scal/8000-ffff-1": (4,),
+    "segment://acme/n/scal/0000-ffff-2": (26, 27, 28, 31, 32),
+    "segment://acme/n/scal/0000-7fff-3": (33,),
+    "segment://acme/n/scal/8000-ffff-4": (34,),
+    "segment://acme/n/b/0000-ffff-1": (35,),
+}
+_STAT = NodeStat(0, 0, 1, 1, False)
+
+
+def owners_of(cli: Cli, path: Path) -> dict[int, list[tuple[str, str, str]]]:
+    rows = cli("--store", path, "ledgers", "list", "-o", "jsonl").json_lines
+    return {row["ledgerId"]: [(one["kind"], one["topic"], one["cursor"]) for one in row["owners"]] for row in rows}
+
+
+def plant(path: Path, values: dict[str, bytes]) -> None:
+    """Put nodes into the store at PATH as if its source had them."""
+    with open_store(path, writable=True) as store:
+
+        def work(txn: Txn) -> None:
+            put_nodes(txn, [Node(name, _STAT, value) for name, value in values.items()])
+            index_owners(store, txn)
+
+        store.write(work)
+
+
+# -- a real 5.0.1 -----------------------------------------------------------------------------------------------------
+
+
+def test_segments_own_their_ledgers(cli: Cli) -> None:
+    path = imported(WORLD, "clean")
+    found = owners_of(cli, path)
+    for name, ledgers in SEGMENTS.items():
+        for ledger in ledgers:
+            assert found[ledger] == [("managed-ledger", name, "")]
+    orphans = cli("--store", path, "ledgers", "orphans", "-o", "jsonl").json_lines
+    assert {row["reason"] for row in orphans} == {"deleted"}
+
+
+def test_nothing_is_called_leaked_or_lost(cli: Cli) -> None:
+    path = imported(WORLD, "clean")
+    assert cli("--store", path, "store", "check", "--deep").exit_code == 0
+    found = {row["code"] for row in cli("--store", path, "doctor", "-o", "jsonl").json_lines}
+    assert found == {"other-managed-ledgers", "unknown-tree", "ledgers-deleted", "dead-bytes-kept"}
+
+
+def test_segments_are_listed_by_name_and_size_and_are_no_topics(cli: Cli) -> None:
+    path = imported(WORLD, "clean")
+    asked = oracle(WORLD)["scalable"]["acme/n/scal"]["stats"]
+    named = {segment["name"] for segment in asked["layout"]["segments"].values()}
+    rows = cli("--store", path, "store", "info", "-o", "json").json["otherManagedLedgers"]
+    assert {row["name"]: row["ledgers"] for row in rows} == {name: len(ids) for name, ids in SEGMENTS.items()}
+    assert named < {row["name"] for row in rows}
+    assert sum(row["bytes"] for row in rows if row["name"] in named) == asked["storageSize"]
+    text = "6 managed ledgers of a newer Pulsar: 10 ledgers, 300 entries, 25,254 bytes, kept as they are"
+    assert text in cli("--store", path, "store", "info").stdout
+    assert text in cli("--store", path, "overview").stdout
+    topics = cli("--store", path, "topics", "list", "acme/n").stdout.split()
+    assert sorted(topics) == [f"persistent://acme/n/{name}" for name in "abd"]
+
+
+@pytest.mark.parametrize("accepted", [(), ACCEPTED], ids=["refused", "accepted"])
+@pytest.mark.parametrize("ledger", sorted({one for ids in SEGMENTS.values() for one in ids}))
+def test_no_ledger_of_a_segment_is_deleted_or_forgotten(ledger: int, accepted: tuple[str, ...], cli: Cli) -> None:
+    path = imported(WORLD, "clean")
+    for words in (("delete", ledger, "--force"), ("forget", ledger, "--force")):
+        refused = cli("--store", path, "ledgers", *words, "--dry-run", *accepted)
+        assert refused.exit_code == 3, refused.stdout
+        assert ("segment://acme/n/" if accepted else "/topics, /txn") in refused.stderr
+
+
+def test_every_way_of_asking_agrees() -> None:
+    """The owners of a store, and what a metadata store alone names."""
+    with open_store(imported(WORLD, "clean")) as store, store.read() as txn:
+        known = read_known("test", ((node.path, node.value) for node in iter_nodes(txn, "/")))
+        owned = {int.from_bytes(key, "big", signed=True) for key, _ in txn.items("owners")}
+    assert set(known.names.ledgers.tolist()) == owned
+    assert {tree.path: tree.nodes for tree in known.unknown_trees} == {"/topics": 9, "/txn": 4}
+
+
+def test_a_topic_that_is_read_changes_beside_them(tmp_path: Path, cli: Cli) -> None:
+    path = copied(WORLD, "clean", tmp_path)
+    before = values_of(path)
+    assert cli("--store", path, "topics", "reset-cursor", "acme/n/a", "-s", "s1", "-m", "earliest").exit_code == 0
+    assert cli("--store", path, "topics", "terminate", "acme/n/d").exit_code == 0
+    after = values_of(path)
+    changed = {name for name in before if before[name] != after.get(name)}
+    assert changed == {"/managed-ledgers/acme/n/persistent/a/s1", "/managed-ledgers/acme/n/persistent/d"}
+    assert cli("--store", path, "store", "check").exit_code == 0
+
+
+def values_of(path: Path) -> dict[str, bytes]:
+    with open_store(path) as store, store.read() as txn:
+        return {node.path: node.value for node in iter_nodes(txn, "/")}
+
+
+# -- what nobody wrote yet --------------------------------------------------------------------------------------------
+
+
+def managed(*ledgers: int) -> bytes:
+    return encode_managed_ledger(ManagedLedger(tuple(LedgerInfo(one, 1, 1, 1) for one in ledgers)))
+
+
+def cursor(ledger: int = -1, **more: object) -> bytes:
+    return encode_cursor_info(CursorInfo(ledger, Position(900, 0), **more))  # type: ignore[arg-type]
+
+
+PLANTED = {
+    "/managed-ledgers/acme/n": b"",  # a directory of ZooKeeper's
+    "/managed-ledgers/acme/n/segment": b"",
+    "/managed-ledgers/acme/n/segment/x%2Fy/0000-ffff-0": managed(900, 901),
+    "/managed-ledgers/acme/n/segment/x%2Fy/0000-ffff-0/q%2F1": cursor(
+        902, cursor_properties={"#pulsar.internal.delayed.bucket_900_900": "903"}
+    ),
+    "/managed-ledgers/acme/n/segment/x%2Fy/0000-ffff-0/__compaction": cursor(properties={"CompactedTopicLedger": 904}),
+    "/managed-ledgers/acme/n/segment/persistent/0000-ffff-1": managed(905),
+    "/managed-ledgers/acme/n/segment/persistent/0000-ffff-1/q": cursor(906),
+    "/managed-ledgers/acme/n/queue": managed(907),
+    "/managed-ledgers/acme/n/queue/a": managed(908),
+    "/managed-ledgers/acme/n/queue/a/b/c/d": managed(909),
+    "/managed-ledgers/acme/n/queue/a/b/c/d/sub": cursor(910),
+    "/managed-ledgers/acme/n/queue/a-b": managed(911),
+}
+NAMED = {
+    900: ("managed-ledger", "segment://acme/n/x%2Fy/0000-ffff-0", ""),
+    901: ("managed-ledger", "segment://acme/n/x%2Fy/0000-ffff-0", ""),
+    902: ("cursor", "segment://acme/n/x%2Fy/0000-ffff-0", "q/1"),
+    903: ("delayed-bucket", "segment://acme/n/x%2Fy/0000-ffff-0", "q/1"),
+    904: ("compacted", "segment://acme/n/x%2Fy/0000-ffff-0", ""),
+    905: ("managed-ledger", "segment://acme/n/persistent/0000-ffff-1", ""),
+    906: ("cursor", "segment://acme/n/persistent/0000-ffff-1", "q"),
+    907: ("managed-ledger", "/managed-ledgers/acme/n/queue", ""),
+    908: ("managed-ledger", "queue://acme/n/a", ""),
+    909: ("managed-ledger", "queue://acme/n/a/b/c/d", ""),
+    910: ("cursor", "queue://acme/n/a/b/c/d", "sub"),
+    911: ("managed-ledger", "queue://acme/n/a-b", ""),
+}
+
+
+def test_a_domain_of_any_name_and_depth_owns_its_ledgers(tmp_path: Path, cli: Cli) -> None:
+    path = narrow_copy(tmp_path)
+    ask = (("topics", "list", "acme/n"), ("namespaces", "list", "acme"), ("topics", "list", "public/default"))
+    before = [cli("--store", path, *words).stdout for words in ask]
+    plant(path, PLANTED)
+    found = {
+        row["ledgerId"]: row["owners"] for row in cli("--store", path, "ledgers", "missing", "-o", "jsonl").json_lines
+    }
+    assert {ledger: tuple(one.values()) for ledger, (one,) in found.items() if ledger >= 900} == NAMED
+    with open_store(path) as store, store.read() as txn:
+        known = read_known("test", ((node.path, node.value) for node in iter_nodes(txn, "/")))
+    assert set(known.names.ledgers.tolist()) >= set(NAMED)
+    assert [cli("--store", path, *words).stdout for words in ask] == before
+
+
+def test_a_namespace_with_them_is_not_empty(tmp_path: Path, cli: Cli) -> None:
+    path = narrow_copy(tmp_path)
+    assert cli("--store", path, "namespaces", "create", "public/new").exit_code == 0
+    plant(path, {"/managed-ledgers/public/new/segment/x/0000-ffff-0": managed(900)})
+    for force in ((), ("--force",)):
+        refused = cli("--store", path, "namespaces", "delete", "public/new", *force, "-y")
+        assert (refused.exit_code, "segment://public/new/x/0000-ffff-0" in refused.stderr) == (3, True)
+    refused = cli("--store", path, "tenants", "delete", "public", "--force", "-y")
+    assert (refused.exit_code, "segment://public/new/x/0000-ffff-0" in refused.stderr) == (3, True)
+
+
+def test_a_bundle_has_them_without_their_names(tmp_path: Path, cli: Cli) -> None:
+    path, bundle = imported(WORLD, "clean"), tmp_path / "b"
+    assert cli("--store", path, "store", "bundle", bundle, "--names", tmp_path / "names.json").exit_code == 0
+    there = tmp_path / "there"
+    made = cli("--store", there, "store", "import", "bundle", bundle, "-o", "json")
+    assert made.json["sameFindings"] is True
+    rows = cli("--store", there, "store", "info", "-o", "json").json
+    assert {row["path"]: row["nodes"] for row in rows["unknownTrees"]} == {"/topics": 9, "/txn": 4}
+    before = cli("--store", path, "store", "info", "-o", "json").json["otherManagedLedgers"]
+    assert sorted(row["bytes"] for row in rows["otherManagedLedgers"]) == sorted(row["bytes"] for row in before)
+    assert "scal" not in cli("--store", there, "store", "info").stdout
