@@ -176,7 +176,7 @@ def run(argv: Sequence[str] | None = None, *, program: str = PROGRAMS[0]) -> int
         _silence_stdout()
         return 0
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the one place where every error gets its number
-        return _report(error, as_json=_wants_json(arguments))
+        return _report(error, program, arguments)
     return code
 
 
@@ -234,10 +234,16 @@ def interrupt_again(lost: Any) -> None:  # Any: sys.UnraisableHookArgs, which on
     threading.Timer(_AGAIN_S, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
-def _report(error: BaseException, *, as_json: bool) -> int:
+def _report(error: BaseException, program: str, arguments: Sequence[str]) -> int:
     failure = failure_of(error)
+    again = failure.context.pop("again", None)
+    if isinstance(again, list):
+        from store.names import shell_word
+
+        line = " ".join(map(shell_word, (program, *arguments)))
+        failure.hint += ": " + ", or: ".join(f"{line} {option}" for option in again)
     try:
-        failure.write(as_json=as_json)
+        failure.write(as_json=_wants_json(arguments))
         sys.stdout.flush()
     except OSError:
         _silence_stdout()

@@ -487,11 +487,11 @@ def test_of_a_bookie_in_doubt_nothing_is_said_to_be_missing(disks: Path, tmp_pat
 
 def test_a_stopped_import_of_other_parts_is_named(disks: Path, tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "s"
-    words = ("--store", path, "store", "import", "cluster", "--bookie", bookie(disks, 1), "--zookeeper")
-    (tmp_path / "zk/version-2").mkdir(parents=True)
-    (tmp_path / "zk/version-2/log.1").write_bytes(b"no log")
-    assert cli(*words, tmp_path / "zk").exit_code == 6
-    answer = cli(*words, disks / "zk")
+    words = ("--store", path, "store", "import", "cluster", "--bookie", bookie(disks, 1))
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata" / "CURRENT").write_bytes(b"no RocksDB")
+    assert cli(*words, "--metadata", tmp_path / "metadata").exit_code == 6
+    answer = cli(*words, "--zookeeper", disks / "zk")
     assert (answer.exit_code, "that was stopped" in answer.stderr) == (3, True)
 
 

@@ -11,9 +11,11 @@ from store.codec.zookeeper_log import BadRecord, Transaction, check_log_header, 
 from store.sources.zookeeper import ServerFiles, read_tree
 
 
-def read_zookeeper_nodes(directory: Path, problems: list[str]) -> Iterator[ZooKeeperNode]:
+def read_zookeeper_nodes(
+    directory: Path, problems: list[str], notes: list[str] | None = None
+) -> Iterator[ZooKeeperNode]:
     """Yield the persistent nodes of DIRECTORY in path order."""
-    yield from read_tree((ServerFiles(directory, directory),), problems).persistent()
+    yield from read_tree((ServerFiles(directory, directory),), problems, notes=notes).persistent()
 
 
 def iter_transactions(data: bytes | bytearray, where: str) -> Iterator[Transaction | BadRecord]:

@@ -94,6 +94,22 @@ def _files_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: 
     return function
 
 
+def root_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a command's body
+    """Add to FUNCTION the options that say which cluster of a ZooKeeper is meant."""
+    for option in (
+        click.option(
+            "--ledgers-root",
+            metavar="/PATH",
+            help="BookKeeper's root in ZooKeeper, if it is not `ledgers` below the chroot.",
+        ),
+        click.option(
+            "--chroot", metavar="/PATH", help="The cluster's root in ZooKeeper, if there are several clusters."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
 zookeeper_client = click.option(
     "--zookeeper-client", "client", type=_PATH, metavar="FILE", help="TOML file that says how to log in to HOST:PORT."
 )
@@ -115,6 +131,7 @@ zookeeper_client = click.option(
 @click.option(
     "--zookeeper", metavar="PLACE", help="ZooKeeper's dataDir[,dataLogDir], or HOST:PORT[,HOST:PORT][/CHROOT]."
 )
+@root_options
 @zookeeper_client
 @click.option("--metadata", type=_PATH, metavar="DIR", help="A metadata store in RocksDB, instead of --zookeeper.")
 @click.option("--bookie", "bookies", multiple=True, metavar="[ID=]DIR,DIR", help="A bookie's directories; repeatable.")
@@ -130,7 +147,7 @@ def cluster(
     bookies: tuple[str, ...],
     mode: Mode | None,
     no_checksums: bool,
-    **more: Any,  # Any: of ``_files_options``, ``at_option`` and ``no_index``
+    **more: Any,  # Any: of ``_files_options``, ``root_options``, ``at_option`` and ``no_index``
 ) -> None:
     """Read the parts of a cluster, its metadata and the disks of its bookies, into a new store.
 
@@ -139,16 +156,21 @@ def cluster(
     add bookie`, `store add zookeeper`. Sources are only read, even while the cluster runs. Without --copy or --link the
     entry logs stay where they are: keep them. An import that was stopped, even by kill -9, continues when the same
     command runs again.
+
+    A cluster below a path of ZooKeeper (`metadataPrefix` in Helm, zk:2181/pulsar) is found. If there are several,
+    --chroot names one; a --bookie-conf names its cluster, too.
     """
+    from pulsar_admin.api.given import wanted_of
     from pulsar_admin.api.imports import layout_of
 
     at: Moment | None = more.pop("at")
     index = not more.pop("no_index")
+    wanted = wanted_of(more.pop("chroot"), more.pop("ledgers_root"))
     given = bookies_of(_fetched(app, bookies, more.pop("fetch_to")), **more)
     place = zookeeper if metadata is None else metadata
     if (zookeeper and metadata) or not (place or given):
         raise click.UsageError("name --zookeeper or --metadata, and the bookies with --bookie or --bookie-conf")
-    import_layout(app, layout_of(place, given, client), at, mode=mode, verify=not no_checksums, index=index)
+    import_layout(app, layout_of(place, given, client, wanted), at, mode=mode, verify=not no_checksums, index=index)
 
 
 @command(
@@ -192,15 +214,16 @@ def add_bookie(
     uses=["dry_run"],
 )
 @click.argument("place")
+@root_options
 @zookeeper_client
 @pass_app
-def add_zookeeper(app: App, place: str, client: Path | None) -> None:
+def add_zookeeper(app: App, place: str, client: Path | None, chroot: str | None, ledgers_root: str | None) -> None:
     """Add the cluster's metadata to a store that has only bookies.
 
     PLACE is ZooKeeper's dataDir[,dataLogDir], or HOST:PORT[,HOST:PORT][/CHROOT] of a running ensemble, which is only
     read.
     """
-    _add(app, metadata=place, client=client)
+    _add(app, metadata=place, client=client, chroot=chroot, ledgers_root=ledgers_root)
 
 
 @command(

@@ -79,9 +79,16 @@ def _render_init(made: dict[str, Any]) -> str:  # Any: JSON
 @click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests.")
 @no_index
 @at_option
+@click.option("--chroot", metavar="/PATH", help="The cluster's root in ZooKeeper, if there are several clusters.")
 @pass_app
 def standalone(
-    app: App, directory: Path, mode: Mode | None, no_checksums: bool, no_index: bool, at: Moment | None
+    app: App,
+    directory: Path,
+    mode: Mode | None,
+    no_checksums: bool,
+    no_index: bool,
+    at: Moment | None,
+    chroot: str | None,
 ) -> None:
     """Read a standalone Pulsar's data directory into a new store.
 
@@ -89,9 +96,10 @@ def standalone(
     more bookies. It is only read, even while Pulsar is running. Without --copy or --link the entry logs stay where they
     are: keep DIRECTORY. An import that was stopped, even by kill -9, continues when the same command runs again.
     """
+    from pulsar_admin.api.given import wanted_of
     from store.sources.layout import read_standalone_layout
 
-    layout = read_standalone_layout(directory)
+    layout = read_standalone_layout(directory, wanted_of(chroot, None))
     import_layout(app, layout, at, mode=mode, verify=not no_checksums, index=not no_index)
 
 

@@ -19,6 +19,7 @@ from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotF
 from store.facts.managed_ledgers import others_text
 from store.facts.trees import trees_text
 from store.model.structures import structure_of
+from store.sources.roots import below_text
 from store.wording import counted, plural
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def info(app: App) -> None:
 
 def _source_text(source: Mapping[str, Any]) -> str:  # Any: JSON
     if source["kind"] != "bookie":
-        return f"{source['kind']} {source['path']}, {source['mode']}"
+        return f"{source['kind']} {source['path']}{below_text(source)}, {source['mode']}"
     (bookie,) = map(decode_bookie, source["bookies"])
     return f"bookie {bookie.name}: {', '.join(map(str, bookie.directories))}, {source['mode']}"
 

@@ -36,13 +36,23 @@ _COLUMNS = (
     Column("WHAT", "what"),
 )
 
-zookeeper_option = click.option(
-    "--zookeeper",
-    "places",
-    multiple=True,
-    metavar="DIR[,LOGDIR]",
-    help="Files of another server, or a copy of them: dataDir[,dataLogDir]; repeatable.",
+_PLACES = (
+    click.option(
+        "--zookeeper",
+        "places",
+        multiple=True,
+        metavar="DIR[,LOGDIR]",
+        help="Files of another server, or a copy of them: dataDir[,dataLogDir]; repeatable.",
+    ),
+    click.option("--chroot", metavar="/PATH", help="The cluster's root in ZooKeeper, if there are several clusters."),
 )
+
+
+def zookeeper_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a command's body
+    """Add to FUNCTION the options that name files of ZooKeeper."""
+    for option in reversed(_PLACES):
+        function = option(function)
+    return function
 
 
 @command(
@@ -61,10 +71,16 @@ zookeeper_option = click.option(
 @click.option("--since", type=MOMENT, help="Leave out what is older than a time, or than a transaction such as 0x4a1.")
 @click.option("--until", type=MOMENT, help="Leave out newer changes.")
 @click.option("--all", "passing", is_flag=True, help="Also load reports, bundle ownership and numbers handed out.")
-@zookeeper_option
+@zookeeper_options
 @pass_app
 def history(
-    app: App, what: str | None, since: Moment | None, until: Moment | None, passing: bool, places: tuple[str, ...]
+    app: App,
+    what: str | None,
+    since: Moment | None,
+    until: Moment | None,
+    passing: bool,
+    places: tuple[str, ...],
+    chroot: str | None,
 ) -> None:
     """Show who changed what in the cluster's metadata, and when, from ZooKeeper's transaction logs and snapshots.
 
@@ -76,23 +92,25 @@ def history(
     from store.history.events import Span, parse_question
 
     question = parse_question(what, passing=passing)
-    rows = _rows(app, servers_of(app, places), question, Span(since, until))
+    rows = _rows(app, servers_of(app, places, chroot), question, Span(since, until))
     first = next(rows, None)
     app.emit_rows(rows if first is None else chain([first], rows), _COLUMNS)
     if first is None:
         app.warn(f"these files contain no change of {what or 'anything'} in that time: check the name")
 
 
-def servers_of(app: App, places: tuple[str, ...]) -> tuple[ServerFiles, ...]:
-    """Return ZooKeeper's files of the store and at PLACES; without a store those at PLACES alone."""
+def servers_of(app: App, places: tuple[str, ...], chroot: str | None) -> tuple[ServerFiles, ...]:
+    """Return ZooKeeper's files of the store and at PLACES; without a store those at PLACES alone. The cluster is the one at CHROOT."""
     from store.history.servers import find_servers
+    from store.sources.roots import parse_root
 
+    root = None if chroot is None else parse_root(chroot, "--chroot")
     try:
-        return find_servers(app.store.info.sources, places)
+        return find_servers(app.store.info.sources, places, root)
     except StoreNotFound:
         if not places:
             raise
-        return find_servers((), places)
+        return find_servers((), places, root)
 
 
 def _rows(app: App, servers: tuple[ServerFiles, ...], question: Question, span: Span) -> Iterator[dict[str, Any]]:
@@ -168,7 +186,7 @@ _DIFF_COLUMNS = (
 @click.option("--from", "since", type=MOMENT, help="A time, or a transaction such as 0x4a1, of ZooKeeper's files.")
 @click.option("--to", "until", type=MOMENT, help="The later moment [the end of the files].")
 @click.option("--all", "passing", is_flag=True, help="Also load reports, bundle ownership and numbers handed out.")
-@zookeeper_option
+@zookeeper_options
 @pass_app
 def diff(
     app: App,
@@ -177,35 +195,25 @@ def diff(
     until: Moment | None,
     passing: bool,
     places: tuple[str, ...],
+    chroot: str | None,
 ) -> None:
     """Show the differences between the metadata of two stores, or of two moments, by topic.
 
     For two stores, subscriptions are compared at their real positions, including cursor ledgers; for two moments, only
     as recorded in the metadata.
     """
-    alike = len(stores) == 2 and stores[0].resolve() == stores[1].resolve()
-    if (len(stores) != 2 or alike or since or until or places) and (stores or since is None):
-        raise click.UsageError("name two stores, or --from TIME [--to TIME] for the ZooKeeper files of one")
-    app.emit_rows(
-        (_changed_row(app, one) for one in _changed(app, stores, places, since, until, passing)), _DIFF_COLUMNS
-    )
-
-
-def _changed(
-    app: App,
-    stores: tuple[Path, ...],
-    places: tuple[str, ...],
-    since: Moment | None,
-    until: Moment | None,
-    passing: bool,
-) -> tuple[Changed, ...]:
     from pulsar_admin.api.history import diff_of
     from pulsar_admin.api.store import open_store
 
+    alike = len(stores) == 2 and stores[0].resolve() == stores[1].resolve()
+    if (len(stores) != 2 or alike or since or until or places or chroot) and (stores or since is None):
+        raise click.UsageError("name two stores, or --from TIME [--to TIME] for the ZooKeeper files of one")
     if since is not None:
-        return diff_of(app.session, servers_of(app, places), since, until, passing=passing)
-    with open_store(stores[0]) as first, open_store(stores[1]) as second:
-        return first.diff(second, passing=passing)
+        found = diff_of(app.session, servers_of(app, places, chroot), since, until, passing=passing)
+    else:
+        with open_store(stores[0]) as first, open_store(stores[1]) as second:
+            found = first.diff(second, passing=passing)
+    app.emit_rows((_changed_row(app, one) for one in found), _DIFF_COLUMNS)
 
 
 def _changed_row(app: App, found: Changed) -> dict[str, Any]:  # Any: JSON

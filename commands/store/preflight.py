@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.store.clusters import bookies_of, conf_options, zookeeper_client
+from commands.store.clusters import bookies_of, conf_options, root_options, zookeeper_client
 from pulsar_admin.columns import Column, alarm, size_text
 from pulsar_admin.context import App
 from pulsar_admin.options import ParsedType, command, pass_app
@@ -79,6 +79,7 @@ def _percent(text: str) -> object:
 @click.option(
     "--zookeeper", metavar="PLACE", help="ZooKeeper's dataDir[,dataLogDir], or HOST:PORT[,HOST:PORT][/CHROOT]."
 )
+@root_options
 @zookeeper_client
 @click.option("--metadata", type=_PATH, metavar="DIR", help="A metadata store in RocksDB, instead of --zookeeper.")
 @click.option("--no-metadata", is_flag=True, help="An empty metadata store, instead of --zookeeper or the store's.")
@@ -131,8 +132,11 @@ def _parts(
     metadata: Path | None,
     no_metadata: bool,
     bookies: tuple[str, ...],
+    chroot: str | None,
+    ledgers_root: str | None,
     **confs: Any,  # Any: of ``conf_options``
 ) -> Parts:
+    from pulsar_admin.api.given import wanted_of
     from pulsar_admin.api.recovering import parts_given, parts_of_store
 
     given = bookies_of(bookies, **confs)
@@ -143,7 +147,7 @@ def _parts(
         raise click.UsageError("name the metadata of these bookies with --zookeeper, --metadata or --no-metadata")
     if not places and not given:
         return parts_of_store(app.session, empty=no_metadata)
-    return parts_given(places[0] if places else None, given, client)
+    return parts_given(places[0] if places else None, given, client, wanted_of(chroot, ledgers_root))
 
 
 def render_preflight(found: Preflight) -> str:

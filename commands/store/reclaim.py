@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from commands.mending import accept_option
-from commands.store.clusters import bookies_of, conf_options, zookeeper_client
+from commands.store.clusters import bookies_of, conf_options, root_options, zookeeper_client
 from pulsar_admin.columns import Column, caution, size_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import PERCENT
@@ -75,6 +75,7 @@ _LOGS = (
 @click.option(
     "--zookeeper", metavar="PLACE", help="ZooKeeper's dataDir[,dataLogDir], or HOST:PORT[,HOST:PORT][/CHROOT]."
 )
+@root_options
 @zookeeper_client
 @click.option("--metadata", type=_PATH, metavar="DIR", help="A metadata store in RocksDB, instead of --zookeeper.")
 @click.option(

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
-from pulsar_admin.api.given import given_flag, given_keywords, given_number, given_path, given_texts
+from pulsar_admin.api.given import given_flag, given_keywords, given_number, given_path, given_texts, wanted_of
 from pulsar_admin.api.imports import given_bookie, source_of
 from pulsar_admin.api.session import Caller, Session
 from store.errors import InvalidValue
@@ -23,11 +23,14 @@ class ReclaimOptions(TypedDict, total=False):
     """Keywords of ``reclaim``.
 
     CLIENT: the TOML file that says how to log in to an ensemble. Logs with a live share below BELOW_PERCENT, default 50, are compacted.
-    SCRATCH: a directory of another disk, for logs while there is no room. FORCE: also by metadata that may be older than the disks.
-    ACCEPT_UNKNOWN_TREE: paths of metadata trees of another program or version that reference no ledger of these disks.
+    CHROOT and LEDGERS_ROOT: which cluster of a ZooKeeper, as of ``import_cluster``. SCRATCH: a directory of another disk, for logs while
+    there is no room. FORCE: also by metadata that may be older than the disks. ACCEPT_UNKNOWN_TREE: paths of metadata trees of another
+    program or version that reference no ledger of these disks.
     """
 
     client: Path | str | None
+    chroot: str | None
+    ledgers_root: str | None
     below_percent: float
     scratch: Path | str | None
     force: bool
@@ -85,7 +88,9 @@ def reclaim_plan(
     accepted = given_texts("accept_unknown_tree", options.get("accept_unknown_tree", ()))
     if not 0 <= below <= 100:
         raise InvalidValue(f"below_percent {below:g} is not from 0 to 100", value=below)
-    source = source_of(place, options.get("client"))
+    bookie = given_bookie(bookie)
+    wanted = wanted_of(options.get("chroot"), options.get("ledgers_root"))
+    source = source_of(place, options.get("client"), wanted, [bookie])
     nodes: Nodes
     with ExitStack() as stack:
         if source is None:
@@ -94,7 +99,7 @@ def reclaim_plan(
             known, nodes = read_stored(store), partial(stored_nodes, store)
         else:
             known, nodes = read_source(source), partial(nodes_of, source)
-        plan = plan_reclaim(find_bookie(given_bookie(bookie)), known, nodes, below, force=force, accepted=accepted)
+        plan = plan_reclaim(find_bookie(bookie), known, nodes, below, force=force, accepted=accepted)
     check_scratch(scratch, plan.bookie)
     return plan
 

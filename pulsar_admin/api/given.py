@@ -15,6 +15,7 @@ from store.names import LONG_MAX
 
 if TYPE_CHECKING:
     from pulsar_admin.api.session import Delay, Duration
+    from store.sources.roots import Wanted
 
 Kind = TypeVar("Kind")
 
@@ -33,6 +34,16 @@ def given_text(what: str, value: object) -> str:
 def given_texts(what: str, values: Iterable[str]) -> tuple[str, ...]:
     """Return VALUES; raises InvalidValue unless they are texts; one text alone would be taken for its letters."""
     return tuple(given_text(what, one) for one in given_items(what, values))
+
+
+def wanted_of(chroot: str | None, ledgers_root: str | None) -> Wanted:
+    """Return which cluster of a ZooKeeper the caller names; raises InvalidValue."""
+    from store.sources.roots import Wanted, parse_root
+
+    return Wanted(
+        None if chroot is None else parse_root(given_text("chroot", chroot), "chroot"),
+        None if ledgers_root is None else parse_root(given_text("ledgers_root", ledgers_root), "ledgers_root"),
+    )
 
 
 def given_items(what: str, values: Iterable[Kind]) -> Iterable[Kind]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pulsar_admin.api.given import given_flags, given_places
+from pulsar_admin.api.given import given_flags, given_places, wanted_of
 from pulsar_admin.api.session import Caller, Time, time_ms_of, warn_partial
 from store.frozen import frozen
 
@@ -36,11 +36,17 @@ class MetadataChange:
 
 
 def history(
-    zookeeper: Iterable[Path | str], what: str | None = None, *, since: Time | None = None, until: Time | None = None
+    zookeeper: Iterable[Path | str],
+    what: str | None = None,
+    *,
+    since: Time | None = None,
+    until: Time | None = None,
+    chroot: str | None = None,
 ) -> Iterator[MetadataChange]:
     """Yield the changes of WHAT (a path, topic, tenant/namespace or ledger id; None: everything), oldest first, as they are read.
 
-    ZOOKEEPER: the files of servers of one ensemble, each ``dataDir`` or ``dataDir,dataLogDir``. SINCE and UNTIL are times, or zxids such as
+    ZOOKEEPER: the files of servers of one ensemble, each ``dataDir`` or ``dataDir,dataLogDir``; CHROOT: the path that the cluster takes
+    for its root, where there are several. SINCE and UNTIL are times, or zxids such as
     "0x4a1". What is missing or damaged is a PartialData warning at the end. Raises SourceNotFound, InvalidValue, MetadataCorrupt.
     """
     from store.history.events import Event, Span, parse_question
@@ -48,9 +54,8 @@ def history(
 
     problems: list[str] = []
     span = Span(*(None if one is None else moment_of(one) for one in (since, until)))
-    for item in iter_history(
-        Caller(), find_servers((), given_places("zookeeper", zookeeper)), parse_question(what), span
-    ):
+    servers = find_servers((), given_places("zookeeper", zookeeper), wanted_of(chroot, None).chroot)
+    for item in iter_history(Caller(), servers, parse_question(what), span):
         if not isinstance(item, Event):
             problems.append(item.text)
             continue
@@ -72,12 +77,17 @@ def iter_history(
 
 
 def diff(
-    zookeeper: Iterable[Path | str], *, since: Time, until: Time | None = None, passing: bool = False
+    zookeeper: Iterable[Path | str],
+    *,
+    since: Time,
+    until: Time | None = None,
+    passing: bool = False,
+    chroot: str | None = None,
 ) -> tuple[Changed, ...]:
     """Return what is another UNTIL a moment (None: now) than at SINCE, by topic, in words and ``nodes``, as ``Store.diff`` does.
 
-    ZOOKEEPER, and moments: as of ``history``. Subscriptions are compared as far as the metadata has their positions. What is missing is
-    a PartialData warning. Raises SourceNotFound, NothingMatches, InvalidValue, MetadataCorrupt.
+    ZOOKEEPER, CHROOT, and moments: as of ``history``. Subscriptions are compared as far as the metadata has their positions. What is
+    missing is a PartialData warning. Raises SourceNotFound, NothingMatches, InvalidValue, MetadataCorrupt.
     """
     from store.history.servers import find_servers
 
@@ -85,7 +95,7 @@ def diff(
     last = None if until is None else moment_of(until)
     return diff_of(
         Caller(),
-        find_servers((), given_places("zookeeper", zookeeper)),
+        find_servers((), given_places("zookeeper", zookeeper), wanted_of(chroot, None).chroot),
         moment_of(since),
         last,
         passing=passing,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pulsar_admin.api.given import given_flags, given_items, given_object, given_path, given_text
+from pulsar_admin.api.given import given_flags, given_items, given_object, given_path, given_text, wanted_of
 from pulsar_admin.api.session import Caller, Time, check_choice
 from store.db.storeinfo import check_new_store
 from store.errors import InvalidValue
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from store.sources.given import GivenBookie
     from store.sources.layout import Layout
     from store.sources.nodes import Source
+    from store.sources.roots import Wanted
     from store.transfer.imports import ImportPreview, ImportResult
 
 Mode = Literal["referenced", "copied", "linked"]
@@ -36,12 +37,14 @@ def import_standalone(
     spark: SparkSession | None = None,
     at: Time | None = None,
     index: bool = True,
+    chroot: str | None = None,
+    ledgers_root: str | None = None,
 ) -> ImportResult:
     """Read a standalone Pulsar's data directory SOURCE into a new store at PATH; SOURCE is only read, also while Pulsar runs.
 
-    VERIFY: the digest of every entry. JOBS and SPARK as of ``open_store``, AT and INDEX as of ``import_cluster``. An import that was
-    stopped goes on when it is called again. The result counts nodes, files, bytes, records, entries and ``problems``; ``warnings`` are
-    PartialData warnings, too. Raises SourceNotFound, AlreadyExists, StoreBusy, MetadataCorrupt, DiskFull, NotWritable.
+    VERIFY: the digest of every entry. JOBS and SPARK as of ``open_store``; AT, INDEX, CHROOT and LEDGERS_ROOT as of ``import_cluster``.
+    An import that was stopped goes on when it is called again. The result counts nodes, files, bytes, records, entries and ``problems``;
+    ``warnings`` are PartialData warnings, too. Raises SourceNotFound, AlreadyExists, StoreBusy, MetadataCorrupt, DiskFull, NotWritable.
     """
     from store.sources.layout import read_standalone_layout
 
@@ -49,7 +52,7 @@ def import_standalone(
     caller = Caller(now, jobs=jobs, spark=spark)
     return import_parts(
         caller,
-        read_standalone_layout(given_path("source", source)),
+        read_standalone_layout(given_path("source", source), wanted_of(chroot, ledgers_root)),
         given_path("path", path),
         mode=mode,
         verify=verify,
@@ -71,18 +74,22 @@ def import_cluster(
     at: Time | None = None,
     index: bool = True,
     client: Path | str | None = None,
+    chroot: str | None = None,
+    ledgers_root: str | None = None,
 ) -> ImportResult:
     """Read the parts of a cluster that are at hand into a new store at PATH; ``Store.add_parts`` brings others later.
 
     METADATA: a directory of ZooKeeper or RocksDB, or ``HOST:PORT,…/CHROOT`` of a running ensemble; CLIENT: the TOML file that says how
-    to log in there. BOOKIES: ``ID=DIR,DIR`` or ``DIR,DIR`` each, with all its directories, or what ``read_bookie_conf`` returns. AT: the
-    metadata as of a time, or a zxid such as "0x4a1", of ZooKeeper's files. INDEX False: no entry is read, and the store answers
-    ``export_tables`` alone. ``absent_bookies`` of the result are those that the metadata names. The rest is as of
-    ``import_standalone``. Raises InvalidValue, Refused, Unsupported for what cannot be one cluster's disks, too.
+    to log in there. CHROOT: the path in ZooKeeper that the cluster takes for its root, where there are several clusters; LEDGERS_ROOT:
+    the whole path of BookKeeper's root where it is not ``ledgers`` below. BOOKIES: ``ID=DIR,DIR`` or ``DIR,DIR`` each, with all its
+    directories, or what ``read_bookie_conf`` returns. AT: the metadata as of a time, or a zxid such as "0x4a1", of ZooKeeper's files.
+    INDEX False: no entry is read, and the store answers ``export_tables`` alone. ``absent_bookies`` of the result are those that the
+    metadata names. The rest is as of ``import_standalone``. Raises InvalidValue, Refused, Unsupported for what cannot be one cluster's
+    disks, too.
     """
     given_flags(verify=verify, index=index)
     place, caller = given_path("path", path), Caller(now, jobs=jobs, spark=spark)
-    layout = layout_of(metadata, bookies, client)
+    layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
     return import_parts(caller, layout, place, mode=mode, verify=verify, index=index, at=at)
 
 
@@ -98,6 +105,7 @@ def import_parts(
 ) -> ImportResult:
     """Import LAYOUT for CALLER; the rest is as of ``import_cluster``."""
     from store.db.files import FileMode
+    from store.sources.roots import WHOLE, roots_text
     from store.transfer.imports import ImportOptions, import_layout, layout_bytes
 
     check_choice("mode", mode, Mode)
@@ -109,7 +117,10 @@ def import_parts(
         caller.progress(size_bytes, "bytes", "import", resumes=True) as advance,
     ):
         options = ImportOptions(FileMode(mode), verify, caller.now_ms, engine, caller.wait_ms, index)
-        return import_layout(layout, path, options, advance, warn)
+        result = import_layout(layout, path, options, advance, warn)
+    if layout.metadata is not None and layout.metadata.roots != WHOLE:
+        caller.tell(roots_text(layout.metadata.roots))
+    return result
 
 
 def layout_then(caller: Caller, layout: Layout, at: Time | Moment | None) -> Layout:
@@ -127,34 +138,48 @@ def layout_then(caller: Caller, layout: Layout, at: Time | Moment | None) -> Lay
 
 
 def layout_of(
-    metadata: Path | str | None, bookies: Iterable[str | GivenBookie], client: Path | str | None = None
+    metadata: Path | str | None,
+    bookies: Iterable[str | GivenBookie],
+    client: Path | str | None = None,
+    wanted: Wanted | None = None,
 ) -> Layout:
     """Return the parts of a cluster that are named; raises InvalidValue where none is."""
     from store.sources.cluster import make_layout
 
-    return make_layout(*given_parts(metadata, bookies, client))
+    return make_layout(*given_parts(metadata, bookies, client, wanted))
 
 
 def given_parts(
-    metadata: Path | str | None, bookies: Iterable[str | GivenBookie], client: Path | str | None
+    metadata: Path | str | None,
+    bookies: Iterable[str | GivenBookie],
+    client: Path | str | None,
+    wanted: Wanted | None = None,
 ) -> tuple[Source | None, list[GivenBookie]]:
-    """Return what is named of a cluster; raises InvalidValue where nothing is."""
+    """Return what is named of a cluster; raises InvalidValue where nothing is. The bookies' configurations add to what is WANTED."""
     given = [*map(given_bookie, given_items("bookies", bookies))]
     if metadata is None and not given:
         raise InvalidValue("no part of a cluster is named", hint="name metadata, bookies or both")
-    return source_of(metadata, client), given
+    return source_of(metadata, client, wanted, given), given
 
 
-def source_of(metadata: Path | str | None, client: Path | str | None = None) -> Source | None:
-    """Return the METADATA that are named, None for none; raises SourceNotFound."""
+def source_of(
+    metadata: Path | str | None,
+    client: Path | str | None = None,
+    wanted: Wanted | None = None,
+    bookies: Iterable[GivenBookie] = (),
+) -> Source | None:
+    """Return the METADATA that are named, None for none; raises SourceNotFound. BOOKIES may say which cluster of a ZooKeeper it is."""
     from store.sources.cluster import open_metadata
+    from store.sources.roots import Wanted
 
-    return (
-        None
-        if metadata is None
-        else open_metadata(
-            str(given_path("metadata", metadata)), None if client is None else given_path("client", client)
-        )
+    if metadata is None:
+        return None
+    wanted = wanted or Wanted()
+    hints = dict.fromkeys(bookie.metadata_root for bookie in bookies if bookie.metadata_root)
+    return open_metadata(
+        str(given_path("metadata", metadata)),
+        None if client is None else given_path("client", client),
+        Wanted(wanted.chroot, wanted.ledgers, (*hints,)),
     )
 
 
@@ -189,7 +214,8 @@ def preview_import(source: Path | str, path: Path | str) -> ImportPreview:
     """Return what ``import_standalone`` would read: metadata nodes, files, bytes. Raises what it raises before it writes."""
     from store.sources.layout import read_standalone_layout
 
-    return preview_parts(Caller(), read_standalone_layout(given_path("source", source)), given_path("path", path))
+    layout = read_standalone_layout(given_path("source", source), wanted_of(None, None))
+    return preview_parts(Caller(), layout, given_path("path", path))
 
 
 def preview_parts(caller: Caller, layout: Layout, path: Path, at: Time | Moment | None = None) -> ImportPreview:

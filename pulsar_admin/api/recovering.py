@@ -17,6 +17,7 @@ from pulsar_admin.api.given import (
     given_places,
     given_text,
     given_texts,
+    wanted_of,
 )
 from pulsar_admin.api.imports import given_parts
 from pulsar_admin.api.plan import Plan, plan_of
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from store.recovery.past import Keep, Past
     from store.recovery.preflight import Preflight
     from store.sources.given import GivenBookie
+    from store.sources.roots import Wanted
 
 RecoveryLevel = Literal["A", "B", "C"]
 
@@ -250,14 +252,18 @@ def preflight(
     client: Path | str | None = None,
     brokers: bool = False,
     broker_conf: Path | str | None = None,
+    chroot: str | None = None,
+    ledgers_root: str | None = None,
 ) -> Preflight:
     """Return what BOOKIES would delete if they started on METADATA, None: on an empty metadata store; see ``Store.preflight``.
 
-    METADATA, BOOKIES and CLIENT: as of ``import_cluster``. Raises what that raises before it reads.
+    METADATA, BOOKIES, CLIENT, CHROOT and LEDGERS_ROOT: as of ``import_cluster``. Raises what that raises before it reads.
     """
     given_flags(brokers=brokers)
     _check_topics(metadata is None, brokers or broker_conf is not None)
-    return forecast_of(Caller(), parts_given(metadata, bookies, client), brokers, broker_conf)
+    return forecast_of(
+        Caller(), parts_given(metadata, bookies, client, wanted_of(chroot, ledgers_root)), brokers, broker_conf
+    )
 
 
 def _check_topics(empty: bool, asked: object) -> None:
@@ -274,12 +280,15 @@ def parts_of_store(session: Session, *, empty: bool = False) -> Parts:
 
 
 def parts_given(
-    metadata: Path | str | None, bookies: Iterable[str | GivenBookie], client: Path | str | None = None
+    metadata: Path | str | None,
+    bookies: Iterable[str | GivenBookie],
+    client: Path | str | None = None,
+    wanted: Wanted | None = None,
 ) -> Parts:
     """Return METADATA, None: an empty one, and BOOKIES as parts that a forecast is made on."""
     from store.recovery.parts import read_parts
 
-    return read_parts(*given_parts(metadata, bookies, client))
+    return read_parts(*given_parts(metadata, bookies, client, wanted))
 
 
 def forecast_of(caller: Caller, parts: Parts, brokers: bool, broker_conf: Path | str | None) -> Preflight:

@@ -15,6 +15,7 @@ from pulsar_admin.api.given import (
     given_path,
     given_text,
     given_texts,
+    wanted_of,
     whole_number,
 )
 from pulsar_admin.api.imports import Mode, given_bookie, layout_of
@@ -73,11 +74,13 @@ class Transfers:
         metadata: Path | str | None = None,
         bookies: Iterable[str | GivenBookie] = (),
         client: Path | str | None = None,
+        chroot: str | None = None,
+        ledgers_root: str | None = None,
     ) -> ImportPreview:
         """Return what ``add_parts`` would read: metadata nodes, files, bytes; raises what it raises before it writes."""
         from store.transfer.adding import preview_add
 
-        layout = layout_of(metadata, bookies, client)
+        layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
         with self._session.opened() as store:
             return preview_add(store, layout)
 
@@ -89,6 +92,8 @@ class Transfers:
         mode: Mode = "referenced",
         verify: bool = True,
         client: Path | str | None = None,
+        chroot: str | None = None,
+        ledgers_root: str | None = None,
     ) -> RefreshResult:
         """Bring metadata, or the disks of bookies, that the store lacks; parameters as of ``import_cluster``.
 
@@ -100,7 +105,7 @@ class Transfers:
 
         given_flags(verify=verify)
         check_choice("mode", mode, Mode)
-        layout = layout_of(metadata, bookies, client)
+        layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
         with (
             self._session.writing() as store,
             self._bringing(layout_bytes(layout), "add") as (engine, advance, warn),

@@ -17,7 +17,7 @@ from store.codec.managedledger import decode_managed_ledger
 from store.codec.schema import decode_schema_locator
 from store.db.delayed import find_index_ledgers
 from store.db.environment import Txn
-from store.db.files import METADATA_FILE_ID, iter_damage
+from store.db.files import iter_metadata_damage
 from store.db.owners import Owner, OwnerKind, find_owners
 from store.db.tree import Node, find_node, iter_nodes
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, Refused, StoreError
@@ -75,7 +75,7 @@ def parse_ledger_ids(lines: Iterable[str], where: str) -> Iterator[int]:
 
 def _check_references(txn: Txn) -> None:
     """Raise Refused where a part of the metadata cannot be read: it could reference any ledger."""
-    problem = next((damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)), None)
+    problem = next((damage.reason for damage in iter_metadata_damage(txn)), None)
     nodes = chain(iter_nodes(txn, MANAGED_LEDGERS + "/"), iter_nodes(txn, "/schemas/"))
     problem = problem or next(filter(None, map(_unreadable, nodes)), None)
     if problem is not None:

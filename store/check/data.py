@@ -12,7 +12,7 @@ from store.codec.ledgermetadata import LedgerState, ledger_id_of_path, ledger_pa
 from store.db.blocks import decode_times, ledger_of_key
 from store.db.delayed import find_index_ledgers
 from store.db.environment import Store, Txn
-from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, iter_damage
+from store.db.files import WHOLE_METADATA, iter_metadata_damage
 from store.db.owners import Owner, OwnerKind, find_owners, has_owners, iter_owners
 from store.db.tree import decode_node, find_node
 from store.errors import IndexCorrupt, MetadataCorrupt, StoreError
@@ -86,7 +86,7 @@ def check_nodes(txn: Txn) -> Iterator[Finding]:
             except StoreError as error:
                 yield problem_of(error, "value-undecodable", "data", node.path)
     try:
-        for damage in iter_damage(txn, METADATA_FILE_ID):
+        for damage in iter_metadata_damage(txn):
             if damage.offset >= WHOLE_METADATA:
                 hint = "what depends on it may be missing or old here: bring sound files, then run: pulsar-admin store refresh"
                 yield data_problem("metadata-incomplete", "metadata store", damage.reason, hint)

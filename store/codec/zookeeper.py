@@ -14,6 +14,7 @@ Sources: ``FileSnap``, ``SnapStream``, ``DataTree``. Logs: ``store.codec.zookeep
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
@@ -185,6 +186,66 @@ def decode_snapshot(file: BinaryIO, where: str) -> Snapshot:
     return Snapshot(nodes, reader.newest_zxid)
 
 
+@frozen
+class Salvaged:
+    """What can be read of a damaged snapshot: ``nodes`` and ``newest_zxid`` as of a ``Snapshot``; ``lost_bytes``: what is no node."""
+
+    nodes: dict[str, ZooKeeperNode]
+    newest_zxid: int
+    lost_bytes: int
+
+
+_NODE_START = re.compile(rb"\0\0[\s\S]{2}/[^/\0]")
+"""How a node begins: the length of its path, and the path."""
+_OWN_NODES = "/zookeeper"  # ``DataTree`` makes them, as of transaction 0
+
+
+def salvage_snapshot(data: bytes) -> Salvaged:
+    """Return the nodes of DATA, a snapshot that ``decode_snapshot`` refuses: up to the damage, and from the next whole node on.
+
+    No node has a checksum of its own, so one whose value was changed is taken; one whose statistics cannot be is not.
+    """
+    nodes: dict[str, ZooKeeperNode] = {}
+    newest = lost = 0
+    found = _NODE_START.search(data, HEADER.size)
+    # Its sessions and ACLs, and the root, whose path is empty, are in front of the first node.
+    offset = found.start() if found else len(data)
+    while offset < len(data):
+        node, zxid, end = _salvage_node(data, offset)
+        if node is not None:
+            nodes[node.path] = node
+            newest = max(newest, zxid)
+            offset = end
+            continue
+        if data.startswith(_jute(b"/"), offset):  # no node follows
+            break
+        found = _NODE_START.search(data, offset + 1)
+        lost += (found.start() if found else len(data)) - offset
+        offset = found.start() if found else len(data)
+    return Salvaged(nodes, newest, lost)
+
+
+def _salvage_node(data: bytes, offset: int) -> tuple[ZooKeeperNode | None, int, int]:
+    """Return the node at OFFSET, its newest transaction and where it ends; None where there is none that can be."""
+    nothing = None, 0, offset
+    try:
+        size = INT.unpack_from(data, offset)[0]
+        path = data[offset + INT.size : offset + INT.size + size].decode()
+        at = offset + INT.size + size
+        length = max(INT.unpack_from(data, at)[0], 0)
+        at += INT.size
+        _, czxid, mzxid, created, modified, version, _, _, owner, pzxid = _STAT.unpack_from(data, at + length)
+    except (struct.error, UnicodeDecodeError):
+        return nothing
+    if size <= 1 or not path.startswith("/") or path.endswith("/") or "//" in path or "\0" in path:
+        return nothing
+    is_possible = 0 < czxid <= min(mzxid, pzxid) and min(created, modified) > 0 and version >= 0
+    if not is_possible and not path.startswith(_OWN_NODES):
+        return nothing
+    node = ZooKeeperNode(path, data[at : at + length], version, created, modified, is_of_session(owner), mzxid)
+    return node, max(mzxid, pzxid), at + length + _STAT.size
+
+
 def is_of_session(owner: int) -> bool:
     """Whether OWNER of a node is a session, so that the node ends with it; containers and nodes with a TTL have owners that are none."""
     return owner not in (0, _CONTAINER_OWNER) and owner >> 56 != -1
@@ -228,21 +289,20 @@ def _jute(raw: bytes) -> bytes:
     return INT.pack(len(raw)) + raw
 
 
-def decode_snappy(data: bytes, where: str) -> bytes:
-    """Return what the stream of snappy-java in DATA holds; raises MetadataCorrupt."""
+def iter_snappy(data: bytes, where: str) -> Iterator[bytes | memoryview]:
+    """Yield what the stream of snappy-java in DATA holds, part by part; raises MetadataCorrupt."""
     from store.codec.compression import SNAPPY, decompress
 
     reader = Reader(data, where, MetadataCorrupt)
-    parts: list[bytes | memoryview] = []
-    while reader.remaining or not parts:
+    is_begun = False
+    while reader.remaining or not is_begun:
         length = reader.i32()
         if length == int.from_bytes(_SNAPPY_MAGIC[:4], "big", signed=True):
             reader.take(12)
-            parts.append(b"")
+            is_begun = True
             continue
         chunk = reader.take(length)
-        if not parts:
+        if not is_begun:
             raise MetadataCorrupt(f"{where}: no snappy stream", where=where)
         size = Reader(chunk, where, MetadataCorrupt).varint()
-        parts.append(decompress(SNAPPY, chunk, size, where=where, error=MetadataCorrupt))
-    return b"".join(parts)
+        yield decompress(SNAPPY, chunk, size, where=where, error=MetadataCorrupt)

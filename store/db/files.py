@@ -27,6 +27,7 @@ _HEADER_BYTES = 1024
 NOTHING_READ = "e3b0c44298fc1c149afbf4c8996fb924"  # ``fingerprint`` of a file of which nothing was read
 METADATA_FILE_ID = 0  # in ``damage``: the metadata store; files begin at 1
 WHOLE_METADATA = 1 << 62  # "offset" there, from which on damage is of no particular node: the tree may lack any
+NOT_NEEDED = 1 << 63  # "offset" there, from which on damage cost nothing: other files have what stood there
 DAMAGE_MAX = 10_000  # rows kept a file; the count goes on
 
 
@@ -152,6 +153,11 @@ class Damage:
     ledger_id: int
     entry_id: int
 
+    @property
+    def costs_nothing(self) -> bool:
+        """Whether it is of a file of the metadata store that was not needed."""
+        return self.file_id == METADATA_FILE_ID and self.offset >= NOT_NEEDED
+
 
 def put_damage(txn: Txn, damage: Damage) -> None:
     """Note damaged bytes; damage at the same offset is replaced."""
@@ -171,6 +177,16 @@ def iter_damage(txn: Txn, file_id: int | None = None, start: int = 0) -> Iterato
             raise IndexCorrupt(
                 f"the damage row {key.hex()} is damaged: {reason_of(error)}", hint="pulsar-admin store index --rebuild"
             ) from error
+
+
+def iter_metadata_damage(txn: Txn) -> Iterator[Damage]:
+    """Yield what of the metadata store could not be read: values, and from ``WHOLE_METADATA`` on what may concern any node."""
+    return (damage for damage in iter_damage(txn, METADATA_FILE_ID) if not damage.costs_nothing)
+
+
+def iter_not_needed(txn: Txn) -> Iterator[Damage]:
+    """Yield the damage of the metadata store's files that cost nothing."""
+    return iter_damage(txn, METADATA_FILE_ID, NOT_NEEDED)
 
 
 DIFFERS = "differs from the copy in "

@@ -14,7 +14,7 @@ from store.aliases import Array
 from store.codec.ledgermetadata import LEDGERS_ROOT, decode_members, ledger_id_of_path
 from store.db.bookies import Bookie
 from store.db.environment import Store
-from store.db.files import METADATA_FILE_ID, Damage, iter_damage
+from store.db.files import Damage, iter_metadata_damage
 from store.db.tree import decode_node, iter_values
 from store.errors import Refused, StoreError
 from store.recovery.known import Known, read_known
@@ -30,7 +30,7 @@ def read_stored(store: Store) -> Known:
     The id that its source would give next is not asked for: it may be of today, and the store of yesterday.
     """
     with store.read() as txn:
-        problems = [damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)]
+        problems = [damage.reason for damage in iter_metadata_damage(txn)]
         known = read_known(f"the store {store.path}", iter_values(txn, "/"), None, problems)
         rows = txn.items("base", f"{LEDGERS_ROOT}/".encode())
         ids = (ledger_id_of_path(decode_node(key, row).path) for key, row in rows if row)

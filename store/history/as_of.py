@@ -21,7 +21,6 @@ from store.sources.zookeeper import (
     iter_snapshot_files,
     newest_zxid,
     read_log,
-    read_snapshot,
     read_tree,
 )
 from store.timespec import format_time_ms, parse_time_point
@@ -63,8 +62,7 @@ def read_tree_at(servers: Sequence[ServerFiles], moment: Moment, problems: list[
 def past_metadata(metadata: Source | None, moment: Moment, problems: list[str]) -> MetadataDirectory:
     """Return METADATA as of MOMENT; raises Refused for what keeps no history, NothingMatches, and tells in PROBLEMS as ``find_zxid``."""
     found = with_history(metadata)
-    servers = (ServerFiles(found.path, found.logs or found.path),)
-    return replace(found, as_of=find_zxid(servers, moment, problems))
+    return replace(found, as_of=find_zxid((found.server,), moment, problems))
 
 
 def find_zxid(servers: Sequence[ServerFiles], moment: Moment, problems: list[str]) -> int:
@@ -121,10 +119,10 @@ def _snapshot_before(servers: Sequence[ServerFiles], moment: Moment) -> int:
     """Return the transaction of the newest snapshot in front of all logs that shows nothing behind MOMENT; raises NothingMatches."""
     assert moment.time_ms is not None
     begin = min((zxid for zxid, _ in _first_times(servers)), default=1 << 63)
-    for zxid, extension, file in reversed([*iter_snapshot_files(servers)]):
-        if 0 < zxid < begin:
+    for file in reversed([*iter_snapshot_files(servers)]):
+        if 0 < file.zxid < begin:
             try:
-                snapshot = read_snapshot(file, extension)
+                snapshot = file.read()
             except (MetadataCorrupt, LimitExceeded):
                 continue
             if max((node.modified_ms for node in snapshot.nodes.values()), default=0) <= moment.time_ms:

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from store.errors import Refused, SourceNotFound
 from store.sources.nodes import find_metadata
+from store.sources.roots import Wanted, roots_of_row
 from store.sources.zookeeper import ServerFiles, is_zookeeper
+from store.sources.zookeeper_roots import find_roots
 
 _HINT = "name the dataDir of its servers, or of copies of them: --zookeeper DIR[,LOGDIR]"
 
 
 def find_servers(
-    sources: Iterable[Mapping[str, Any]], places: Iterable[str] = ()
+    sources: Iterable[Mapping[str, Any]], places: Iterable[str] = (), chroot: str | None = None
 ) -> tuple[ServerFiles, ...]:  # Any: JSON
     """Return the servers' files in the SOURCES of a store (``store.json``) and at PLACES, each ``dataDir[,dataLogDir]``.
 
-    Raises SourceNotFound for a place that is none, Refused where there is nothing at all.
+    All are of one ensemble: the cluster in them is that of the store, or the one at CHROOT, or the only one. Raises SourceNotFound for a
+    place that is none, Refused where there is nothing at all, or several clusters.
     """
     named = [*map(parse_place, places)]
     stored = [found for source in sources if (found := _stored(source)) is not None]
     if not stored and not named:
         raise Refused(_why_none(sources), hint=_HINT)
-    return tuple(dict.fromkeys([*stored, *named]))
+    if chroot is not None or not stored:
+        roots = find_roots(named or stored, Wanted(chroot), is_strict=chroot is not None)
+    else:
+        roots = stored[0].roots
+    return tuple(dict.fromkeys(replace(server, roots=roots) for server in (*stored, *named)))
 
 
 def parse_place(place: str) -> ServerFiles:
@@ -51,11 +59,11 @@ def _version_2(path: Path) -> Path:
 def _stored(source: Mapping[str, Any]) -> ServerFiles | None:  # Any: JSON
     if source["kind"] == "zookeeper":
         path = Path(source["path"])
-        return ServerFiles(path, Path(source.get("logs", path)))
+        return ServerFiles(path, Path(source.get("logs", path)), roots_of_row(source))
     if source["kind"] == "standalone":
         found = find_metadata(Path(source["path"]))
         if found is not None and is_zookeeper(found):
-            return ServerFiles(found, found)
+            return ServerFiles(found, found, roots_of_row(source))
     return None
 
 

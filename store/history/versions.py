@@ -23,7 +23,6 @@ from store.sources.zookeeper import (
     iter_merged,
     iter_snapshot_files,
     iter_unread_logs,
-    read_snapshot,
 )
 
 Kind = Literal["create", "set", "delete", "snapshot"]
@@ -115,16 +114,17 @@ def _iter_snapshots(
     servers: Sequence[ServerFiles], after: int, before: int, wanted: Callable[[str], bool]
 ) -> Iterator[Version | Flaw]:
     """Yield what snapshots show of the transactions between AFTER and BEFORE: those in between, and the first one behind."""
-    files = [found for found in iter_snapshot_files(servers) if found[0] > after]
-    for found, following in pairwise([*files, (1 << 63, "", Path())]):
-        zxid, extension, file = found
+    files = [found for found in iter_snapshot_files(servers) if found.zxid > after]
+    for file, following in pairwise([*files, None]):
+        assert file is not None
         try:
-            nodes = read_snapshot(file, extension).nodes.values()
+            nodes = file.read().nodes.values()
         except (MetadataCorrupt, LimitExceeded) as error:
-            yield Flaw(file, error.message)
+            yield Flaw(file.path, error.message)
             continue
+        zxid = file.zxid
         # It may show some transactions behind its name: the next snapshot shows them, if there is one in front of BEFORE.
-        limit = min(before, zxid + 1 if following[0] < before else before)
+        limit = min(before, zxid + 1 if following is not None and following.zxid < before else before)
         shown = (node for node in nodes if after < node.modified_zxid < limit and wanted(node.path))
         for node in sorted(shown, key=attrgetter("modified_zxid")):
             times = node.modified_zxid, node.modified_ms

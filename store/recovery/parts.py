@@ -12,7 +12,7 @@ from store.codec.ledgermetadata import LEDGERS_ROOT
 from store.codec.rocksvalue import COUNTER_KEYS, NodeStat, decode_counter
 from store.db.bookies import Bookie
 from store.db.environment import Store, Txn, create_store, open_store
-from store.db.files import METADATA_FILE_ID, Damage, iter_damage
+from store.db.files import Damage, iter_metadata_damage
 from store.db.tree import Node, decode_node, iter_values, put_nodes
 from store.errors import Refused, SourceNotFound
 from store.frozen import frozen
@@ -22,7 +22,6 @@ from store.sources.given import GivenBookie, check_apart, find_bookie
 from store.sources.nodes import MetadataDirectory, Source
 from store.sources.rocksdb import is_rocksdb
 from store.sources.rocksopen import open_links, scratch_directory
-from store.sources.zookeeper import ServerFiles
 from store.sources.zookeeper_stream import ZooKeeperStream
 
 _LOST_AND_FOUND = "lost+found"
@@ -109,7 +108,7 @@ def _zookeeper_of(metadata: Source, problems: list[str]) -> ZooKeeperStream | No
     """Return METADATA as ZooKeeper's files, None when it is something else."""
     if not isinstance(metadata, MetadataDirectory) or is_rocksdb(metadata.path):
         return None
-    return ZooKeeperStream(ServerFiles(metadata.path, metadata.logs or metadata.path), problems)
+    return ZooKeeperStream(metadata.server, problems)
 
 
 def _iter_values(metadata: Source, problems: list[str]) -> Iterator[tuple[str, bytes]]:
@@ -157,7 +156,7 @@ def read_store_parts(store: Store, txn: Txn, *, empty: bool = False) -> Parts:
         raise Refused("the store has no bookies", hint="add them: pulsar-admin store add bookie DIR,DIR")
     if empty:
         return Parts(no_metadata(), layout.bookies)
-    problems = [damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)]
+    problems = [damage.reason for damage in iter_metadata_damage(txn)]
     next_id = None if layout.metadata is None else find_next_id(layout.metadata)
     ids = [bookie.bookie_id for bookie in layout.bookies]
     known = read_known(f"the store {store.path}", iter_values(txn, "/"), next_id, problems, ids)

@@ -1,18 +1,22 @@
 """A bookie's ``bookkeeper.conf``: which directories it has, and its id.
 
 Upstream ``ServerConfiguration`` (4.17): ``journalDirectories`` or else ``journalDirectory``, ``ledgerDirectories``, ``indexDirectories``
-(by default the ledger directories), ``bookieId`` or else ``advertisedAddress`` and ``bookiePort``.
+(by default the ledger directories), ``bookieId`` or else ``advertisedAddress`` and ``bookiePort``; ``metadataServiceUri`` or else
+``zkServers`` and ``zkLedgersRootPath``.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from store.codec.ledgermetadata import LEDGERS_ROOT
 from store.codec.properties import read_properties
 from store.errors import InvalidValue
 from store.sources.given import GivenBookie
 
 _PORT = "3181"
+_URI = re.compile(r"(?:metadata-store:)?zk(?:\+\w+)?:(?://)?[^/]+(/.*)")
 
 
 def read_bookie_conf(file: Path, root: Path | None = None) -> GivenBookie:
@@ -33,7 +37,31 @@ def read_bookie_conf(file: Path, root: Path | None = None) -> GivenBookie:
     address = settings.get("advertisedAddress", "").strip()
     fallback = f"{address}:{settings.get('bookiePort', _PORT).strip()}" if address else ""
     indexes = _directories(settings, "indexDirectories", root)
-    return GivenBookie(str(file), settings.get("bookieId", "").strip(), (), ledgers, journals, indexes, fallback)
+    return GivenBookie(
+        str(file),
+        settings.get("bookieId", "").strip(),
+        (),
+        ledgers,
+        journals,
+        indexes,
+        fallback,
+        _metadata_root(settings),
+    )
+
+
+def _metadata_root(settings: dict[str, str]) -> str:
+    """Return BookKeeper's root in ZooKeeper, "" where nothing says it.
+
+    The path of ``metadataServiceUri`` (``zk+hierarchical://HOST:PORT/PATH``, ``metadata-store:zk:HOST:PORT/PATH``), else
+    ``zkLedgersRootPath`` below the chroot of ``zkServers``.
+    """
+    found = _URI.fullmatch(settings.get("metadataServiceUri", "").strip())
+    if found is not None:
+        return found[1].rstrip("/")
+    _, slash, below = settings.get("zkServers", "").strip().partition("/")
+    chroot = (slash + below).rstrip("/")
+    root = settings.get("zkLedgersRootPath", LEDGERS_ROOT if chroot else "").strip().rstrip("/")
+    return chroot + root if root else ""
 
 
 def _directories(settings: dict[str, str], name: str, root: Path | None) -> tuple[Path, ...]:

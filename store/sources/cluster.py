@@ -17,6 +17,7 @@ from store.sources.given import GivenBookie, check_apart, find_bookie, instance_
 from store.sources.layout import Layout, read_standalone_layout
 from store.sources.nodes import MetadataDirectory, Source, find_metadata
 from store.sources.rocksdb import is_rocksdb
+from store.sources.roots import ANY, Wanted, roots_of_row
 
 
 def make_layout(metadata: Source | None, given: Iterable[GivenBookie]) -> Layout:
@@ -31,10 +32,11 @@ def _name(metadata: Source | None, bookies: Iterable[Bookie]) -> str:
     return ", ".join([*parts, *(f"bookie {bookie.name}" for bookie in bookies)])
 
 
-def open_metadata(place: str, client: Path | None = None) -> Source:
-    """Return the metadata store at PLACE; raises SourceNotFound.
+def open_metadata(place: str, client: Path | None = None, wanted: Wanted = ANY) -> Source:
+    """Return the metadata store at PLACE; raises SourceNotFound, Refused where ZooKeeper has several clusters.
 
     A directory, ZooKeeper's dataDir and dataLogDir with a comma between, or the address of an ensemble (CLIENT: how to log in).
+    WANTED: which cluster of a ZooKeeper.
     """
     path = Path(place)
     parts = [path] if path.exists() else [Path(part) for part in place.split(",")]
@@ -42,7 +44,7 @@ def open_metadata(place: str, client: Path | None = None) -> Source:
         found = [_metadata_in(part) for part in parts]
         # The one with snapshots is dataDir, whichever was named first.
         found.sort(key=lambda directory: not any(directory.glob("snapshot.*")))
-        return MetadataDirectory(found[0], found[1] if len(found) > 1 else None)
+        return MetadataDirectory(found[0], found[1] if len(found) > 1 else None).rooted(wanted)
     from store.sources.ensemble import LiveEnsemble, is_address, parse_address, read_client
 
     if path.exists() or not is_address(place):
@@ -51,7 +53,7 @@ def open_metadata(place: str, client: Path | None = None) -> Source:
             hint="name ZooKeeper's dataDir, or HOST:PORT[,HOST:PORT][/CHROOT]",
             path=place,
         )
-    return LiveEnsemble(parse_address(place), read_client(client), client)
+    return LiveEnsemble(parse_address(place), read_client(client), client, wanted)
 
 
 def read_stored_layout(info: StoreInfo, added: Iterable[Mapping[str, Any]] = ()) -> Layout:  # Any: JSON
@@ -63,6 +65,8 @@ def read_stored_layout(info: StoreInfo, added: Iterable[Mapping[str, Any]] = ())
         if source["kind"] == "standalone":
             found = read_standalone_layout(Path(source["path"]))
             metadata, roots = found.metadata, [Path(source["path"])]
+            if isinstance(metadata, MetadataDirectory):
+                metadata = replace(metadata, roots=roots_of_row(source))
             if "asOf" in source:
                 metadata = replace(with_history(metadata), as_of=source["asOf"])
             bookies += found.bookies
@@ -113,9 +117,11 @@ def _stored_metadata(source: Mapping[str, Any]) -> Source:  # Any: JSON
         from store.sources.ensemble import LiveEnsemble, parse_address, read_client
 
         client = Path(source["client"]) if "client" in source else None
-        return LiveEnsemble(parse_address(source["path"]), read_client(client), client)
+        found = roots_of_row(source)
+        wanted = Wanted(found.chroot or None, found.ledgers if found.is_apart else None)
+        return LiveEnsemble(parse_address(source["path"]), read_client(client), client, wanted)
     logs = Path(source["logs"]) if "logs" in source else None
-    return MetadataDirectory(Path(source["path"]), logs, source.get("asOf"))
+    return MetadataDirectory(Path(source["path"]), logs, source.get("asOf"), roots_of_row(source))
 
 
 def with_history(metadata: Source | None) -> MetadataDirectory:

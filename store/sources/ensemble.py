@@ -14,10 +14,12 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO, Any, ClassVar, TypeVar
 
+from store.codec.ledgermetadata import LEDGERS_ROOT
 from store.codec.rocksvalue import NodeStat
 from store.codec.zookeeper import is_of_session
 from store.codec.zookeeper_reads import (
@@ -45,6 +47,7 @@ from store.errors import (
 )
 from store.files import read_file
 from store.frozen import NamedTuple, frozen
+from store.sources.roots import ANY, Marks, Roots, Wanted, choose_roots
 from store.wording import counted
 
 _HOST = r"(?:\[[0-9a-fA-F:.]+\]|[^\s/,:;\[\]]+):[0-9]{1,5}"
@@ -76,17 +79,30 @@ Answer = TypeVar("Answer")
 
 @frozen
 class Address:
-    """Where an ensemble is: ``HOST:PORT,HOST:PORT`` and the path that is its root, "" for the whole tree."""
+    """Where an ensemble is: ``HOST:PORT,HOST:PORT`` and the path that is its root, "" for the whole tree.
+
+    ``ledgers``: the whole path of BookKeeper's root, "" where it is ``/ledgers`` below the chroot.
+    """
 
     hosts: str
     chroot: str
+    ledgers: str = ""
 
     def __str__(self) -> str:
         return self.hosts + self.chroot
 
+    @property
+    def roots(self) -> Roots:
+        """Where in the ensemble's tree the cluster is."""
+        return Roots(self.chroot, self.ledgers or self.chroot + LEDGERS_ROOT)
+
+    def at(self, roots: Roots) -> Address:
+        """Return the same ensemble with the cluster at ROOTS."""
+        return Address(self.hosts, roots.chroot, roots.ledgers if roots.is_apart else "")
+
     def full(self, path: str) -> str:
-        """Return the path in the ensemble of the node PATH."""
-        return self.chroot + path if path != "/" or not self.chroot else self.chroot
+        """Return the path in the ensemble of the node PATH of the cluster."""
+        return self.chroot or path if path == "/" else self.roots.outer(path)
 
 
 def is_address(text: str) -> bool:
@@ -348,36 +364,81 @@ def _login_arguments(login: Client) -> Mapping[str, Any]:  # Any: arguments of K
 
 
 class LiveEnsemble:
-    """The metadata of the ensemble at ADDRESS as a source. ``zxid``: of the moment that its nodes were read of, 0 before."""
+    """The metadata of the ensemble at ADDRESS as a source. ``zxid``: of the moment that its nodes were read of, 0 before.
 
-    def __init__(self, address: Address, login: Client, login_file: Path | None = None) -> None:
-        self.address = address
+    Of an address without a chroot the root is meant, as to every client, or where no cluster is there the one that is WANTED, or the
+    only one; ``address`` names it once the nodes were read.
+    """
+
+    def __init__(self, address: Address, login: Client, login_file: Path | None = None, wanted: Wanted = ANY) -> None:
+        if wanted.chroot and address.chroot not in ("", wanted.chroot):
+            raise InvalidValue(f"{address} names a chroot, and so does --chroot {wanted.chroot}", hint="name it once")
+        chroot = wanted.chroot or address.chroot
+        self.address = address.at(Roots(chroot, wanted.ledgers or chroot + LEDGERS_ROOT))
         self.login_file = login_file
         self.login = login
         self.zxid = 0
+        self._name = str(address)
+        self._wanted = wanted
+        self._chroot = chroot or wanted.chroot  # None: none is named
 
     @property
     def name(self) -> str:
-        return str(self.address)
+        return self._name
+
+    @property
+    def roots(self) -> Roots:
+        return self.address.roots
 
     def row(self) -> dict[str, Any]:  # Any: JSON
         """Return what ``store.json`` has of it: where its login is, never a password, and the moment it was read of."""
         login = {} if self.login_file is None else {"client": str(self.login_file.resolve())}
         read = {"zxid": self.zxid} if self.zxid else {}
-        return {"kind": "ensemble", "path": self.name} | login | read
+        return {"kind": "ensemble", "path": self.name} | login | read | self.roots.row()
 
     def holder(self) -> int | None:
         """Return None: servers write while they are read, and what they wrote is read again."""
         return None
 
-    def nodes(self, problems: list[str]) -> Iterator[Node]:
+    def nodes(self, problems: list[str], notes: list[str] | None = None) -> Iterator[Node]:
         """Yield every node but the ephemeral ones; raises StoreError, before the first node, when the ensemble is lost or moves on."""
+        with self._read(self._places()) as reading:
+            self.address = self.address.at(self._choose_roots(reading))
+            for node in reading.nodes():
+                path = self.roots.inner(node.path)
+                if path is not None:
+                    yield node if path == node.path else node._replace(path=path)
+
+    def whole_nodes(self, problems: list[str]) -> Iterator[Node]:
+        with self._read(["/"]) as reading:
+            yield from reading.nodes()
+
+    @contextmanager
+    def _read(self, places: Sequence[str]) -> Iterator[_Reading]:
         with tempfile.TemporaryFile(prefix="pulsar-admin-") as spool:
             with open_session(self.address, self.login) as session:
-                reading = _Reading(session, spool)
+                reading = _Reading(session, spool, places)
                 reading.run()
                 self.zxid = session.zxid
-            yield from reading.nodes()
+            yield reading
+
+    def _choose_roots(self, reading: _Reading) -> Roots:
+        """Return where in what READING read the cluster is; raises SourceNotFound, Refused."""
+        marks = Marks()
+        for node in reading.nodes():
+            marks.see(node.path, node.value)
+        chroot = self._chroot
+        if chroot is None and ("" in marks.chroots() or LEDGERS_ROOT in marks.ledgers()):
+            chroot = ""
+        if chroot not in marks.chroots() and (chroot is not None or not (marks.chroots() or marks.ledgers())):
+            return self.roots  # of a BookKeeper alone, or nothing that is known
+        return choose_roots(marks, self.name, replace(self._wanted, chroot=chroot))
+
+    def _places(self) -> list[str]:
+        """Return the paths below which all is read: the chroot, and where BookKeeper's root is said to be outside it."""
+        chroot = self.address.chroot
+        said = dict.fromkeys((*filter(None, (self.address.ledgers,)), *self._wanted.hints))
+        return [chroot or "/", *(path for path in said if not path.startswith(f"{chroot}/"))]
 
 
 class _Asked(NamedTuple):
@@ -388,31 +449,35 @@ class _Asked(NamedTuple):
 
 
 class _Reading:
-    """Reads all nodes into a SPOOL, and what moved since into memory."""
+    """Reads all nodes at and below PLACES into a SPOOL, with their whole paths, and what moved since into memory.
 
-    def __init__(self, session: Session, spool: IO[bytes]) -> None:
+    The first of PLACES has to be there.
+    """
+
+    def __init__(self, session: Session, spool: IO[bytes], places: Sequence[str]) -> None:
         self._session = session
         self._spool = spool
-        self._root = session.address.full("/")
+        self._places = places
         self._moved: dict[str, Node | None] = {}
 
     def run(self) -> None:
         session, client = self._session, self._session.client
         client._data_watchers = events = _Events()
-        session.answer(session.send(_AddWatch(self._root)))
-        session.answer(client.sync_async(self._root))  # the server may lag behind its leader
+        for place in self._places:
+            session.answer(session.send(_AddWatch(place)))
+        session.answer(client.sync_async(self._places[0]))  # the server may lag behind its leader
         self._read_all()
         for _ in range(_ROUNDS):
             if not (paths := events.take()):
                 return
-            self._read_again(sorted(paths - {self._root}))
+            self._read_again(sorted(paths - {"/"}))
         raise SourceChanged(
             f"{session.address} changes faster than it can be read: {counted(len(self._moved), 'node')} moved while the others were read",
             hint="ask a server that is nearer, or one that observes only",
         )
 
     def _read_all(self) -> None:
-        waiting, under_way = [Read(GET_DATA, self._root)], deque[_Asked]()
+        waiting, under_way = [Read(GET_DATA, place) for place in reversed(self._places)], deque[_Asked]()
         while waiting or under_way:
             while waiting and len(under_way) < _WINDOW:
                 reads = tuple(waiting[-_BATCH:][::-1])
@@ -429,21 +494,18 @@ class _Reading:
             return
         data = self._session.data(read.path, found)
         if data is None:
-            if read.path == self._root:
+            if read.path == self._places[0]:
                 raise SourceNotFound(f"{self._session.address}: there is no node {read.path}", path=read.path)
             return  # deleted since its parent was read: an event tells of it
         if data.children:
             waiting.append(Read(GET_CHILDREN, read.path))
-        if read.path != self._root and not is_of_session(data.owner):
-            self._spool.write(_packed(self._inner(read.path), data))
+        if read.path != "/" and not is_of_session(data.owner):
+            self._spool.write(_packed(read.path, data))
 
     def _read_again(self, paths: list[str]) -> None:
         for path, found in zip(paths, self._session.answers([Read(GET_DATA, path) for path in paths]), strict=True):
-            data, inner = self._session.data(path, found), self._inner(path)
-            self._moved[inner] = None if data is None or is_of_session(data.owner) else node_of(inner, data)
-
-    def _inner(self, path: str) -> str:
-        return path[len(self._session.address.chroot) :]
+            data = self._session.data(path, found)
+            self._moved[path] = None if data is None or is_of_session(data.owner) else node_of(path, data)
 
     def nodes(self) -> Iterator[Node]:
         """Yield what was read, as of its end."""

@@ -23,7 +23,8 @@ from store.wording import counted
 class GivenBookie:
     """Directories said to be of one bookie, ``where``. ``directories``: what they hold tells what they are; of the others it is said.
 
-    ``bookie_id``: "" for the cookie's; ``fallback_id``: where there is no cookie either.
+    ``bookie_id``: "" for the cookie's; ``fallback_id``: where there is no cookie either; ``metadata_root``: BookKeeper's root in
+    ZooKeeper, "" where that is not said.
     """
 
     where: str
@@ -33,6 +34,7 @@ class GivenBookie:
     journal_dirs: tuple[Path, ...] = ()
     index_dirs: tuple[Path, ...] = ()
     fallback_id: str = ""
+    metadata_root: str = ""
 
 
 def parse_bookie(text: str) -> GivenBookie:

@@ -10,6 +10,7 @@ from store.frozen import frozen
 from store.sources.bookies import group_directories, read_bookie_directory
 from store.sources.nodes import MetadataDirectory, Source, find_metadata
 from store.sources.rocksdb import is_rocksdb
+from store.sources.roots import Wanted
 from store.sources.suggest import suggest_import
 
 
@@ -53,10 +54,15 @@ def _cluster_hint(root: Path) -> str:
     return f"for the disks of a cluster's bookies: {words}" if words else ""
 
 
-def read_standalone_layout(root: Path) -> Layout:
-    """Find metadata and bookies below ROOT; raises SourceNotFound naming what is missing."""
+def read_standalone_layout(root: Path, wanted: Wanted | None = None) -> Layout:
+    """Find metadata and bookies below ROOT; raises SourceNotFound naming what is missing.
+
+    With WANTED the metadata is the cluster's that it names, see ``MetadataDirectory.rooted``.
+    """
     found = find_standalone(root)
-    return Layout(str(root), MetadataDirectory(found.metadata), group_directories(found.currents), root)
+    metadata = MetadataDirectory(found.metadata)
+    bookies = group_directories(found.currents)
+    return Layout(str(root), metadata if wanted is None else metadata.rooted(wanted), bookies, root)
 
 
 def find_standalone(root: Path) -> StandaloneDirectory:

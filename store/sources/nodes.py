@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
 from store.codec.rocksvalue import NodeStat, decode_value, persistent_parts
-from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage
+from store.db.files import METADATA_FILE_ID, NOT_NEEDED, WHOLE_METADATA, Damage
 from store.db.tree import PATH_MAX_BYTES, Node, Row, row_of, row_of_packed
-from store.errors import MetadataCorrupt, SourceNotFound, StoreError
-from store.files import raise_read_error
+from store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
 from store.frozen import NamedTuple, frozen
 from store.sources.rocksdb import is_rocksdb, locked_by, open_for_reading
-from store.sources.zookeeper import ServerFiles, is_zookeeper, read_tree
-
-_TRIES = 5
+from store.sources.roots import WHOLE, Roots, Wanted
+from store.sources.zookeeper import ServerFiles, Tree, is_zookeeper, read_again, read_tree
+from store.sources.zookeeper_roots import find_roots
 
 
 class Source(Protocol):
@@ -28,11 +29,19 @@ class Source(Protocol):
     def row(self) -> dict[str, Any]:  # Any: JSON
         """Return what ``store.json`` has of it: ``kind``, ``path`` and what else it is found again by."""
 
-    def nodes(self, problems: list[str]) -> Iterator[Node | Row | Damage]:
+    @property
+    def roots(self) -> Roots:
+        """Where in ZooKeeper's tree the cluster is; of running servers once its nodes were read."""
+
+    def nodes(self, problems: list[str], notes: list[str] | None = None) -> Iterator[Node | Row | Damage]:
         """Yield its nodes, or their rows where these cost less, and a Damage (of METADATA_FILE_ID) for what is not a node.
 
-        What leaves the tree incomplete goes into PROBLEMS before the first node is yielded. Ephemeral nodes are left out.
+        What leaves the tree incomplete goes into PROBLEMS before the first node is yielded, damage that does not into NOTES. Ephemeral
+        nodes are left out.
         """
+
+    def whole_nodes(self, problems: list[str]) -> Iterator[Node | Row | Damage]:
+        """Yield as ``nodes`` all there is, with the whole paths: also what is not the cluster's."""
 
     def holder(self) -> int | None:
         """Return the process that has it open and may write while it is read, None where that does not matter."""
@@ -41,11 +50,12 @@ class Source(Protocol):
 @frozen
 class MetadataDirectory:
     """A metadata store in a directory: RocksDB, or ZooKeeper's snapshots and logs; ``logs``: where the logs are apart; ``as_of``: the
-    last transaction (zxid) that counts, None: all do."""
+    last transaction (zxid) that counts, None: all do; ``roots``: where in ZooKeeper's tree the cluster is."""
 
     path: Path
     logs: Path | None = None
     as_of: int | None = None
+    roots: Roots = WHOLE
 
     @property
     def name(self) -> str:
@@ -56,37 +66,54 @@ class MetadataDirectory:
         """The directories that are read."""
         return (self.path,) if self.logs is None else (self.path, self.logs)
 
+    @property
+    def server(self) -> ServerFiles:
+        """ZooKeeper's files in it."""
+        return ServerFiles(self.path, self.logs or self.path, self.roots)
+
+    def rooted(self, wanted: Wanted) -> MetadataDirectory:
+        """Return the same files with the cluster that is WANTED of ZooKeeper's; raises as ``store.sources.zookeeper_roots.find_roots``."""
+        if not is_rocksdb(self.path):
+            return replace(self, roots=read_again(lambda: find_roots((self.server,), wanted), self.path))
+        if wanted.chroot or wanted.ledgers:
+            raise Refused(
+                f"{self.name} is a RocksDB, whose tree is one cluster's", hint="leave --chroot and --ledgers-root away"
+            )
+        return self
+
     def row(self) -> dict[str, Any]:  # Any: JSON
         """Return what ``store.json`` has of it."""
         kind = "rocksdb" if is_rocksdb(self.path) else "zookeeper"
         logs = {} if self.logs is None else {"logs": str(self.logs.resolve())}
         as_of = {} if self.as_of is None else {"asOf": self.as_of}
-        return {"kind": kind, "path": str(self.path.resolve())} | logs | as_of
+        return {"kind": kind, "path": str(self.path.resolve())} | logs | as_of | self.roots.row()
 
-    def nodes(self, problems: list[str]) -> Iterator[Row | Damage]:
+    def nodes(self, problems: list[str], notes: list[str] | None = None) -> Iterator[Row | Damage]:
         """Yield its nodes as ``Source`` says; raises SourceNotFound."""
-        if self.logs is not None or self.as_of is not None:
-            yield from _zookeeper_rows(self.path, problems, self.logs, self.as_of)
-            return
-        kind = next((kind for kind in _KINDS if kind.holds(self.path)), None)
-        if kind is None:
+        if is_rocksdb(self.path) and self.logs is None and self.as_of is None:
+            yield from _rocksdb_rows(self.path, problems)
+        elif self.logs is not None or self.as_of is not None or is_zookeeper(self.path):
+            yield from _zookeeper_rows(self, problems, notes)
+        else:
             raise SourceNotFound(f"{self.path} is not a metadata store any more", path=str(self.path))
-        yield from kind.read(self.path, problems)
+
+    def whole_nodes(self, problems: list[str]) -> Iterator[Row | Damage]:
+        return replace(self, roots=WHOLE).nodes(problems)
 
     def holder(self) -> int | None:
         """Return the process that holds the lock of a RocksDB."""
         return locked_by(self.path)
 
 
-class _Kind(NamedTuple):
-    """A kind of metadata store: where it may be below a data directory, whether a directory is one, and its nodes as rows.
+_OF_A_CLUSTER = (b"/admin", b"/ledgers", b"/managed-ledgers")
+"""Where a Pulsar or a BookKeeper has its nodes."""
 
-    ``read`` takes the directory and a list that it tells what leaves the tree incomplete before it yields the first node.
-    """
+
+class _Kind(NamedTuple):
+    """A kind of metadata store: where it may be below a data directory, and whether a directory is one."""
 
     places: tuple[str, ...]
     holds: Callable[[Path], bool]
-    read: Callable[[Path, list[str]], Iterator[Row | Damage]]
 
 
 def find_metadata(root: Path) -> Path | None:
@@ -98,38 +125,57 @@ def find_metadata(root: Path) -> Path | None:
 def iter_source_rows(metadata: Source | None) -> Iterator[Row | Damage]:
     """Yield a row for each node of METADATA, and a Damage (of METADATA_FILE_ID) for what is not a node.
 
-    Damage that leaves the tree incomplete comes before the nodes. Ephemeral nodes (live brokers, bookies) and RocksDB's two counters are
-    left out.
+    Damage that leaves the tree incomplete comes before the nodes, and so does what was not needed. Ephemeral nodes (live brokers, bookies)
+    and RocksDB's two counters are left out. Raises SourceNotFound, MetadataCorrupt where there is nothing of a cluster.
     """
     if metadata is None:
         return
     problems: list[str] = []
-    nodes = metadata.nodes(problems)
+    notes: list[str] = []
+    nodes = metadata.nodes(problems, notes)
     first = next(nodes, None)
-    for number, text in enumerate(problems):
-        yield Damage(METADATA_FILE_ID, WHOLE_METADATA + number, 0, text, -1, -1)
-    if first is not None:
-        yield row_of(first) if isinstance(first, Node) else first
-    for node in nodes:
-        yield row_of(node) if isinstance(node, Node) else node
+    for begin, texts in ((WHOLE_METADATA, problems), (NOT_NEEDED, notes)):
+        for number, text in enumerate(texts):
+            yield Damage(METADATA_FILE_ID, begin + number, 0, text, -1, -1)
+    rows = (
+        row_of(node) if isinstance(node, Node) else node for node in chain(() if first is None else (first,), nodes)
+    )
+    for row in rows:
+        yield row
+        if not isinstance(row, Damage) and row[0].startswith(_OF_A_CLUSTER):
+            yield from rows
+            return
+    raise no_cluster(metadata.name, problems)
 
 
-def _zookeeper_rows(
-    metadata: Path, problems: list[str], logs: Path | None = None, as_of: int | None = None
-) -> Iterator[Row]:
+def no_cluster(name: str, problems: Sequence[str]) -> SourceNotFound | MetadataCorrupt:
+    """Return the error for the metadata NAME without a node of a cluster; PROBLEMS: what could not be read of it."""
+    if problems:
+        return MetadataCorrupt(
+            f"nothing of a cluster can be read: {problems[0]}", hint="bring a sound copy of it", path=name
+        )
+    return SourceNotFound(
+        f"{name} has no metadata of Pulsar or BookKeeper: expected nodes such as /admin/clusters and /ledgers/LAYOUT, found none",
+        hint="name the metadata store of the cluster; without it the bookies alone can be imported, and metadata be rebuilt from them:"
+        " pulsar-admin store recover",
+        path=name,
+    )
+
+
+def _zookeeper_rows(metadata: MetadataDirectory, problems: list[str], notes: list[str] | None) -> Iterator[Row]:
     """Yield the znodes; ZooKeeper keeps no owner of a node, and intermediate nodes exist, empty."""
-    files = ServerFiles(metadata, logs or metadata)
-    for left in reversed(range(_TRIES)):
-        found: list[str] = []
-        try:
-            tree = read_tree((files,), found, as_of)
-            break
-        except FileNotFoundError as error:  # a running server purges old snapshots and logs
-            if not left:
-                raise_read_error(error, metadata)
+    tree, found, told = read_again(lambda: _read_tree(metadata), metadata.path)
     problems += found
+    if notes is not None:
+        notes += told
     for node in tree.persistent():
         yield row_of(Node(node.path, NodeStat(node.version, 0, node.created_ms, node.modified_ms, False), node.data))
+
+
+def _read_tree(metadata: MetadataDirectory) -> tuple[Tree, list[str], list[str]]:
+    problems: list[str] = []
+    notes: list[str] = []
+    return read_tree((metadata.server,), problems, metadata.as_of, notes), problems, notes
 
 
 def _rocksdb_rows(metadata: Path, problems: list[str]) -> Iterator[Row | Damage]:
@@ -162,6 +208,6 @@ def _path_of(key: bytes, where: str) -> str:
 
 
 _KINDS = (
-    _Kind(("metadata",), is_rocksdb, _rocksdb_rows),
-    _Kind(("zookeeper/version-2", "zookeeper", "version-2", "."), is_zookeeper, _zookeeper_rows),
+    _Kind(("metadata",), is_rocksdb),
+    _Kind(("zookeeper/version-2", "zookeeper", "version-2", "."), is_zookeeper),
 )

@@ -6,21 +6,35 @@ import io
 import os
 import re
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from heapq import merge
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
-from store.codec.zookeeper import Snapshot, ZooKeeperNode, decode_snappy, decode_snapshot
+from store.codec.zookeeper import (
+    Salvaged,
+    Snapshot,
+    ZooKeeperNode,
+    decode_snapshot,
+    iter_snappy,
+    salvage_snapshot,
+)
 from store.codec.zookeeper_log import BadRecord, Delete, Put, Transaction, read_transactions
 from store.errors import LimitExceeded, MetadataCorrupt, SourceNotFound
-from store.frozen import frozen
+from store.files import raise_read_error
+from store.frozen import NamedTuple, frozen
+from store.sources.roots import WHOLE, Roots
 from store.wording import counted, plural
 
 _NAME = re.compile(r"(?:log|snapshot)\.([0-9a-fA-F]{1,16})(?:\.(.+))?")
 _EPOCH_BITS = 32
+_CHUNK_BYTES = 4 << 20
+_TRIES = 5
+Found = TypeVar("Found")
 
 
 def is_zookeeper(directory: Path) -> bool:
@@ -64,10 +78,45 @@ def newest_zxid(directory: Path) -> int:
 
 @frozen
 class ServerFiles:
-    """The ``version-2`` of one server: where its ``snapshots`` are, and its ``logs`` (ZooKeeper's dataLogDir, often the same)."""
+    """The ``version-2`` of one server: where its ``snapshots`` are, and its ``logs`` (ZooKeeper's dataLogDir, often the same).
+
+    ``roots``: where in the tree the cluster is. What is read of these files has the cluster's own paths, and nothing but its nodes.
+    """
 
     snapshots: Path
     logs: Path
+    roots: Roots = WHOLE
+
+
+class SnapshotFile(NamedTuple):
+    """A snapshot by the transaction ``zxid`` in its name, which ends in ``extension``; ``roots`` as of ``ServerFiles``."""
+
+    zxid: int
+    extension: str
+    path: Path
+    roots: Roots
+
+    def read(self) -> Snapshot:
+        """Return what it holds; raises MetadataCorrupt, LimitExceeded."""
+        snapshot = read_snapshot(self.path, self.extension)
+        return Snapshot(_inner_nodes(snapshot.nodes, self.roots), snapshot.newest_zxid)
+
+    def salvage(self) -> Salvaged:
+        """Return what can be read of it although it is damaged."""
+        found = salvage_snapshot(_readable_bytes(self.path, self.extension))
+        return Salvaged(_inner_nodes(found.nodes, self.roots), found.newest_zxid, found.lost_bytes)
+
+
+def _inner_nodes(nodes: dict[str, ZooKeeperNode], roots: Roots) -> dict[str, ZooKeeperNode]:
+    if roots == WHOLE:
+        return nodes
+    inner = ((roots.inner(path), node) for path, node in nodes.items())
+    return {path: node._replace(path=path) for path, node in inner if path is not None}
+
+
+def _inner_transaction(item: Transaction, roots: Roots) -> Transaction:
+    changes = ((roots.inner(change.path), change) for change in item.changes)
+    return item._replace(changes=tuple(change._replace(path=path) for path, change in changes if path is not None))
 
 
 @frozen
@@ -82,26 +131,46 @@ class Tree:
         return (self.nodes[path] for path in sorted(self.nodes) if not self.nodes[path].ephemeral)
 
 
-def read_tree(servers: Sequence[ServerFiles], problems: list[str], until: int | None = None) -> Tree:
+def read_again(read: Callable[[], Found], where: Path) -> Found:
+    """Return what READ returns; a running server purges old snapshots and logs, so it is called again when one of them is gone."""
+    for _ in range(_TRIES - 1):
+        with suppress(FileNotFoundError):
+            return read()
+    try:
+        return read()
+    except FileNotFoundError as error:
+        raise_read_error(error, where)
+
+
+def read_tree(
+    servers: Sequence[ServerFiles], problems: list[str], until: int | None = None, notes: list[str] | None = None
+) -> Tree:
     """Return the tree of SERVERS, copies of one ensemble; what could not be read, or is not there, goes into PROBLEMS.
 
     As a server restores itself (``FileTxnSnapLog``): the newest snapshot that is whole, then every transaction with a higher zxid;
     up to the transaction UNTIL, where one is given, from a snapshot that has seen none behind it.
     A server refuses a log with a damaged record and passes over transactions that are missing; here what is whole is taken, and
-    what is lost is counted by the zxids. Raises SourceNotFound, MetadataCorrupt (nothing can be read, or a log is none).
+    what is lost is counted by the zxids. Of a damaged snapshot that nothing whole replaces the nodes that can be read are taken; one
+    that an older one and the logs replace goes into NOTES. Raises SourceNotFound, MetadataCorrupt (nothing can be read, or a log is none).
     """
     logged = [zxid for server in servers for zxid, _ in iter_log_files(server)]
-    base, snapshot = _newest_snapshot(servers, problems, until, min(logged, default=0))
+    snapshots = _find_snapshots(servers, problems, until, min(logged, default=0))
     where = servers[0].logs
-    if snapshot is None and not logged:
-        if problems:
-            raise MetadataCorrupt(problems[0], hint="bring an older snapshot or the transaction logs", path=str(where))
-        raise SourceNotFound(f"{where} holds neither a ZooKeeper log nor a snapshot", path=str(where))
+    if snapshots.whole is None and not logged:
+        if not snapshots.damaged:
+            raise SourceNotFound(f"{where} holds neither a ZooKeeper log nor a snapshot", path=str(where))
+        if not any(one.salvaged.nodes for one in snapshots.damaged):
+            text = snapshots.damaged[0].error.message
+            raise MetadataCorrupt(text, hint="bring an older snapshot or the transaction logs", path=str(where))
+    base = snapshots.base
     for server in servers:
         problems += iter_unread_logs(server.logs, base, until)
-    replay = Replay(base, {} if snapshot is None else snapshot.nodes, problems)
+    replay = Replay(base, {} if snapshots.whole is None else snapshots.whole.nodes, problems)
+    overlay = _Overlay(snapshots, replay, [] if notes is None else notes)
     reached = base
     for file, item in iter_merged(servers, base + 1):
+        if isinstance(item, Transaction):
+            overlay.go_to(item.zxid)
         if until is not None and isinstance(item, Transaction) and item.zxid > until:
             if reached < until:
                 replay.tell_gap(file, item)
@@ -109,15 +178,85 @@ def read_tree(servers: Sequence[ServerFiles], problems: list[str], until: int | 
         replay.take(file, item)
         reached = replay.order.last
     else:
-        replay.finish(where, 0 if snapshot is None else snapshot.newest_zxid)
+        overlay.go_to(1 << 63)
+        overlay.finish()
+        replay.finish(where, 0 if snapshots.whole is None else snapshots.whole.newest_zxid)
         for server in servers:
             problems += _cut_short([file for _, file in iter_log_files(server)])
-    return Tree(replay.nodes, reached)
+    return Tree(replay.nodes, max(reached, replay.order.last))
 
 
-def iter_snapshot_files(servers: Iterable[ServerFiles]) -> Iterator[tuple[int, str, Path]]:
-    """Yield (zxid, extension, path) of the snapshots of SERVERS, the oldest first."""
-    yield from sorted(found for server in servers for found in _numbered(server.snapshots, "snapshot"))
+class _Damaged(NamedTuple):
+    """A snapshot that is damaged, why, and what can be read of it."""
+
+    file: SnapshotFile
+    error: MetadataCorrupt | LimitExceeded
+    salvaged: Salvaged
+
+
+class _Snapshots(NamedTuple):
+    """The newest ``whole`` snapshot, as of transaction ``base`` (None: there is none), and ``damaged`` ones that are newer, the oldest
+    first."""
+
+    base: int
+    whole: Snapshot | None
+    damaged: tuple[_Damaged, ...]
+
+
+class _Overlay:
+    """Puts the nodes of damaged SNAPSHOTS where REPLAY comes to their transaction without having all that was before it.
+
+    Those that are not needed go into NOTES.
+    """
+
+    def __init__(self, snapshots: _Snapshots, replay: Replay, notes: list[str]) -> None:
+        self._waiting = deque(snapshots.damaged)
+        self._is_based = snapshots.whole is not None
+        self._replay = replay
+        self._notes = notes
+        self._replaced: list[_Damaged] = []
+
+    def go_to(self, zxid: int) -> None:
+        """Take the snapshots that are older than the transaction ZXID, which comes next."""
+        while self._waiting and self._waiting[0].file.zxid < zxid:
+            damaged = self._waiting.popleft()
+            last = self._replay.order.last
+            if damaged.file.zxid == 0 and zxid == 1:
+                self._replay.nodes |= damaged.salvaged.nodes  # ZooKeeper's own: nothing was written yet
+                self._replaced.append(damaged)
+            elif not self._replay.is_partial and last >= _first_needed(damaged.file.zxid) and (self._is_based or last):
+                self._replaced.append(damaged)
+            else:
+                self._replay.overlay(damaged.file.zxid, damaged.salvaged, damaged.error.message)
+
+    def finish(self) -> None:
+        """Tell of the snapshots that were not needed, unless one shows what is in no other file."""
+        replay = self._replay
+        for damaged in self._replaced:
+            newer = [
+                node.modified_zxid
+                for path, node in damaged.salvaged.nodes.items()
+                if node.modified_zxid > replay.order.last
+                and (path not in replay.nodes or replay.nodes[path].data != node.data)
+            ]
+            name, message = damaged.file.zxid, damaged.error.message
+            if newer:
+                replay.tell_lost(f"{message}; it has seen transaction {max(newer):#x}, which no log has")
+            else:
+                self._notes.append(f"{message}; it is not needed: older files reach its transaction {name:#x}")
+
+
+def _first_needed(zxid: int) -> int:
+    """Return the last transaction that logs have in front of a snapshot named ZXID: that of a new leader's beginning is in no log."""
+    return zxid if zxid & ((1 << _EPOCH_BITS) - 1) else 0
+
+
+def iter_snapshot_files(servers: Iterable[ServerFiles]) -> Iterator[SnapshotFile]:
+    """Yield the snapshots of SERVERS, the oldest first."""
+    found = (
+        SnapshotFile(*named, server.roots) for server in servers for named in _numbered(server.snapshots, "snapshot")
+    )
+    yield from sorted(found, key=lambda one: one[:3])
 
 
 def iter_log_files(server: ServerFiles) -> Iterator[tuple[int, Path]]:
@@ -133,7 +272,7 @@ def open_snapshot(path: Path, extension: str) -> Iterator[BinaryIO]:
     """
     with path.open("rb") as file:
         if extension.lower() == "snappy":
-            yield io.BytesIO(decode_snappy(file.read(), str(path)))
+            yield io.BytesIO(b"".join(iter_snappy(file.read(), str(path))))
         elif extension.lower() == "gz":
             import gzip  # 3 ms, and few snapshots are compressed
 
@@ -151,28 +290,39 @@ def read_snapshot(path: Path, extension: str) -> Snapshot:
         return decode_snapshot(file, str(path))
 
 
-def _newest_snapshot(
-    servers: Iterable[ServerFiles], problems: list[str], until: int | None, oldest: int
-) -> tuple[int, Snapshot | None]:
-    """Return the newest whole snapshot and its zxid; with UNTIL one that has seen nothing behind it, where there is one, or logs reach
-    back to their beginning: OLDEST is the first transaction that they have."""
+def _readable_bytes(path: Path, extension: str) -> bytes:
+    """Return the bytes of the snapshot PATH up to where they can no longer be unpacked."""
+    parts: list[bytes] = []
+    with suppress(MetadataCorrupt, LimitExceeded):
+        if extension.lower() == "snappy":
+            parts += map(bytes, iter_snappy(path.read_bytes(), str(path)))
+        else:
+            with open_snapshot(path, extension) as file:
+                parts += iter(partial(file.read, _CHUNK_BYTES), b"")
+    return b"".join(parts)
+
+
+def _find_snapshots(servers: Iterable[ServerFiles], problems: list[str], until: int | None, oldest: int) -> _Snapshots:
+    """Return the newest whole snapshot and the damaged ones behind it; with UNTIL one that has seen nothing behind it, where there is one,
+    or logs reach back to their beginning: OLDEST is the first transaction that they have."""
     late: tuple[int, Snapshot] | None = None
-    for zxid, extension, file in reversed([*iter_snapshot_files(servers)]):
-        if until is not None and zxid > until:
+    damaged: list[_Damaged] = []
+    for file in reversed([*iter_snapshot_files(servers)]):
+        if until is not None and file.zxid > until:
             continue
         try:
-            snapshot = read_snapshot(file, extension)
+            snapshot = file.read()
         except (MetadataCorrupt, LimitExceeded) as error:
-            problems.append(f"{error.message}; an older snapshot is used")
+            damaged.insert(0, _Damaged(file, error, file.salvage()))
             continue
         if until is None or snapshot.newest_zxid <= until:
-            return zxid, snapshot
-        late = zxid, snapshot
+            return _Snapshots(file.zxid, snapshot, tuple(damaged))
+        late = file.zxid, snapshot
     if late is None or until is None or oldest <= 1:
-        return 0, None
+        return _Snapshots(0, None, tuple(damaged))
     seen = f"the snapshot of {late[0]:#x} has seen transaction {late[1].newest_zxid:#x}, and no older one is here"
     problems.append(f"{seen}: what was written behind {until:#x} may show")
-    return late
+    return _Snapshots(*late, tuple(damaged))
 
 
 def iter_unread_logs(directory: Path, base: int, until: int | None = None) -> Iterator[str]:
@@ -240,10 +390,13 @@ def _iter_server(
     # A log's name is its first zxid: the one before the first later log may hold newer transactions than the snapshot.
     begin = max((index for index, (zxid, _) in enumerate(logs) if zxid <= first), default=0)
     last = -1
+    is_inside = server.roots != WHOLE
     for _, file in logs[begin:]:
         for item in read_log(file, advance):
             if isinstance(item, Transaction):
                 last = max(last, item.zxid)
+                if is_inside:
+                    item = _inner_transaction(item, server.roots)
             yield last, file, item
 
 
@@ -305,6 +458,8 @@ class Replay:
     def __init__(self, base: int, nodes: dict[str, ZooKeeperNode], problems: list[str]) -> None:
         self.nodes = nodes
         self.order = LogOrder(base)
+        self.is_partial = False
+        """Whether NODES lack some, or have older states of them, by what was told."""
         self._base = base
         self._logged = 0
         self._problems = problems
@@ -315,16 +470,34 @@ class Replay:
         if isinstance(item, Transaction):
             self._logged = max(self._logged, item.zxid)
             if item.zxid > self._base:
-                _apply(self.nodes, item)
+                _apply(self.nodes, item, is_partial=self.is_partial)
 
     def tell_gap(self, file: Path, item: Transaction | BadRecord) -> None:
         """Tell of what is missing in front of ITEM."""
         gap = self.order.take(file, item)
         if gap is not None:
-            self._problems.append(gap.text + ("; what they changed may be missing or old" if gap.lost else ""))
+            self.tell_lost(gap.text + ("; what they changed may be missing or old" if gap.lost else ""))
+
+    def tell_lost(self, text: str) -> None:
+        """Tell with TEXT that something is missing."""
+        self.is_partial = True
+        self._problems.append(text)
+
+    def overlay(self, zxid: int, salvaged: Salvaged, message: str) -> None:
+        """Take what was SALVAGED of the snapshot of transaction ZXID, which is damaged by MESSAGE, over what is older."""
+        last = self.order.last
+        nodes = counted(len(salvaged.nodes), "node")
+        older = (
+            f"the others are as of transaction {last:#x}"
+            if last
+            else "there is no older one, so the others are missing"
+        )
+        self.nodes |= salvaged.nodes
+        self.tell_lost(f"{message}; {nodes} of it can be read, {older}")
+        self.order = LogOrder(max(last, zxid))
 
     def finish(self, directory: Path, newest: int) -> None:
-        """Check that the logs reach what the snapshot shows to have been: the transaction NEWEST, and that of its name."""
+        """Check that the logs reach what snapshots show to have been: the transaction NEWEST, and that of the base's name."""
         bad, last = self.order.bad, self.order.last
         if bad is not None and not bad[1].unfinished:
             self._problems.append(f"{_bad_text(*bad)}; what stood there and behind it is lost")
@@ -339,8 +512,8 @@ class Replay:
             )
 
 
-def _apply(nodes: dict[str, ZooKeeperNode], transaction: Transaction) -> None:
-    """Do to NODES what TRANSACTION did; a snapshot taken while it ran may have some of it already."""
+def _apply(nodes: dict[str, ZooKeeperNode], transaction: Transaction, *, is_partial: bool) -> None:
+    """Do to NODES, which may lack some (IS_PARTIAL), what TRANSACTION did; a snapshot taken while it ran may have some of it already."""
     now, zxid = transaction.time_ms, transaction.zxid
     for change in transaction.changes:
         if isinstance(change, Delete):
@@ -354,3 +527,5 @@ def _apply(nodes: dict[str, ZooKeeperNode], transaction: Transaction) -> None:
         elif before is not None and change.version >= before.version:
             path, _, _, created, _, ephemeral, _ = before
             nodes[path] = ZooKeeperNode(path, change.data, change.version, created, now, ephemeral, zxid)
+        elif before is None and is_partial:  # when it was created is not known
+            nodes[change.path] = ZooKeeperNode(change.path, change.data, change.version, now, now, False, zxid)

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from store.codec.zookeeper import SnapshotReader, ZooKeeperNode
 from store.codec.zookeeper_log import Transaction
 from store.errors import SourceNotFound
+from store.sources.roots import WHOLE
 from store.sources.zookeeper import (
     Replay,
     ServerFiles,
+    SnapshotFile,
     iter_log_files,
     iter_merged,
     iter_snapshot_files,
@@ -44,7 +45,8 @@ class ZooKeeperStream:
         files = [*iter_snapshot_files([self._server])]
         if not files and not any(iter_log_files(self._server)):
             raise SourceNotFound(f"{self._server.logs} holds neither a ZooKeeper log nor a snapshot")
-        base, extension, newest_file = files[-1] if files else (0, "", None)
+        newest_file = files[-1] if files else None
+        base = 0 if newest_file is None else newest_file.zxid
         touched = {
             change.path
             for _, item in iter_merged([self._server], base + 1)
@@ -52,19 +54,21 @@ class ZooKeeperStream:
             for change in item.changes
         }
         kept: dict[str, ZooKeeperNode] = {}
-        for node in self._snapshot_nodes(newest_file, extension) if newest_file else ():
+        for node in self._snapshot_nodes(newest_file) if newest_file else ():
             if node.path in touched:
                 kept[node.path] = node
             elif not node.ephemeral:
                 yield node.path, node.data
         yield from self._replay(Replay(base, kept, self._problems), base)
 
-    def _snapshot_nodes(self, path: Path, extension: str) -> Iterator[ZooKeeperNode]:
-        with open_snapshot(path, extension) as file:
-            snapshot = SnapshotReader(file, str(path))
+    def _snapshot_nodes(self, newest: SnapshotFile) -> Iterator[ZooKeeperNode]:
+        with open_snapshot(newest.path, newest.extension) as file:
+            snapshot = SnapshotReader(file, str(newest.path))
             for node, children_made in snapshot.nodes():
-                self._see(node.path, children_made)
-                yield node
+                path = node.path if newest.roots == WHOLE else newest.roots.inner(node.path)
+                if path is not None:
+                    self._see(path, children_made)
+                    yield node if path == node.path else node._replace(path=path)
         self._newest = snapshot.newest_zxid
 
     def _replay(self, replay: Replay, base: int) -> Iterator[tuple[str, bytes]]:

@@ -35,6 +35,7 @@ from store.model.bundles import Bundle, local_policies_path, topic_hash
 from store.names import NamespaceName, TopicName, parse_owner, topic_of_path
 from store.sources.ensemble import Address, Client, Session, open_session
 from store.sources.ensemble_writes import Conflict, Transaction, Write, ledger_sequence, raise_ledger_sequence
+from store.sources.roots import stored_roots
 from store.transfer.exports import (
     ChangedNode,
     Previewed,
@@ -86,8 +87,13 @@ class EnsemblePlan(Previewed):
 def plan_ensemble_export(store: Store, address: Address, login: Client, limit_bytes: int) -> EnsemblePlan:
     """Plan an export to ADDRESS, whose servers take requests of LIMIT_BYTES; reads the store and the ensemble, writes neither.
 
+    Where ADDRESS names no chroot the changes go where the cluster was.
+
     Raises StalePlan for a node that moved, Refused for a topic that a broker has and for ledgers that no bookie has, LimitExceeded.
     """
+    roots = stored_roots(store.info)
+    if address.chroot in ("", roots.chroot):
+        address = address.at(roots)
     with open_session(address, login) as session:
         return _plan(store, session, limit_bytes)
 

@@ -157,7 +157,7 @@ def import_layout(
     with writer_lock(path, mode, wait_ms=options.wait_ms) as lock, _begin(path, layout, sources, mode, lock) as store:
         _note_holder(layout, result, warn)
         result.nodes, damages = import_tree(store, layout)
-        result.undecodable_values = len(damages)
+        result.undecodable_values = sum(not damage.costs_nothing for damage in damages)
         result.warnings += (damage.reason for damage in damages if damage.offset >= WHOLE_METADATA)
         _import_files(store, layout, options, result, advance)
         make_owners(store)
@@ -294,7 +294,8 @@ def source_rows(layout: Layout, options: ImportOptions) -> tuple[dict[str, Any],
     how = {"imported": options.now_ms, "mode": options.mode, "checksums": options.verify}
     if layout.root is not None:
         bookies = [encode_bookie(bookie) for bookie in layout.bookies]
-        when = {} if layout.metadata is None else {k: v for k, v in layout.metadata.row().items() if k == "asOf"}
+        row = {} if layout.metadata is None else layout.metadata.row()
+        when = {key: row[key] for key in ("asOf", "chroot", "ledgersRoot") if key in row}
         return ({"kind": "standalone", "path": str(layout.root.resolve())} | how | when | {"bookies": bookies},)
     metadata = () if layout.metadata is None else (layout.metadata.row() | how,)
     return (

@@ -48,7 +48,7 @@ def read_tree(txn: Txn, layout: Layout, result: RefreshResult) -> NewTree:
         return NewTree({}, None)
     _check_not_older(txn, layout.metadata)
     whole, items = _split_damage(iter_source_rows(layout.metadata))
-    unknown = tuple(damage.reason for damage in whole if damage.reason not in known)
+    unknown = tuple(one.reason for one in whole if one.reason not in known and not one.costs_nothing)
     if unknown:
         result.undecodable_values = len(unknown)
         return NewTree({}, None, unknown)
@@ -61,7 +61,7 @@ def read_tree(txn: Txn, layout: Layout, result: RefreshResult) -> NewTree:
             damages.append(item)
         else:
             seen.add(_compare_node(txn, item, ours, result, rows))
-    result.undecodable_values = len(damages)
+    result.undecodable_values = sum(not damage.costs_nothing for damage in damages)
     for key, _ in txn.items("tree"):
         if key not in seen:
             _compare_gone(txn, key, ours, result, rows)
@@ -90,7 +90,7 @@ def put_tree_damage(txn: Txn, tree: NewTree) -> None:
 
 
 def _split_damage(items: Iterator[Row | Damage]) -> tuple[list[Damage], Iterator[Row | Damage]]:
-    """Return the damage of the whole tree, which comes first, and the rest of ITEMS."""
+    """Return the damage of files as a whole, which comes first, and the rest of ITEMS."""
     whole: list[Damage] = []
     for item in items:
         if not isinstance(item, Damage) or item.offset < WHOLE_METADATA:

@@ -1,26 +1,31 @@
 """``store export zookeeper-snapshot``: the store's metadata as a ZooKeeper's ``version-2`` directory, on which a server starts.
 
 The tree as it is now, every node with its version and times, whatever it was imported from; parents that RocksDB does not keep are made.
-Ephemeral nodes, sessions and ACLs are in no store. Sequential nodes go on above what may have been given out: ``/ledgers/idgen``
-(``LedgerIdGenerator``) above every ledger, ``/counters`` (``DistributedIdGenerator``, Pulsar 4.0.8) at the seconds of now.
+A cluster below a path of a ZooKeeper goes back there, and what else that ZooKeeper has (``store.sources.outside``) comes with it as it is
+in the source now. Ephemeral nodes, sessions and ACLs are in no store. Sequential nodes go on above what may have been given out:
+``/ledgers/idgen`` (``LedgerIdGenerator``) above every ledger, ``/counters`` (``DistributedIdGenerator``, Pulsar 4.0.8) at the seconds of
+now.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from store.codec.ledgermetadata import LEDGERS_ROOT
 from store.codec.zookeeper import SnapshotNode, iter_snapshot
 from store.db.environment import Store, Txn
-from store.db.files import METADATA_FILE_ID, iter_damage
+from store.db.files import iter_metadata_damage
 from store.db.own_ledgers import RESERVED_GAP, find_own_ledgers, largest_ledger_id
 from store.db.tree import Node, decode_node, find_node
-from store.errors import AlreadyExists, MetadataCorrupt, Unsupported
+from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, Unsupported
 from store.files import create_directory, create_file, new_directory
 from store.frozen import frozen
+from store.sources.cluster import read_stored_layout
+from store.sources.outside import iter_outside, next_number
+from store.sources.roots import WHOLE, Roots, stored_roots
 from store.sources.zookeeper import newest_epoch
 from store.transfer.exports import ChangedNode, Previewed, check_entries_are_there, iter_changed_nodes
 from store.wording import counted
@@ -45,6 +50,8 @@ class SnapshotPlan(Previewed):
     now_ms: int
     changes: tuple[ChangedNode, ...]
     problems: tuple[str, ...]
+    roots: Roots
+    outside: tuple[Node, ...]
     loses: str = ""
 
     @property
@@ -58,6 +65,8 @@ class SnapshotPlan(Previewed):
             "zxid": f"{self.zxid:#x}",
             "nodes": self.nodes,
             "nextLedgerId": self.next_ledger_id,
+            **self.roots.row(),
+            "nodesOutside": len(self.outside),
             "changes": [{"path": node.path, "action": node.action} for node in self.changes],
             "problems": list(self.problems),
             "dryRun": dry_run,
@@ -65,14 +74,18 @@ class SnapshotPlan(Previewed):
 
 
 def plan_snapshot_export(store: Store, target: Path, now_ms: int, *, force: bool = False) -> SnapshotPlan:
-    """Plan a snapshot in the new directory TARGET; raises AlreadyExists, Refused, Unsupported, MetadataCorrupt.
+    """Plan a snapshot in the new directory TARGET; raises AlreadyExists, Refused, Unsupported, MetadataCorrupt, SourceNotFound.
 
-    The last one unless FORCE where nodes could not be imported: bookies delete the ledgers that the metadata does not list.
+    The last two unless FORCE: where nodes could not be imported, for bookies delete the ledgers that the metadata does not list, and
+    where what else was in the same ZooKeeper cannot be read.
     """
     if target.exists() or target.is_symlink():
         raise AlreadyExists(f"{target} exists", hint="name a new directory: a server's dataDir", path=str(target))
+    roots = stored_roots(store.info)
+    outside, missing = ((), []) if roots == WHOLE else _read_outside(store, force=force)
     with store.read() as txn:
-        problems = tuple(damage.reason for damage in iter_damage(txn, METADATA_FILE_ID))
+        problems = tuple(damage.reason for damage in iter_metadata_damage(txn))
+        problems += tuple(missing)
         if problems and not force:
             raise MetadataCorrupt(
                 f"the metadata was imported with {counted(len(problems), 'problem')}: {problems[0]}",
@@ -85,12 +98,31 @@ def plan_snapshot_export(store: Store, target: Path, now_ms: int, *, force: bool
             target,
             txn.id,
             newest_epoch(store.info.sources) + 1 << _EPOCH_BITS,
-            sum(1 for _ in _iter_nodes(txn)),
+            sum(1 for _ in _iter_nodes(txn, roots, outside)),
             _next_ledger_id(txn),
             now_ms,
             changes,
             problems,
+            roots,
+            outside,
         )
+
+
+def _read_outside(store: Store, *, force: bool) -> tuple[tuple[Node, ...], list[str]]:
+    """Return what the source has beside the cluster, and what could not be read of it."""
+    problems: list[str] = []
+    try:
+        metadata = read_stored_layout(store.info).metadata
+        assert metadata is not None
+        return tuple(iter_outside(metadata, problems)), problems
+    except (SourceNotFound, Refused, MetadataCorrupt) as error:
+        if force:
+            return (), [error.message]
+        raise type(error)(
+            f"what else was in the cluster's ZooKeeper cannot be read: {error.message}",
+            hint="others that use it would lose their nodes; bring the source back, or write the cluster alone with --force",
+            **error.context,
+        ) from error
 
 
 def _next_ledger_id(txn: Txn) -> int:
@@ -110,46 +142,62 @@ def apply_snapshot_export(store: Store, plan: SnapshotPlan) -> dict[str, Any]:  
         file = unfinished / plan.file
         create_directory(unfinished)
         create_directory(file.parent)
-        children = _count_children(txn)
-        children[_IDGEN] = plan.next_ledger_id
+        children = _count_children(txn, plan)
+        children[plan.roots.outer(_IDGEN)] = plan.next_ledger_id
         with create_file(file) as out:
-            for part in iter_snapshot(_snapshot_nodes(txn, children, plan.now_ms), plan.zxid):
+            for part in iter_snapshot(_snapshot_nodes(txn, children, plan), plan.zxid):
                 out.write(part)
     return plan.report(dry_run=False)
 
 
-def _snapshot_nodes(txn: Txn, children: Counter[str], now_ms: int) -> Iterator[SnapshotNode]:
-    for path, node in _iter_nodes(txn):
-        made = now_ms // 1000 if path.startswith(_COUNTERS + "/") else children[path]
+def _snapshot_nodes(txn: Txn, children: Counter[str], plan: SnapshotPlan) -> Iterator[SnapshotNode]:
+    now_ms, counters = plan.now_ms, plan.roots.outer(_COUNTERS) + "/"
+    for path, node in _iter_nodes(txn, plan.roots, plan.outside):
+        made = now_ms // 1000 if path.startswith(counters) else children[path]
         if node is None or path == _CONFIG:
             yield SnapshotNode(path, b"", 0, made, now_ms, now_ms, path == _CONFIG)
         else:
             yield SnapshotNode(path, node.value, node.stat.version, made, node.stat.created_ms, node.stat.modified_ms)
 
 
-def _count_children(txn: Txn) -> Counter[str]:
+def _count_children(txn: Txn, plan: SnapshotPlan) -> Counter[str]:
     found: Counter[str] = Counter()
-    for path, _ in _iter_nodes(txn):
+    for path, _ in _iter_nodes(txn, plan.roots, plan.outside):
         if path:
             found[path.rpartition("/")[0]] += 1
+    for node in plan.outside:  # sequential nodes of others go on behind those that are there
+        parent, _, name = node.path.rpartition("/")
+        found[parent] = max(found[parent], next_number(name))
     return found
 
 
-def _iter_nodes(txn: Txn) -> Iterator[tuple[str, Node | None]]:
-    """Yield every path behind its parent, and its node; None: there is none, and ZooKeeper needs one."""
-    tree = _Tree(txn)
-    for path in (*_ROOTS, LEDGERS_ROOT, _IDGEN):
-        yield from tree.with_parents(path)
-    for node in tree.nodes():
-        yield from tree.with_parents(node.path, node)
+def _iter_nodes(txn: Txn, roots: Roots, outside: Sequence[Node]) -> Iterator[tuple[str, Node | None]]:
+    """Yield every whole path behind its parent, and its node; None: there is none, and ZooKeeper needs one."""
+    above = {*_parents(roots.chroot), *_parents(roots.ledgers if roots.is_apart else "")} - {roots.ledgers}
+    around: dict[str, Node | None] = dict.fromkeys((*_ROOTS, *above) if roots.chroot else ("", *above))
+    around |= {node.path: node for node in outside}
+    yield from sorted(around.items())
+    tree = _Tree(txn, ("", *(path[len(roots.chroot) :] for path in above if path.startswith(f"{roots.chroot}/"))))
+    for path in (*(() if roots.chroot else _ROOTS[1:]), LEDGERS_ROOT, _IDGEN):
+        yield from ((roots.outer(inner), node) for inner, node in tree.with_parents(path))
+    for one in tree.nodes():
+        yield from ((roots.outer(inner), node) for inner, node in tree.with_parents(one.path, one))
+
+
+def _parents(path: str) -> Iterator[str]:
+    """Yield PATH and what is above it, but the root."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
 
 
 class _Tree:
     """The nodes of a store in an order in which parents are first, and which parents were made."""
 
-    def __init__(self, txn: Txn) -> None:
+    def __init__(self, txn: Txn, given: Iterable[str]) -> None:
+        """GIVEN: paths that need not be yielded any more."""
         self._txn = txn
-        self._made: set[str] = set()  # that are not in the tree, or were given before their turn
+        self._made = {*given}  # that are not in the tree, or were given before their turn
         self._parent = ""  # of the node before: many have the same
 
     def nodes(self) -> Iterator[Node]:

@@ -1,0 +1,231 @@
+"""Where in a ZooKeeper's tree a cluster is: below a path (chroot), and BookKeeper's root perhaps elsewhere.
+
+Pulsar's Helm chart has ``metadataPrefix``, brokers ``metadataStoreUrl=zk:HOST:PORT/PATH``, bookies ``metadataServiceUri`` or
+``zkLedgersRootPath``. Clients see paths without the chroot; ZooKeeper's own files, and its tree, have them whole. Everything here that
+reads ZooKeeper takes paths as a broker of the cluster sees them (``Roots.inner``), and writes them back where they were (``Roots.outer``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from store.codec.ledgermetadata import LEDGERS_ROOT
+from store.db.storeinfo import StoreInfo
+from store.errors import InvalidValue, Refused, SourceNotFound
+from store.frozen import frozen
+from store.names import shell_word
+
+PULSAR_MARKS = ("/admin/clusters", "/managed-ledgers")
+"""Nodes that only brokers make, below their chroot."""
+LAYOUT_MARK = "/LAYOUT"
+"""The node that every BookKeeper makes directly below its root; its value names a ``LedgerManagerFactory``."""
+_LAYOUT_VALUE = b"LedgerManagerFactory"
+_NAMED = ("/admin/", "/ledgers/", "/loadbalance/", "/managed-ledgers/", "/namespace/", "/schemas/")
+"""Below these the names are those of users, who may call a tenant ``admin`` and a namespace ``clusters``."""
+
+
+@frozen
+class Roots:
+    """``chroot``: the path that brokers take for the root, "" for the root itself; ``ledgers``: BookKeeper's root, the whole path."""
+
+    chroot: str = ""
+    ledgers: str = LEDGERS_ROOT
+
+    def __str__(self) -> str:
+        apart = f", BookKeeper's root {self.ledgers}" if self.is_apart else ""
+        return (self.chroot or "/") + apart
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether paths are the same in the cluster and in ZooKeeper."""
+        return not self.chroot and self.ledgers == LEDGERS_ROOT
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether BookKeeper's root is not the one that brokers take by default, ``/ledgers`` below the chroot."""
+        return self.ledgers != self.chroot + LEDGERS_ROOT
+
+    def inner(self, path: str) -> str | None:
+        """Return the path in the cluster of what is at PATH in ZooKeeper; None: it is not the cluster's."""
+        if self.is_apart:
+            if is_at_or_below(path, self.ledgers):
+                return LEDGERS_ROOT + path[len(self.ledgers) :]
+            if is_at_or_below(path, self.chroot + LEDGERS_ROOT) or is_at_or_below(self.ledgers, path):
+                return None
+        return path[len(self.chroot) :] if path.startswith(f"{self.chroot}/") else None
+
+    def outer(self, path: str) -> str:
+        """Return where in ZooKeeper the node PATH of the cluster is."""
+        if self.is_apart and is_at_or_below(path, LEDGERS_ROOT):
+            return self.ledgers + path[len(LEDGERS_ROOT) :]
+        return self.chroot + path
+
+    def row(self) -> dict[str, str]:
+        """Return what ``store.json`` has of it: nothing where the cluster has the whole tree."""
+        return ({"chroot": self.chroot} if self.chroot else {}) | (
+            {"ledgersRoot": self.ledgers} if self.is_apart else {}
+        )
+
+
+WHOLE = Roots()
+"""The whole tree is the cluster's."""
+
+
+def is_at_or_below(path: str, root: str) -> bool:
+    """Whether PATH is the node ROOT or below it."""
+    return path == root or path.startswith(f"{root}/")
+
+
+def roots_of_row(row: Mapping[str, Any]) -> Roots:  # Any: JSON
+    """Return the roots in a ROW of ``store.json``."""
+    chroot = str(row.get("chroot", ""))
+    return Roots(chroot, str(row.get("ledgersRoot", chroot + LEDGERS_ROOT)))
+
+
+def stored_roots(info: StoreInfo) -> Roots:
+    """Return where in ZooKeeper's tree the cluster of a store is."""
+    return next((roots_of_row(source) for source in info.sources if source["kind"] != "bookie"), WHOLE)
+
+
+def below_text(row: Mapping[str, Any]) -> str:  # Any: JSON
+    """Return where in ZooKeeper's tree the source in a ROW of ``store.json`` is, "" for the whole tree."""
+    roots = roots_of_row(row)
+    return "" if roots == WHOLE else f" at {roots}"
+
+
+def roots_text(roots: Roots) -> str:
+    """Return what is said of a cluster at ROOTS that has not the whole tree."""
+    below = f"below {roots.chroot}" if roots.chroot else "at the root"
+    apart = f", BookKeeper's part at {roots.ledgers}" if roots.is_apart else ""
+    return f"the cluster is {below} of ZooKeeper's tree{apart}: its paths are shown without that, and nothing else there is imported"
+
+
+@frozen
+class Wanted:
+    """What says which cluster of a ZooKeeper is meant. ``chroot`` and ``ledgers``: as the user named them, None: not at all; ``hints``:
+    BookKeeper's roots by the configuration of bookies."""
+
+    chroot: str | None = None
+    ledgers: str | None = None
+    hints: tuple[str, ...] = ()
+
+
+ANY = Wanted()
+"""Nothing is said: the only cluster there is."""
+
+
+def parse_root(text: str, option: str) -> str:
+    """Return the path that TEXT, the value of OPTION, names, "" for the root; raises InvalidValue."""
+    if not text.startswith("/") or "//" in text or "\0" in text:
+        raise InvalidValue(
+            f"{option} {text!r} is no path of a node", hint="write it as ZooKeeper has it: /pulsar, or / for the root"
+        )
+    return text.rstrip("/")
+
+
+class Marks:
+    """The places in a tree that look like the root of a Pulsar or of a BookKeeper."""
+
+    def __init__(self) -> None:
+        self._pulsars: set[str] = set()
+        self._ledgers: set[str] = set()
+
+    def see(self, path: str, value: bytes) -> None:
+        """Look at the node PATH with its VALUE; what lies above it need not be there, of damaged files."""
+        for mark in PULSAR_MARKS:
+            chroot, found, below = path.partition(mark)
+            if found and below[:1] in ("", "/"):
+                self._pulsars.add(chroot)
+        if path.endswith(LAYOUT_MARK) and _LAYOUT_VALUE in value:
+            self._ledgers.add(path.removesuffix(LAYOUT_MARK))
+
+    def chroots(self) -> list[str]:
+        """Return the chroots of Pulsars, without what has such a name within one of them."""
+        found: list[str] = []
+        for chroot in sorted(self._pulsars, key=lambda path: (path.count("/"), path)):
+            if not any(_is_within(chroot, other) for other in found):
+                found.append(chroot)
+        return found
+
+    def ledgers(self) -> list[str]:
+        """Return the roots of BookKeepers, without what has such a name within a Pulsar."""
+        chroots = self.chroots()
+        usual = {chroot + LEDGERS_ROOT for chroot in chroots}
+        return sorted(
+            root for root in self._ledgers if root in usual or not any(_is_within(root, chroot) for chroot in chroots)
+        )
+
+
+def _is_within(path: str, chroot: str) -> bool:
+    return f"{path}/".startswith(tuple(chroot + below for below in _NAMED))
+
+
+def choose_roots(marks: Marks, where: str, wanted: Wanted) -> Roots:
+    """Return the cluster among MARKS, of the tree that messages call WHERE, that is WANTED or the only one.
+
+    Raises SourceNotFound where there is none, Refused where there are several: ``again`` of its context has options that name each.
+    """
+    found = [*dict.fromkeys(_pairs(marks, wanted))]
+    if wanted.chroot is not None:
+        meant = [roots for roots in found if roots.chroot == wanted.chroot]
+    else:
+        meant = [roots for roots in found if roots.ledgers in wanted.hints] or found
+    if wanted.ledgers is not None:
+        meant = [roots for roots in meant if roots.ledgers == wanted.ledgers]
+    if len(meant) == 1:
+        return meant[0]
+    if not found or not meant:
+        raise _not_found(where, wanted, found)
+    again = [*dict.fromkeys(_option(roots, meant) for roots in meant)]
+    raise Refused(
+        f"{where} has {len(meant)} clusters: {', '.join(str(roots) for roots in meant)}",
+        hint="name one of them",
+        again=again,
+    )
+
+
+def _option(roots: Roots, others: Collection[Roots]) -> str:
+    """Return the options that tell ROOTS from OTHERS."""
+    words = f"--chroot {shell_word(roots.chroot or '/')}"
+    is_alone = sum(other.chroot == roots.chroot for other in others) == 1
+    return words if is_alone else f"{words} --ledgers-root {shell_word(roots.ledgers)}"
+
+
+def _not_found(where: str, wanted: Wanted, found: Collection[Roots]) -> SourceNotFound:
+    if not found:
+        return SourceNotFound(
+            f"{where} has no metadata of Pulsar or BookKeeper: expected admin/clusters, managed-ledgers or ledgers/LAYOUT at its root or"
+            " below a path",
+            hint="name the ZooKeeper of the cluster; without its metadata the bookies alone can be imported, and metadata be rebuilt from"
+            " them: pulsar-admin store recover",
+            path=where,
+        )
+    asked = wanted.chroot if wanted.ledgers is None else wanted.ledgers
+    return SourceNotFound(
+        f"{where} has no cluster at {asked or '/'}: it has {', '.join(str(roots) for roots in found)}",
+        hint="name one that is there",
+        path=where,
+        again=[*dict.fromkeys(_option(roots, found) for roots in found)],
+    )
+
+
+def _pairs(marks: Marks, wanted: Wanted) -> Iterator[Roots]:
+    """Yield the clusters that MARKS may be: a Pulsar with its BookKeeper, and where there is no Pulsar each BookKeeper.
+
+    A BookKeeper that no chroot has below it may be anybody's: that of each Pulsar that lacks one, or the one that is WANTED.
+    """
+    chroots, ledgers = marks.chroots(), marks.ledgers()
+    if not chroots:
+        yield from (Roots(root.rpartition("/")[0], root) for root in ledgers)
+        return
+    free = [root for root in ledgers if root.removesuffix(LEDGERS_ROOT) not in chroots]
+    for chroot in chroots:
+        usual = chroot + LEDGERS_ROOT
+        if usual in ledgers:
+            yield Roots(chroot, usual)
+            yield from (Roots(chroot, root) for root in free if root == wanted.ledgers or root in wanted.hints)
+        elif free:
+            yield from (Roots(chroot, root) for root in free)
+        else:
+            yield Roots(chroot, usual)
