@@ -61,10 +61,11 @@ _HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
 )
 @click.option(
     "--if-unsure",
-    type=click.Choice(["refuse", "oldest", "newest"]),
+    type=click.Choice(["refuse", "redeliver", "skip", "oldest", "newest"]),
+    metavar="[refuse|redeliver|skip]",
     default="refuse",
     show_default=True,
-    help="Which state to use if --as-of matches several.",
+    help="If --as-of may mean several states: redeliver what any of them had left, or skip what any had acknowledged.",
 )
 @zookeeper_option
 @click.option(

@@ -136,7 +136,7 @@ def restore(
     """Restore a topic as it was at a point in time: its ledgers, and its subscriptions at their positions.
 
     Taken from ZooKeeper's snapshots and transaction logs, and for subscriptions also from their cursor ledgers: if
-    several states may have been in force, the oldest is used, so that messages are redelivered rather than lost. The
+    several states may have been in force, consumers get what any of them had left, so that nothing is lost. The
     result is TOPIC-restored, which ends with the last entry of that time; ledgers that a topic still references are
     copied. --in-place restores trimmed ledgers and sets the subscriptions; newer data is kept.
     """

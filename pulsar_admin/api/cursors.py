@@ -118,8 +118,9 @@ class Cursors:
         """Plan moving it so that the first entry given again is at a position (TO), at or after a TIME, SHIFT_BY entries further
         (below 0: back), or where the subscription LIKE is; or to where it stood AS_OF a time or a state of ``history`` (its ``name``).
 
-        That brings acknowledgements back; of several states that a time may mean, IF_UNSURE refuses or takes the oldest or newest, and
-        ZOOKEEPER names more servers' files, ``dataDir[,dataLogDir]``. Else individual acknowledgements are cleared. EXCLUDE: start behind
+        That brings acknowledgements back; where a time may mean several states, IF_UNSURE refuses, or redelivers what any of them had
+        left, or skips what any had acknowledged (``oldest``, ``newest``: older words for these two). ZOOKEEPER names more servers'
+        files, ``dataDir[,dataLogDir]``. Else individual acknowledgements are cleared. EXCLUDE: start behind
         the position. RULE ``broker``: what a live broker does, MAX_CLOCK_SKEW (of its settings; below 0: it skips no ledger) included;
         ``exact`` takes the first entry at or after the time on CLOCK, and only positions that exist. Raises InvalidValue unless exactly
         one of the five is given, LedgerNotFound, EntryNotFound, NothingMatches (a topic has no entries; nothing is at or after TIME, so

@@ -93,18 +93,18 @@ def _cursors(
 def _cursor(
     reader: EntryReader, topic: Topic, name: str, value: bytes, history: CursorHistory, at_ms: int
 ) -> CursorThen:
-    """Return where a cursor stood: of the states that may have been in force the oldest, so that nothing is left out."""
+    """Return where a cursor stood: where several states may have been in force, what redelivers the most, so that nothing is lost."""
     info = decode_cursor_info(value, topic.name.cursor_path(name))
     state = CursorState(info.mark_delete or topic.first_position, info.ranges, info.batch_deletes, info.properties)
     if info.cursors_ledger_id < 0:
         return CursorThen(info, state, value)
     cursor = Cursor(topic.name, name, topic.stat, info, state, CursorSource.METADATA)
-    as_of = AsOf(at_ms, if_unsure="oldest", past=history)
+    as_of = AsOf(at_ms, if_unsure="redeliver", past=history)
     try:
-        found, texts = state_in_force(history.states(reader, topic, name), cursor, as_of)
+        found = state_in_force(history.states(reader, topic, name), topic, cursor, as_of)
     except (NothingMatches, SubscriptionNotFound) as error:
         return CursorThen(info, state, value, error.message)
-    return CursorThen(info, found.state or state, value, "; ".join(texts))
+    return CursorThen(info, found.state or state, value, "; ".join(found.warnings) or found.problem)
 
 
 # -- the change -------------------------------------------------------------------------------------------------------

@@ -7,25 +7,31 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 from urllib.parse import unquote_plus
 
 import pytest
 
+from store.changes.resets import bit_words
 from store.codec.cursor import CursorInfo, CursorState
 from store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, encode_ledger_metadata, ledger_path
+from store.codec.managedledger import LedgerInfo, ManagedLedger
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
 from store.db.storeinfo import read_store_info
 from store.db.tree import Node, put_nodes, read_node
 from store.model.cursors import range_text, read_cursor
 from store.model.reader import EntryReader, open_reader
-from store.model.topics import Topic, read_topic
+from store.model.topics import Topic, TopicLedger, read_topic
 from store.names import Position, parse_topic
 from store.proto.managed_ledger_pb2 import PositionInfo
 from store.recovery.acks import AckState, CursorVersion, imported_versions, iter_ack_states
 from store.recovery.as_of import AsOf, plan_as_of
-from store.recovery.cursor_versions import find_cursor_history
+from store.recovery.cursor_versions import CursorHistory, find_cursor_history
+from store.recovery.past import Past
+from store.recovery.possible import both, either, pending_of, state_of
+from store.recovery.restore import read_then
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.stores import copied, imported
@@ -289,12 +295,108 @@ def test_a_time_that_may_mean_several_states_is_refused_unless_one_is_chosen(cli
     refused = cli(*words, "@1795253616300")
     assert refused.exit_code == 3
     assert "269:0 to 269:15" in refused.stderr
-    assert "--as-of 269:0 gives more again, --as-of 269:15 less" in refused.stderr
-    for choice, state in (("oldest", "269:0"), ("newest", "269:15")):
+    assert "--if-unsure redeliver: consumers get all that any of these states had left, up to" in refused.stderr
+    for choice, state in (("redeliver", "269:0"), ("oldest", "269:0"), ("skip", "269:15"), ("newest", "269:15")):
         done = cli(*words, "@1795253616300", "--if-unsure", choice, "--dry-run", "-o", "json")
         assert done.exit_code == 0, done.stderr
         assert done.json["rule"] == f"as-of {state}"
-        assert "may have stood at 16 states" in done.json["warnings"][0]
+        warnings = done.json["warnings"]
+        assert "may have stood at 16 states" in warnings[-1]
+        assert ("is an older word for" in warnings[0]) == (choice in ("oldest", "newest"))
+
+
+def test_after_a_reset_back_no_unacknowledged_entry_is_lost(cli: Cli, make: Any) -> None:
+    """The states gave 1, 6 and 3 entries: 7; 2 to 7; 5, 6 and 7. The oldest of them would lose five."""
+    store = make(position_info(6), position_info(1), position_info(4))
+    words = ("--store", store, "topics", "reset-cursor", TOPIC, "-s", "sub", "--as-of", f"@{T + 8_000}")
+    refused = cli(*words)
+    assert refused.exit_code == 3
+    assert "11:0 to 11:2" in refused.stderr
+    assert "up to 5 entries again" in refused.stderr
+    assert "they lose up to 5 entries that were not acknowledged" in refused.stderr
+    for choice, state, backlog in (("redeliver", "11:1", 6), ("oldest", "11:1", 6), ("skip", "11:0", 1)):
+        done = cli(*words, "--if-unsure", choice, "--dry-run", "-o", "json").json
+        assert (done["rule"], done["after"]["backlogEntries"]) == (f"as-of {state}", backlog)
+
+
+def test_a_topic_of_then_has_the_subscription_where_nothing_is_lost(make: Any) -> None:
+    """What ``topics restore --at`` brings back: the oldest of the states has acknowledged seven of the eight entries, another two."""
+    store = make(position_info(6), position_info(1), position_info(4))
+    past, at_ms = Past(), T + 8_000
+    with opened(store, TOPIC) as (reader, topic):
+        for path in (topic.name.path, topic.name.cursor_path("sub")):
+            past.put(path, read_node(reader.txn, path).value, T, at_ms)
+        then = read_then(reader, topic.name, past, CursorHistory(), at_ms).cursors["sub"]
+        assert acknowledged(entries_of(topic), then.state) == {(10, 0), (10, 1)}
+    assert "consumers get up to 5 entries again" in then.problem
+
+
+def test_a_state_is_made_where_none_of_them_loses_nothing(cli: Cli, make: Any) -> None:
+    """Left by the first: 1, 3, 4, 6, 7; by the second, after a reset and acknowledgements: 2, 3, 5, 6, 7."""
+    store = make(position_info(0, [2, 5]), position_info(-1, [0, 1, 4]))
+    words = ("--store", store, "topics", "reset-cursor", TOPIC, "-s", "sub", "--as-of", f"@{T + 8_000}", "--if-unsure")
+    kept = cli(*words, "redeliver", "--dry-run", "-o", "json").json
+    assert kept["rule"] == "as-of all of 2 states, 11:0 to 11:1"
+    assert (kept["after"]["markDeletePosition"], kept["after"]["backlogEntries"]) == ("10:0", 7)
+    done = cli(*words, "skip", "-o", "json").json
+    assert (done["after"]["markDeletePosition"], done["after"]["backlogEntries"]) == ("10:2", 3)
+    with opened(store, TOPIC) as (reader, topic):
+        state = read_cursor(reader.txn, reader, topic, "sub").state
+    assert acknowledged(entries_of(topic), state) == {(10, entry) for entry in (0, 1, 2, 4, 5)}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_most_and_least_equal_brute_force(make_topic: Topic, seed: int) -> None:
+    """On messages: entry 0 to 9 have one, of which some are batches of 70 that are acknowledged in part."""
+    random = Random(seed)
+    states = [random_state(random) for _ in range(random.randint(2, 4))]
+    most = least = pending_of(make_topic, states[0])
+    for state in states[1:]:
+        most = either(make_topic, most, pending_of(make_topic, state))
+        least = both(make_topic, least, pending_of(make_topic, state))
+    left = [messages_left(make_topic, state) for state in states]
+    for pending, expected in ((most, set.union(*left)), (least, set.intersection(*left))):
+        for like in states:
+            assert messages_left(make_topic, state_of(make_topic, pending, like)) == expected
+
+
+BATCH = 70
+
+
+@pytest.fixture(scope="module")
+def make_topic() -> Topic:
+    infos = (LedgerInfo(10, 4, 40, 5), LedgerInfo(12, 0, 0, 5), LedgerInfo(13, 6, 60, 5))
+    ledgers = tuple(TopicLedger(info, info.entries, info.size_bytes, False) for info in infos)
+    return Topic(parse_topic(TOPIC), NodeStat(0, 0, 0, 0, False), ManagedLedger(infos), ledgers)
+
+
+def random_state(random: Random) -> CursorState:
+    entries = [Position(10, entry) for entry in range(4)] + [Position(13, entry) for entry in range(6)]
+    mark = random.choice([Position(10, -1), *entries])
+    ranges = tuple(
+        (Position(one.ledger_id, one.entry_id - 1), one) for one in entries if one > mark and random.random() < 0.3
+    )
+    done = {upper for _, upper in ranges}
+    batches = {
+        one: bit_words(index for index in range(BATCH) if random.random() < 0.5)
+        for one in entries
+        if one > mark and one not in done and random.random() < 0.4
+    }
+    return CursorState(mark, ranges, batches)
+
+
+def messages_left(topic: Topic, state: CursorState) -> set[tuple[int, int, int]]:
+    """What a consumer gets, message by message; written without the code under test."""
+    done = acknowledged(entries_of(topic), state)
+    left = set()
+    for ledger, entry in entries_of(topic):
+        words = state.batch_deletes.get(Position(ledger, entry))
+        bits = (1 << BATCH) - 1
+        if words is not None:
+            bits = sum((word & (2**64 - 1)) << 64 * place for place, word in enumerate(words))
+        if (ledger, entry) not in done:
+            left |= {(ledger, entry, index) for index in range(BATCH) if bits >> index & 1}
+    return left
 
 
 def test_what_names_no_state_is_said(cli: Cli, tmp_path: Path) -> None:
