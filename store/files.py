@@ -332,6 +332,25 @@ def cut_file(path: Path, size_bytes: int) -> None:
             os.close(descriptor)
 
 
+def write_at(path: Path, offset: int, data: bytes) -> None:
+    """Write DATA into the file PATH at OFFSET; durable after ``sync_file``."""
+    with writing(path):
+        descriptor = open_regular(path, os.O_WRONLY)
+        with open(descriptor, "wb") as file:
+            file.seek(offset)
+            file.write(data)
+
+
+def sync_file(path: Path) -> None:
+    """Make what was written to the file PATH durable."""
+    with writing(path):
+        descriptor = open_regular(path)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 def copy_file(source: Path, target: Path, *, durable: bool = True, like: os.stat_result | None = None) -> None:
     """Copy SOURCE to the new file TARGET with its mode; holes of a sparse file stay holes. DURABLE, LIKE: as of ``create_file``."""
     with (

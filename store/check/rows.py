@@ -33,7 +33,7 @@ from store.db.tree import decode_node
 from store.errors import IndexCorrupt, StoreError
 from store.model.references import find_references
 from store.names import shell_word
-from store.wording import counted, plural
+from store.wording import counted, listed, plural
 
 _LOST = {
     FileState.MISSING: "is gone",
@@ -338,7 +338,7 @@ def check_owners(store: Store, txn: Txn) -> Iterator[Finding]:
             yield store_problem(
                 "owners-differ",
                 f"ledger {ledger_id}",
-                f"expected owners {sorted(map(str, wanted))}, found {sorted(map(str, found))}",
+                f"expected owners: {listed(sorted(map(str, wanted)), 5) or 'none'}; found: {listed(sorted(map(str, found)), 5) or 'none'}",
                 ledgerId=ledger_id,
             )
 

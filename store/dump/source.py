@@ -140,7 +140,7 @@ def _topic_of(file: Path) -> str:
     if file.suffix == ".parquet":
         return _parquet_topic(file)
     with open(file, "rb") as stream:
-        return text(_parse_line(stream.readline(), f"{file}, line 1")["topic"], "topic")
+        return text(_parse_line(stream.readline(_LINE_BYTES_MAX), f"{file}, line 1")["topic"], "topic")
 
 
 def _checked(stream: Iterable[EntryRows]) -> Iterator[EntryRows]:

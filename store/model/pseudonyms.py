@@ -17,7 +17,9 @@ from store.names import EVENTS, PENDING_ACK_SUFFIX, decode_name, encode_name, is
 
 SALT_BYTES = 32
 _DIGITS = 12
-_BUNDLE = re.compile(r"0x[0-9a-f]{8}(_0x[0-9a-f]{8})?")
+_BOUND = re.compile(r"0x[0-9a-f]{8}")
+_BOUNDS = "boundaries"
+_DOMAINS = ("persistent", "non-persistent")
 _LOG_FILE = re.compile(r"[0-9a-f]{1,16}\.(log|txn|idx)")
 _PARTITION = re.compile(r"(.*)(-partition-[0-9]{1,9})", re.DOTALL)
 _SYSTEM_TOPICS = frozenset(
@@ -97,8 +99,8 @@ class Pseudonyms:
         return found
 
     def word(self, text: str) -> str:
-        """Return TEXT where it is a word of Pulsar's or the bound of a bundle, else its pseudonym."""
-        return text if text in WORDS or _BUNDLE.fullmatch(text) else self.whole(text)
+        """Return TEXT where it is a word of Pulsar's, else its pseudonym."""
+        return text if text in WORDS else self.whole(text)
 
     def same_length(self, text: str) -> str:
         """Return what stands for TEXT in as many bytes, for names inside of bytes that keep their places."""
@@ -126,16 +128,28 @@ class Pseudonyms:
             return name
         return self.whole(name)
 
-    def component(self, text: str) -> str:
-        """Return what stands for one part of a metadata path; one that is not as ``encode_name`` writes it, stays so."""
+    def component(self, text: str, *, encodes: bool = True) -> str:
+        """Return what stands for one part of a metadata path; one that is not as ``encode_name`` writes it stays so if ENCODES."""
         found = encode_name(self.local(decode_name(text)))
-        return found if is_encoded(text) else f"{found}~"
+        return f"{found}~" if encodes and not is_encoded(text) else found
 
     def path(self, path: str) -> str:
-        """Return what stands for a path of metadata or files, part by part, so that what lies below it still does."""
+        """Return what stands for a path of metadata or directories, part by part, so that what lies below it still does.
+
+        Names of topics and cursors are encoded; of tenants and namespaces, such as ``pulsar/HOST:PORT``, they are not.
+        """
+        parts = path.split("/")
+        first_encoded = next((at for at, part in enumerate(parts) if part in _DOMAINS), len(parts))
         return "/".join(
-            part if not part or _LOG_FILE.fullmatch(part) else self.component(part) for part in path.split("/")
+            self.component(part, encodes=at > first_encoded) if part else "" for at, part in enumerate(parts)
         )
+
+    def file(self, path: str) -> str:
+        """Return what stands for the path of an entry log, a journal or an index of a bookie: its name, a number, stays."""
+        directory, slash, name = path.rpartition("/")
+        if not _LOG_FILE.fullmatch(name):
+            return self.path(path)
+        return f"{self.path(directory)}{slash}{name}"
 
     def text(self, text: str) -> str:
         """Return what stands for TEXT, which may name a topic or a path."""
@@ -147,11 +161,18 @@ class Pseudonyms:
         return self.path(text) if "/" in text and text not in WORDS else self.word(text)
 
     def json(self, value: Any) -> Any:  # Any: JSON values
-        """Return JSON with every text, and every key, that is not a word of Pulsar's replaced."""
+        """Return JSON with every text, and every key, that is not a word of Pulsar's replaced; a number under such a key is 0."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
             return [self.json(item) for item in value]
         if isinstance(value, dict):
-            return {self.text(key): self.json(item) for key, item in value.items()}
+            return {self.text(key): self._member(key, item) for key, item in value.items()}
         return value
+
+    def _member(self, key: str, value: Any) -> Any:  # Any: JSON values
+        if key == _BOUNDS and isinstance(value, list):
+            return [one if isinstance(one, str) and _BOUND.fullmatch(one) else self.json(one) for one in value]
+        if key not in WORDS and isinstance(value, (int, float)) and not isinstance(value, bool):
+            return 0
+        return self.json(value)

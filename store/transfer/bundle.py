@@ -10,7 +10,8 @@ Gzip of JSON lines: a header (``FORMAT``, ``VERSION``), then rows, arrays whose 
     ["record", file id, offset, bytes]                                 an entry of a cursor ledger, which holds positions
     ["end", rows]                                                      so that a bundle that was cut is known
 
-Bytes are base64. An import makes a sparse file of each catalogued one; only the records above are in it.
+Bytes are base64. A line has at most LINE_MAX_BYTES: a small file may decompress to more than memory holds. An import makes a sparse file of
+each catalogued one; only the records above are in it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from store.db.files import Damage, FileMode, LogFile, file_fingerprint, iter_dam
 from store.db.owners import Owner, OwnerKind, iter_owners, put_owners
 from store.db.storeinfo import StoreInfo, StoreState
 from store.db.tree import Node, iter_nodes, put_nodes
-from store.errors import InvalidValue, MetadataCorrupt, SourceNotFound, StoreError, Unsupported
+from store.errors import InvalidValue, LimitExceeded, MetadataCorrupt, SourceNotFound, StoreError, Unsupported
 from store.files import (
     PRIVATE_FILE,
     alone_at,
@@ -46,6 +47,8 @@ from store.files import (
     raise_read_error,
     read_file,
     replace_file,
+    sync_file,
+    write_at,
     write_new_file,
 )
 from store.model.cursors import read_cursor
@@ -58,7 +61,8 @@ from store.transfer.bundle_nodes import bundled_node, bundled_path
 FORMAT, VERSION = "pulsar-admin incident bundle", 1
 _PLAIN_ROWS = ("entries", "times", "copies")
 _STATE_ROWS = ("bookies", "own-ledgers", "placed-ledgers", "copies")
-_BATCH = 10_000
+LINE_MAX_BYTES = 32 << 20
+_BATCH, _BATCH_BYTES = 10_000, 64 << 20
 Json = dict[str, Any]  # Any: JSON values
 
 
@@ -126,7 +130,13 @@ def _bundled(store: Store, names: Pseudonyms, header: Mapping[str, Any], result:
 
 
 def _line(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+    line = json.dumps(value, separators=(",", ":")).encode() + b"\n"
+    if len(line) > LINE_MAX_BYTES:
+        raise LimitExceeded(
+            f"a row of the bundle would have {len(line):,} bytes, the limit is {LINE_MAX_BYTES:,}",
+            limit_bytes=LINE_MAX_BYTES,
+        )
+    return line
 
 
 def _text(data: bytes | memoryview) -> str:
@@ -186,8 +196,8 @@ def _source(key: str, value: object, names: Pseudonyms) -> object:
 def _log_fields(log: LogFile, names: Pseudonyms) -> Json:
     hidden = replace(
         log,
-        path=names.path(log.path),
-        origin=names.path(log.origin),
+        path=names.file(log.path),
+        origin=names.file(log.origin),
         fingerprint="",
         mtime_ns=0,
         stranger="its bookie is not proven to be of this cluster" if log.stranger else "",
@@ -242,7 +252,7 @@ def _has_ledger(node: Node) -> bool:
 def _owner_name(owner: Owner, names: Pseudonyms) -> str:
     """Return what stands for the topic of OWNER, or for what other domains have in its place, as the bundled nodes have it."""
     domain, found, rest = owner.topic.partition("://")
-    if owner.is_of_topic:
+    if owner.is_of_topic and owner.kind is not OwnerKind.SCHEMA:  # whose topic is the path of its node
         return names.text(owner.topic)
     return f"{names.local(domain)}://{names.path(rest)}" if found else bundled_path(owner.topic, names) or ""
 
@@ -268,7 +278,7 @@ def import_bundle(path: Path, store_path: Path, now_ms: int) -> tuple[BundleResu
     result = BundleResult()
     with new_directory(store_path) as making:
         lines = _iter_lines(path)
-        header = _header(path, next(lines, None))
+        header = _header(path, next(lines, (0, None))[1])
         create_store(making, now_ms=now_ms, state=StoreState.IMPORTING, sources=tuple(header["sources"]))
         with open_store(making, writable=True, unfinished=True) as store:
             _fill(store, _checked(path, lines, result), result)
@@ -287,20 +297,30 @@ def _header(path: Path, found: Any) -> Json:  # Any: JSON
     return found
 
 
-def _iter_lines(path: Path) -> Iterator[Any]:  # Any: JSON
+def _iter_lines(path: Path) -> Iterator[tuple[int, Any]]:  # Any: JSON
+    """Yield (bytes, value) of each line; raises SourceNotFound, MetadataCorrupt, LimitExceeded."""
     try:
         with gzip.open(path, "rb") as file:
-            for line in file:
-                yield json.loads(line)
+            while line := file.readline(LINE_MAX_BYTES + 1):
+                if len(line) > LINE_MAX_BYTES:
+                    raise LimitExceeded(
+                        f"{path} is no bundle: a line of it has more than {LINE_MAX_BYTES:,} bytes",
+                        hint="have it sent again",
+                        path=str(path),
+                        limit_bytes=LINE_MAX_BYTES,
+                    )
+                yield len(line), json.loads(line)
     except (FileNotFoundError, IsADirectoryError) as error:
         raise SourceNotFound(f"there is no file {path}", path=str(path)) from error
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise MetadataCorrupt(f"{path} is damaged, or no bundle: {error}", hint="have it sent again") from error
 
 
-def _checked(path: Path, lines: Iterator[Any], result: BundleResult) -> Iterator[list[Any]]:  # Any: JSON
-    """Yield the rows in front of the end, which must be there."""
-    for line in lines:
+def _checked(
+    path: Path, lines: Iterator[tuple[int, Any]], result: BundleResult
+) -> Iterator[tuple[int, list[Any]]]:  # Any: JSON
+    """Yield the rows in front of the end, which must be there, and how many bytes each takes."""
+    for size_bytes, line in lines:
         if not isinstance(line, list) or not line:
             break
         if line[0] == "end":
@@ -308,30 +328,31 @@ def _checked(path: Path, lines: Iterator[Any], result: BundleResult) -> Iterator
                 return
             break
         result.rows += 1
-        yield line
+        yield size_bytes, line
     raise MetadataCorrupt(f"{path} was cut: row {result.rows + 1} is missing", hint="have it sent again")
 
 
-def _fill(store: Store, rows: Iterable[list[Any]], result: BundleResult) -> None:  # Any: JSON
+def _fill(store: Store, rows: Iterable[tuple[int, list[Any]]], result: BundleResult) -> None:  # Any: JSON
     batch: list[list[Any]] = []
+    batch_bytes = 0
     logs: dict[int, LogFile] = {}
-    records: dict[int, list[tuple[int, bytes]]] = {}
     try:
-        for row in rows:
+        for size_bytes, row in rows:
             if row[0] == "file":
                 log = LogFile(**row[1])
-                logs[int(log.file_id)] = log
+                logs[int(log.file_id)] = _create_stand_in(store.path, log)
             elif row[0] == "record":
-                records.setdefault(int(row[1]), []).append((int(row[2]), b64decode(row[3])))
+                _put_record(store.path, logs[int(row[1])], int(row[2]), b64decode(row[3]))
                 result.cursor_entries += 1
             else:
                 result.nodes += row[0] == "node"
                 batch.append(row)
-            if len(batch) >= _BATCH:
+                batch_bytes += size_bytes
+            if len(batch) >= _BATCH or batch_bytes >= _BATCH_BYTES:
                 _put(store, batch)
-                batch = []
+                batch, batch_bytes = [], 0
         _put(store, batch)
-        made = [_stand_in(store.path, log, records.get(file_id, [])) for file_id, log in logs.items()]
+        made = [_as_it_is(store.path, log) for log in logs.values()]
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise MetadataCorrupt(
             f"row {result.rows} of the bundle is damaged: {error}", hint="have it sent again"
@@ -375,16 +396,26 @@ def _put(store: Store, batch: list[list[Any]]) -> None:  # Any: JSON
     store.write(put)
 
 
-def _stand_in(store_path: Path, log: LogFile, records: list[tuple[int, bytes]]) -> LogFile:
-    """Make the sparse file that stands for LOG, with RECORDS (offset, bytes) in it, and return its row."""
-    place = f"entries/bundled-{log.file_id}{Path(log.path).suffix}"
-    file = store_path / place
-    with create_file(file) as opened:
+def _create_stand_in(store_path: Path, log: LogFile) -> LogFile:
+    """Make the sparse file that stands for LOG, and return its row."""
+    if int(log.size_bytes) < 0:
+        raise ValueError("a file of less than 0 bytes")
+    place = f"entries/bundled-{int(log.file_id)}{Path(log.path).suffix}"
+    with create_file(store_path / place) as opened:
         opened.truncate(int(log.size_bytes))
-        for offset, record in records:
-            opened.seek(offset)
-            opened.write(record)
-    size_bytes = min(log.next_offset, log.size_bytes)
-    fingerprint = file_fingerprint(file, size_bytes)
     mode = FileMode.OWN if log.mode == FileMode.OWN else FileMode.COPIED  # an own file is of no bookie, here as there
-    return replace(log, path=place, mode=mode, mtime_ns=file.stat().st_mtime_ns, fingerprint=fingerprint)
+    return replace(log, path=place, mode=mode)
+
+
+def _put_record(store_path: Path, log: LogFile, offset: int, record: bytes) -> None:
+    if not 0 <= offset <= log.size_bytes - len(record):
+        raise ValueError("a record outside its file")
+    write_at(store_path / log.path, offset, record)
+
+
+def _as_it_is(store_path: Path, log: LogFile) -> LogFile:
+    """Return the row of the file that stands for LOG, with all its records in it."""
+    file = store_path / log.path
+    sync_file(file)
+    fingerprint = file_fingerprint(file, min(log.next_offset, log.size_bytes))
+    return replace(log, mtime_ns=file.stat().st_mtime_ns, fingerprint=fingerprint)

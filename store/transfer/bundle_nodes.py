@@ -19,7 +19,8 @@ from store.codec.schema import IndexEntry, decode_schema_locator, encode_schema_
 from store.db.tree import Node
 from store.errors import StoreError
 from store.facts.trees import WRITERS, unknown_tree_of
-from store.model.pseudonyms import WORDS, Pseudonyms
+from store.model.pseudonyms import Pseudonyms
+from store.model.publish_times import BEGIN, END
 from store.model.structures import structure_of
 
 UNDECODABLE = b"\xff\xff\xff"
@@ -78,15 +79,15 @@ def _managed_ledger(node: Node, names: Pseudonyms) -> bytes:
 
 
 def _ledger_info(info: LedgerInfo, names: Pseudonyms) -> LedgerInfo:
-    return info._replace(properties=_properties(info.properties, names)) if info.properties else info
+    if not info.properties:
+        return info
+    # Brokers alone write these; of a topic's properties, which users write, a number says as much as a text.
+    times = {key: value for key, value in info.properties.items() if key in (BEGIN, END) and _NUMBER.fullmatch(value)}
+    return info._replace(properties=_properties(info.properties, names) | times)
 
 
 def _properties(found: Mapping[str, str], names: Pseudonyms) -> dict[str, str]:
-    return {names.word(key): _property(key, value, names) for key, value in found.items()}
-
-
-def _property(key: str, value: str, names: Pseudonyms) -> str:
-    return value if key in WORDS and _NUMBER.fullmatch(value) else names.text(value)
+    return {names.word(key): names.text(value) for key, value in found.items()}
 
 
 def _cursor(node: Node, names: Pseudonyms) -> bytes:
