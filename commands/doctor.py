@@ -92,6 +92,7 @@ def _show(app: App, found: Iterable[Any]) -> None:  # Any: Diagnosis
     from textwrap import wrap
 
     head = ""
+    app.writer.write(f"{app.now.text()}\n")
     for one in found:
         head = f"{one.severity} {one.code}: {one.where.removeprefix('persistent://')}"
         lines = wrap(clean_text(one.message), 76, break_long_words=False, break_on_hyphens=False)
@@ -111,7 +112,8 @@ def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  
     titles = {code: cause.title for code, cause in CAUSES.items()}
     with app.session.reader() as reader, app.progress(None, "topics", "page") as progress:
         page = collect_page(app.store, reader, found, app.now_ms, advance=progress.advance)
-    size_bytes = write_page(file, replace(page, titles=titles))
+    now = app.now
+    size_bytes = write_page(file, replace(page, titles=titles, as_of=now.text(), made_ms=now.clock_ms))
     app.tell(f"{file}: {size_text(size_bytes)}; open it in a browser")
     return found
 

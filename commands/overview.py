@@ -78,11 +78,14 @@ def _lines(found: Overview, screen: Screen) -> list[str]:
 
 def _head(found: Overview, screen: Screen) -> list[str]:
     newest = (
-        "no entries" if found.newest_entry_ms is None else f"newest entry {_ago(found, found.newest_entry_ms, screen)}"
+        "no entries"
+        if found.newest_entry_ms is None
+        else f"newest entry {_ago(found.now_ms, found.newest_entry_ms, screen)}"
     )
     texts = (
+        found.as_of_text,
         f"{found.store}: {'; '.join(map(_copy_text, found.copies)) or 'nothing imported'}",
-        f"copied {_ago(found, found.copied_ms, screen)}, {newest}",
+        f"copied {_ago(found.clock_ms, found.copied_ms, screen)}, {newest}",
         f"{counted(found.tenants, 'tenant')}, {counted(len(found.namespaces), 'namespace')}, {counted(found.topics, 'topic')}, "
         f"{counted(found.subscriptions, 'subscription')}, {counted(found.entries, 'entry')}, {size_text(found.bytes)}",
         *([found.other_ledgers] if found.other_ledgers else []),
@@ -97,8 +100,8 @@ def _copy_text(copy: Copy) -> str:
     return f"{copy.kind} {copy.path}" + (f" ({counted(len(copy.bookies), 'bookie')})" if copy.bookies else "")
 
 
-def _ago(found: Overview, time_ms: int, screen: Screen) -> str:
-    age_ms = found.now_ms - time_ms
+def _ago(now_ms: int, time_ms: int, screen: Screen) -> str:
+    age_ms = now_ms - time_ms
     text = f"{age_text(age_ms)} ago" if age_ms >= 0 else f"{age_text(-age_ms)} AHEAD of now"
     return text if screen.tight else f"{text} ({time_text(time_ms // 1000 * 1000).replace('.000', '')})"
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pulsar_admin.context import App
     from store.db.environment import Store, Txn
     from store.engine.operation import Engine
+    from store.model.copy_age import Now
     from store.model.reader import EntryReader
     from store.model.topics import Topic as TopicModel
     from store.names import NamespaceName, TopicName, TopicSelection
@@ -46,8 +47,16 @@ class CommandSession(Session):
         return self._app.settings.store
 
     @property
+    def clock_ms(self) -> int:
+        return self._app.clock_ms
+
+    @property
     def now_ms(self) -> int:
         return self._app.now_ms
+
+    @property
+    def now(self) -> Now:
+        return self._app.now
 
     @property
     def interceptors(self) -> tuple[str, ...] | None:
@@ -151,7 +160,7 @@ class CommandSession(Session):
         with self._app.progress(total, unit, label, resumes=resumes) as progress:
             yield progress.advance
 
-    def time_ms(self, value: Time) -> int:
+    def time_ms(self, value: Time, *, changes: bool = False) -> int:
         """Return VALUE, which options parsed already: an int, or a ``FromNow``; a text as they would parse it."""
         from store.timespec import parse_time_or_ago
 

@@ -161,7 +161,7 @@ def _spelled(values: Mapping[str, Any]) -> tuple[int, tzinfo | None, int | None,
 
     zone = None if tz is None else parse_tz(tz)
     return (
-        now_ms if now is None else parse_time(now, now_ms=now_ms, tz=zone),
+        now_ms if now is None else int(parse_time(now, now_ms=now_ms, tz=zone)),
         zone,
         None if memory is None else parse_size_bytes(memory),
         0 if wait is None else parse_duration_ms(wait),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -12,8 +13,10 @@ import click
 
 from pulsar_admin.config import Settings
 from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of
+from pulsar_admin.global_options import WORDS
 from pulsar_admin.results import Results
 from store.errors import NotFound, Refused, SourceChanged, StoreError
+from store.frozen import replace
 from store.wording import counted
 
 if TYPE_CHECKING:
@@ -25,12 +28,14 @@ if TYPE_CHECKING:
     from pulsar_admin.engine import Choice
     from pulsar_admin.output import Column
     from pulsar_admin.progress import Progress
+    from pulsar_admin.query import Query
     from store.changes.intent import Intent, WritingPlan
     from store.changes.plan import Plan as StorePlan
     from store.changes.report import ChangeReport
     from store.db.environment import Store
     from store.engine.operation import Engine, FailedSlice
     from store.engine.spark import SparkEngine
+    from store.model.copy_age import AsOf, Now
     from store.model.reader import EntryReader
 
 INDEX_ANSWERS = "the index answers this: nothing was scanned"
@@ -57,6 +62,7 @@ class App(Results):
         self._warned: list[str] = []
         self._out_of_memory = False
         self._choice: Choice | None = None
+        self._as_of: AsOf | None = None
         self._from_now: str | None = None
         self._session: CommandSession | None = None
         self.partial: list[StoreError] = []
@@ -65,9 +71,38 @@ class App(Results):
         """The plan file that is being applied by asking for the same again."""
 
     @property
+    def clock_ms(self) -> int:
+        """The run's one "now" for what it writes, in epoch milliseconds: ``--now``, else the clock when the command started, which is a
+        ``FromNow``."""
+        if self.settings.now_given:
+            return self.settings.now_ms
+        from store.timespec import FromNow  # 1 ms, and no cold question asks
+
+        return FromNow(self.settings.now_ms)
+
+    @property
     def now_ms(self) -> int:
-        """The run's one "now", in epoch milliseconds: ``--now``, else the clock when the command started."""
-        return self.settings.now_ms
+        """The run's one "now" for what it reads, in epoch milliseconds: ``--now``, else the time that the store is a copy of, else the
+        clock; raises StoreNotFound."""
+        return self.settings.now_ms if self.settings.now_given else self.now.time_ms
+
+    @property
+    def now(self) -> Now:
+        """The same, and what says it."""
+        from store.model.copy_age import Now
+
+        is_given = self.settings.now_given
+        return Now.of(None if is_given else self.as_of, self.settings.now_ms, is_given=is_given)
+
+    @property
+    def as_of(self) -> AsOf | None:
+        """The time that the store is a copy of; None where nothing tells it. Raises StoreNotFound."""
+        if self._as_of is None:
+            from store.model.copy_age import find_as_of
+
+            with (self._store or self.store).read() as txn:
+                self._as_of = find_as_of(txn)
+        return self._as_of
 
     @property
     def store(self) -> Store:
@@ -164,13 +199,21 @@ class App(Results):
         return getattr(command, "changes", False) and not self.settings.dry_run and self.settings.plan is None
 
     def parse_time(self, parse: Callable[..., object], text: str) -> object:
-        """Return what PARSE, of ``store.timespec``, makes of TEXT; of a time counted from the clock's now that is said, once."""
+        """Return what PARSE, of ``store.timespec``, makes of TEXT; of a time counted from now it is said, once, which now that is.
+
+        A change counts from the clock's, and gets a ``FromNow``: what it would do otherwise by the copy's own is refused.
+        """
         from store.timespec import FromNow
 
-        found = parse(text, now_ms=self.settings.now_ms, tz=self.settings.tz)
+        found = parse(text, now_ms=self.clock_ms, tz=self.settings.tz)
         if not isinstance(found, FromNow) or self.settings.now_given:
             return int(found) if isinstance(found, FromNow) else found
         self._from_now = text if self._from_now is None else self._from_now
+        if not getattr(click.get_current_context().command, "changes", False):
+            with suppress(
+                StoreError
+            ):  # without a store nothing but the clock says what now is; who needs one says that it is not there
+                found = parse(text, now_ms=self.now_ms, tz=self.settings.tz)
         self._tell_now()
         return found
 
@@ -178,8 +221,17 @@ class App(Results):
         if self._from_now and self._store is not None:
             from pulsar_admin.now import now_text
 
-            self.tell(now_text(self._store, self._from_now, self.now_ms))
+            changes = getattr(click.get_current_context().command, "changes", False)
+            self.tell(now_text(self._from_now, self.clock_ms, self.as_of, changes=changes))
             self._from_now = ""
+
+    @property
+    def query(self) -> Query | None:
+        """What is asked of rows; times in it count from the same now as the rows do."""
+        query = self.settings.query
+        if query is None or self._store is None:
+            return query
+        return replace(query, now_ms=self.now_ms)
 
     # -- everything but the result ---------------------------------------------------------------------------------
 
@@ -291,7 +343,7 @@ class App(Results):
 
         plan = steps_of(planned) if isinstance(planned, Plan) else planned
         if not isinstance(plan, WritingPlan) and self._keeps_words():
-            plan = asked_again(plan, self.now_ms)
+            plan = asked_again(plan, self.clock_ms)
         self.confirm(plan, columns)
         self.show(*self.apply(plan), columns=columns)
 
@@ -344,7 +396,7 @@ class App(Results):
             return (plan.unchanged(),)
         with self.open_for_writing() as store:
             if not isinstance(plan, WritingPlan):
-                return (apply_plan(store, plan, self.now_ms),)
+                return (apply_plan(store, plan, self.clock_ms),)
             if self.intent is not None:
                 self.intent.check_store(store)
             return plan.made(store)
@@ -400,6 +452,15 @@ class App(Results):
         failure_of(error).write(as_json=self.settings.output in ("json", "jsonl"))
 
     def suggest(self, error: StoreError) -> None:
+        """Add to an ERROR what only the command line knows: names near one that is not there, or the command with each now."""
+        nows = error.context.pop("nows", None)
+        if isinstance(nows, list):
+            ctx = click.get_current_context()
+            words = (*ctx.command_path.split(), *ctx.meta[WORDS])
+            error.context["commands"] = [shlex.join((*words, "--now", now)) for now in nows]
+        self._suggest_names(error)
+
+    def _suggest_names(self, error: StoreError) -> None:
         """Add to the hint of an ERROR about a name that is not there the names near it."""
         if self._store is None or not isinstance(error, NotFound) or "near" in error.context:
             return

@@ -119,7 +119,10 @@ class Failure:
             return self.plain
         excerpt = str(self.context.get("excerpt", ""))  # lines, with a mark below the place that is wrong
         shown = f"\n{clean_lines(excerpt)}" if excerpt else ""
-        return f"error: {clean_text(self.message)}{shown}" + (f"\nhint: {clean_text(self.hint)}" if self.hint else "")
+        hint = f"\nhint: {clean_text(self.hint)}" if self.hint else ""
+        commands = self.context.get("commands", ())
+        typed = (f"\n  $ {clean_text(str(command))}" for command in commands) if isinstance(commands, list) else ()
+        return f"error: {clean_text(self.message)}{shown}{hint}{''.join(typed)}"
 
     def write(self, *, as_json: bool) -> None:
         """Write the error to stderr, as text or as a line of JSON."""

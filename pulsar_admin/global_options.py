@@ -12,6 +12,8 @@ from pulsar_admin.numbers import whole
 
 GIVEN = "pulsar_admin.given"
 """Where the context keeps the global options of the command line."""
+WORDS = "pulsar_admin.words"
+"""Where the context keeps the words of the command line behind the name of the command."""
 IGNORED = "pulsar_admin.ignored"
 _PARSED = "pulsar_admin.parsed"
 """Where the context keeps the words of the level that is being parsed."""
@@ -77,7 +79,7 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
     (("--columns",), {"metavar": "A,B", "multiple": True, "help": "Only these columns, or JSON keys, in this order."}),
     (("--total",), {"is_flag": True, "help": "Add a line with the totals of sizes and numbers to tables."}),
     (("--pager",), {"is_flag": True, "help": "In a terminal, show the output in $PAGER or less -RFX."}),
-    (("--now",), {"metavar": "TIME", "help": "Take this time as now, for reproducible runs."}),
+    (("--now",), {"metavar": "TIME", "help": "Take this time as now; `now` is the clock [the time of the copy]."}),
     (
         ("--tz",),
         {

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from pulsar_admin.global_options import CHANGING, COMMON, GIVEN, IGNORED, OF_ROWS, SPARK, TakesGlobals
+from pulsar_admin.global_options import CHANGING, COMMON, GIVEN, IGNORED, OF_ROWS, SPARK, WORDS, TakesGlobals
 from pulsar_admin.schemas import SCHEMA
 from store.errors import InvalidValue, Refused, StoreError
 from store.frozen import NamedTuple, fields_of
@@ -44,7 +44,6 @@ else:
     _ParamType = click.ParamType  # older releases of click cannot be subscripted
 
 Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
-_WORDS = "pulsar_admin.words"
 _APP = "pulsar_admin.app"
 
 
@@ -197,7 +196,7 @@ class Command(TakesGlobals):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
         args[:end] = map(_without_equals, args[:end])
-        ctx.meta[_WORDS] = tuple(args)
+        ctx.meta[WORDS] = tuple(args)
         return super().parse_args(ctx, args)
 
     def own_words(self, ctx: click.Context) -> tuple[str, ...]:
@@ -205,7 +204,7 @@ class Command(TakesGlobals):
 
         Paths are absolute: the words may be used in another directory.
         """
-        raw, _, _ = self.make_parser(ctx).parse_args(list(ctx.meta[_WORDS]))
+        raw, _, _ = self.make_parser(ctx).parse_args(list(ctx.meta[WORDS]))
         options: list[str] = []
         arguments: list[str] = []
         for param in self.own_params:
@@ -353,7 +352,7 @@ class AliasedOption(click.Option):
         self._aliases = aliases
 
     def handle_parse_result(self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]) -> Any:  # Any: click's
-        names = {word.partition("=")[0] for word in ctx.meta.get(_WORDS, ())}
+        names = {word.partition("=")[0] for word in ctx.meta.get(WORDS, ())}
         given = sorted(names & {*self.opts, *self._aliases})
         if len(given) > 1 and not ctx.resilient_parsing:
             raise click.UsageError(f"{' and '.join(given)} are one option: give it once", ctx)

@@ -15,6 +15,7 @@ from store.frozen import replace
 if TYPE_CHECKING:
     from pulsar_admin.output import Column, Plain, Style, Writer
     from pulsar_admin.pager import Pager
+    from pulsar_admin.query import Query
 
 
 class Results:
@@ -179,7 +180,12 @@ class Results:
         from pulsar_admin.output import Style
 
         given = self.settings
-        return Style(given.output, given.color, tuple(columns), plain, given.query, total=given.total)
+        return Style(given.output, given.color, tuple(columns), plain, self.query, total=given.total)
+
+    @property
+    def query(self) -> Query | None:
+        """What is asked of rows."""
+        return self.settings.query
 
     @property
     def writer(self) -> Writer:

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from store.errors import InvalidValue
 from store.names import LONG_MAX
-from store.wording import shown_zone
+from store.wording import counted, shown_zone
 
 MAX_TIME_MS = 253402300799999
 """9999-12-31T23:59:59.999Z, the last instant that RFC 3339 can write."""
@@ -308,6 +308,20 @@ def format_time_ms(time_ms: int, zone: tzinfo | None = None) -> str:
 def shown_time(time_ms: int) -> str:
     """Return a time for a sentence: in the zone that was asked for, else UTC."""
     return format_time_ms(time_ms, shown_zone.get())
+
+
+def shown_minute(time_ms: int) -> str:
+    """Return a time to the minute, in the zone that was asked for, else UTC: ``2026-11-21T09:42Z``."""
+    text = shown_time(time_ms)
+    return text[:16] + text[23:] if text[10:11] == "T" else text
+
+
+def old_text(age_ms: int) -> str:
+    """Return an age in words, by its largest unit: ``5 days old``."""
+    for unit, size_ms in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000)):
+        if age_ms >= size_ms:
+            return f"{counted(age_ms // size_ms, unit)} old"
+    return "less than a minute old"
 
 
 @lru_cache(4096)  # the times of a table are near each other, and the calendar is the dearest part of a row

@@ -113,7 +113,6 @@ ARROWS = {
     "check": {"rules", "facts", "index", "nacks", "changes", "codec", "db", "model"},
     "doctor": {
         "rules",
-        "changes",
         "check",
         "compaction",
         "delayed",

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from store.changes.age import read_copied_ms
 from store.codec.logscan import Record, iter_records
 from store.db.environment import open_store
 from store.db.files import iter_logs
 from store.doctor import DoctorOptions, diagnose
 from store.doctor.overview import count_diagnoses
+from store.model.copy_age import read_copied_ms
 from store.model.reader import open_reader
 from store.names import Position
 from store.reports.overview import Largest, Overview, Wanted, read_overview

@@ -55,7 +55,7 @@ def init(app: App) -> None:
     path = app.store_path
     check_new_store(path)
     if not app.settings.dry_run:
-        create_store(path, now_ms=app.now_ms)
+        create_store(path, now_ms=app.clock_ms)
     made = {"store": str(path), "formatVersion": FORMAT_VERSION, "dryRun": app.settings.dry_run}
     app.emit(made, plain=_render_init)
 

@@ -164,7 +164,7 @@ def _expire(app: App, cursors: Cursors, options: dict[str, Any]) -> None:
         app.change(cursors.expire(**options))
         return
     how = {key: options[key] for key in ("rule", "clock", "broker_version", "max_clock_skew")}
-    ttl = None if options["before"] is None else timedelta(milliseconds=app.now_ms - options["before"])
+    ttl = None if options["before"] is None else timedelta(milliseconds=app.clock_ms - options["before"])
     interval = None if interval_ms is None else timedelta(milliseconds=interval_ms)
     found = cursors.forecast(timedelta(milliseconds=ahead_ms), ttl=ttl, interval=interval, **how)
     app.emit_rows([row for forecast in found for row in forecast.intervals], COLUMNS)

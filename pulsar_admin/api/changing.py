@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -59,7 +60,7 @@ class Changes:
                 check_current(store, steps)
                 return report_of(steps.unchanged())
             self._session.check_writable()
-            return report_of(apply_plan(store, steps, self._session.now_ms))
+            return report_of(apply_plan(store, steps, self._session.clock_ms))
 
     def load(
         self,
@@ -83,7 +84,7 @@ class Changes:
         given_flags(keep_ledger_ids=keep_ledger_ids)
         name = None if topic is None else parse_topic(topic)
         chain = None if interceptors is None else parse_interceptors(given_text("interceptors", interceptors))
-        options = LoadOptions(name, chain, keep_ledger_ids, self._session.now_ms)
+        options = LoadOptions(name, chain, keep_ledger_ids, self._session.clock_ms)
         if isinstance(dump, (Path, str)):
             source = Source(given_path("dump", dump))
         elif hasattr(dump, "readline"):
@@ -112,7 +113,7 @@ class Changes:
 
         names = tuple(map(parse_topic, topics))
         request = CopyRequest(
-            given_path("source", source), names, None if to is None else parse_topic(to), self._session.now_ms
+            given_path("source", source), names, None if to is None else parse_topic(to), self._session.clock_ms
         )
         with self._session.opened() as store, self._session.read() as txn:
             return plan_of(plan_copy(store, request), txn)
@@ -178,7 +179,7 @@ class Changes:
                 parse_topic if partitioned else lambda name: check_deletable(reader.txn, parse_topic(name), force=force)
             )
             names = list(self._session.each(topics, check))
-            broker, now_ms = self._session.interceptors, self._session.now_ms
+            broker, now_ms = self._session.interceptors, self._session.clock_ms
             return plan_of(
                 plan_delete_topics(reader, names, now_ms, broker, partitioned=partitioned, force=force), reader.txn
             )
@@ -207,7 +208,7 @@ class Changes:
         request = reset_request(self._session, rule, clock, broker_version, max_clock_skew, force=force)
         with self._session.reader() as reader:
             texts = (given_text("line", line) for line in given_items("lines", lines))
-            rows = iter_reset_rows(texts, source, subscription, self._session.time_ms)
+            rows = iter_reset_rows(texts, source, subscription, partial(self._session.time_ms, changes=True))
             return resets_plan(self._session, reader, resets_of_rows(reader, rows), request)
 
     def annotate(self, *topics: str, pattern: str | None = None, form: Form = "properties") -> Plan:
@@ -222,7 +223,7 @@ class Changes:
         check_choice("form", form, Form)
         with self._session.read() as txn:
             names = select_topics(txn, parse_topics(topics, pattern))
-            return plan_of(plan_annotate(txn, names, form, self._session.now_ms), txn)
+            return plan_of(plan_annotate(txn, names, form, self._session.clock_ms), txn)
 
     def plan_undo(self, number: int) -> Plan:
         """Plan bringing back the exact bytes from before the change NUMBER; raises ChangeNotFound, UndoConflict, Refused."""

@@ -184,7 +184,7 @@ def plan_compaction(session: Session, names: Sequence[TopicName], job: Compactio
             session.warn([text])
 
         with session.engine([], size_bytes) as engine:
-            compactor = Compactor(store, engine, session.now_ms, session.memory_bytes, warn, session.progress)
+            compactor = Compactor(store, engine, session.clock_ms, session.memory_bytes, warn, session.progress)
             return tuple(session.each(names, lambda name: compactor.compact(name, job, previews=previews)))
 
     def shown() -> tuple[ChangeReport, ...]:

@@ -136,7 +136,7 @@ class Cursors:
             return self._back_to(as_of, if_unsure, zookeeper, force=force)
         request = reset_request(self._session, rule, clock, broker_version, max_clock_skew, force=force)
         target = ResetTarget(
-            None if time is None else self._session.time_ms(time),
+            None if time is None else self._session.time_ms(time, changes=True),
             None if to is None else position_of(to),
             None if shift_by is None else whole_number("shift_by", shift_by),
             None if like is None else given_text("like", like),
@@ -188,13 +188,13 @@ class Cursors:
             raise InvalidValue("give exactly one of before, to and by_ttl")
         check_choice("rule", rule, ExpiryRule)
         request = ExpiryRequest(
-            self._session.now_ms,
-            None if before is None else self._session.time_ms(before),
+            self._session.clock_ms,
+            None if before is None else self._session.time_ms(before, changes=True),
             None if to is None else position_of(to),
             given_flag("exclude", exclude),
             rule,
             check_clock(clock),
-            broker=_broker(self._session, broker_version, max_clock_skew),
+            broker=_broker(broker_version, max_clock_skew, self._session.clock_ms),
             force=given_flag("force", force),
         )
         command = "topics expire-all-subscriptions" if self._means_all else "topics expire"
@@ -229,7 +229,7 @@ class Cursors:
         ahead_ms, now_ms = duration_ms(ahead), self._session.now_ms
         interval_ms = None if interval is None else duration_ms(interval)
         limit_ms = None if ttl is None else now_ms - duration_ms(ttl)
-        broker = _broker(self._session, broker_version, max_clock_skew)
+        broker = _broker(broker_version, max_clock_skew, now_ms)
         request = ExpiryRequest(now_ms, limit_ms, rule=rule, clock=check_clock(clock), broker=broker)
         with self._session.scan() as reader:
             cursors = self._cursors(reader, verb="expire")
@@ -256,7 +256,7 @@ class Cursors:
             made = NewSubscription(
                 self._name, first, given_flag("replicated", replicated), given_properties(properties)
             )
-            return plan_of(plan_create(reader, topics, made, self._session.now_ms), reader.txn)
+            return plan_of(plan_create(reader, topics, made, self._session.clock_ms), reader.txn)
 
     def delete(self, *, force: bool = False) -> Plan:
         """Plan removing the subscription, from all partitions."""
@@ -288,12 +288,15 @@ class Cursors:
         )
 
     def _back_to(self, as_of: Time, if_unsure: IfUnsure, zookeeper: Sequence[str], *, force: bool) -> Plan:
+        from store.changes.out_of_time import check_now_is_meant
         from store.recovery.as_of import AsOf, IfUnsure, is_state_name, plan_as_of
 
         check_choice("if_unsure", if_unsure, IfUnsure)
         name = as_of if isinstance(as_of, str) and is_state_name(as_of) else ""
-        time_ms = None if name else self._session.time_ms(as_of)
+        time_ms = None if name else self._session.time_ms(as_of, changes=True)
         with self._session.reader() as reader:
+            if time_ms is not None and not force:
+                check_now_is_meant(reader, time_ms, self._session.clock_ms)
             cursors = self._cursors(reader)
             wanted = AsOf(
                 time_ms,
@@ -302,7 +305,8 @@ class Cursors:
                 self._past((topic for topic, _ in cursors), zookeeper),
                 given_flag("force", force),
             )
-            return plan_of(plan_as_of(reader, "topics reset-cursor", cursors, wanted, self._session.now_ms), reader.txn)
+            found = plan_as_of(reader, "topics reset-cursor", cursors, wanted, self._session.clock_ms)
+            return plan_of(found, reader.txn)
 
     def _past(self, topics: Iterable[TopicModel], zookeeper: Sequence[str] = ()) -> CursorHistory:
         """Return what the ZooKeeper files of the store have of the cursor; what cannot be read there is warned of."""
@@ -324,7 +328,7 @@ class Cursors:
             for topic, cursor in self._cursors(reader):
                 check_movable(cursor, force=force)
                 moves.append(CursorMove(topic, cursor, moved(topic, cursor.state)))
-            return plan_of(plan_moves(reader, command, moves, self._session.now_ms), reader.txn)
+            return plan_of(plan_moves(reader, command, moves, self._session.clock_ms), reader.txn)
 
     def _cursors(
         self, reader: EntryReader, *, by_time: bool = False, verb: str = "move"
@@ -371,11 +375,11 @@ def _check_entries(selection: TopicSelection, topics: Sequence[TopicModel]) -> N
         )
 
 
-def _broker(session: Session, version: BrokerVersion, max_clock_skew: Duration) -> BrokerSetup:
+def _broker(version: BrokerVersion, max_clock_skew: Duration, now_ms: int) -> BrokerSetup:
     from store.search.broker_setup import BrokerSetup, BrokerVersion
 
     check_choice("broker version", version, BrokerVersion)
-    return BrokerSetup(version, duration_ms(max_clock_skew), session.now_ms)
+    return BrokerSetup(version, duration_ms(max_clock_skew), now_ms)
 
 
 def reset_request(
@@ -392,9 +396,8 @@ def reset_request(
 
     check_choice("rule", rule, ResetRule)
     check_choice("clock", clock, Clock)
-    return ResetRequest(
-        session.now_ms, rule, clock, _broker(session, broker_version, max_clock_skew), given_flag("force", force)
-    )
+    broker = _broker(broker_version, max_clock_skew, session.clock_ms)
+    return ResetRequest(session.clock_ms, rule, clock, broker, given_flag("force", force))
 
 
 def resets_plan(session: Session, reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) -> Plan:

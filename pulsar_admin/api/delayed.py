@@ -120,7 +120,7 @@ class _Build:
 
     def turn(self, store: StoreFile, engine: Engine | None, turn: Sequence[Wanted]) -> Iterator[BuildResult]:
         """Read what the subscriptions of TURN lack, all together; then write each in a transaction of its own."""
-        now_ms, each, commits = self.session.now_ms, self.session.each, 0
+        now_ms, each, commits = self.session.clock_ms, self.session.each, 0
 
         def write(draft: Draft) -> BuildResult:
             nonlocal commits

@@ -116,7 +116,7 @@ def import_parts(
         caller.engine([], size_bytes) as engine,
         caller.progress(size_bytes, "bytes", "import", resumes=True) as advance,
     ):
-        options = ImportOptions(FileMode(mode), verify, caller.now_ms, engine, caller.wait_ms, index)
+        options = ImportOptions(FileMode(mode), verify, caller.clock_ms, engine, caller.wait_ms, index)
         result = import_layout(layout, path, options, advance, warn)
     if layout.metadata is not None and layout.metadata.roots != WHOLE:
         caller.tell(roots_text(layout.metadata.roots))
@@ -231,4 +231,4 @@ def create_store(path: Path | str) -> None:
 
     place = given_path("path", path)
     check_new_store(place)
-    create(place, now_ms=Caller().now_ms)
+    create(place, now_ms=Caller().clock_ms)

@@ -23,7 +23,7 @@ def bundle_of(session: Session, file: Path, names: Path) -> Json:
 
     with session.opened() as store:
         findings = _findings(store)
-        told = {**_versions(), "created": session.now_ms, "findings": findings}
+        told = {**_versions(), "created": session.clock_ms, "findings": findings}
         result = write_bundle(store, file, names, told)
     return {"bundle": str(file), "names": str(names), **to_json(result), "findings": findings}
 
@@ -42,7 +42,7 @@ def store_of_bundle(caller: Caller, file: Path, path: Path) -> Json:
     from store.db.environment import open_store
     from store.transfer.bundle import import_bundle as import_file
 
-    result, header = import_file(file, path, caller.now_ms)
+    result, header = import_file(file, path, caller.clock_ms)
     with open_store(path) as store:  # what it checks may be damaged
         same = _findings(store) == header.get("findings")
     told = {key: header.get(key) for key in ("toolkit", "created", "findings")}

@@ -51,7 +51,7 @@ class KeptNacks:
     def stats(self) -> tuple[KeptStats, ...]:
         """Return what waits, by topic or partition and subscription: entries, how many are due, bytes, deadlines in ms."""
         with self._session.read() as txn:
-            found = (read_stats(txn, row, self._session.now_ms) for row in self._trackers(txn))
+            found = (read_stats(txn, row, self._session.clock_ms) for row in self._trackers(txn))
             return tuple(sorted(found, key=lambda stats: (stats.topic, stats.subscription)))
 
     def due(self, *, popped: int | None = None) -> tuple[DueNack, ...]:
@@ -83,7 +83,7 @@ class KeptNacks:
         return self._session.plan_rows(lambda txn, now_ms: plan_pop(txn, self._due(txn), now_ms))
 
     def _due(self, txn: Txn) -> Iterator[KeptGroup]:
-        return iter_due(txn, self._trackers(txn), self._session.now_ms)
+        return iter_due(txn, self._trackers(txn), self._session.clock_ms)
 
     def _trackers(self, txn: Txn) -> list[TrackerRow]:
         found = [row for row in iter_trackers(txn) if self._subscription in (None, row.subscription)]
@@ -121,7 +121,7 @@ class Nacks(KeptNacks):
         from store.nacks.buckets import due_time
         from store.nacks.holes import NackedEntries
 
-        usual_ms, now_ms = due_time(delay_ms(delay), self._session.now_ms), self._session.now_ms
+        usual_ms, now_ms = due_time(delay_ms(delay), self._session.clock_ms), self._session.clock_ms
         given_flag("force", force)
         with self._session.reader() as reader:
             found = NackedEntries(self._read_topics(reader, known=not force), unknown=force)
@@ -160,7 +160,7 @@ class Nacks(KeptNacks):
         from store.nacks.buckets import due_time
         from store.nacks.holes import NackedEntries, hole_intervals
 
-        due_ms = due_time(delay_ms(delay), self._session.now_ms)
+        due_ms = due_time(delay_ms(delay), self._session.clock_ms)
         with self._session.reader() as reader:
             topics = self._read_topics(reader)
             found = NackedEntries(topics)

@@ -120,7 +120,7 @@ class Namespace(NamespaceResources, PolicyPlans):
         with self._session.reader() as reader:
             cursors = self._cursors(reader, subscription, bundle)
             moves = [CursorMove(topic, cursor, cleared(topic, cursor.state)) for topic, cursor in cursors]
-            return plan_of(plan_moves(reader, "namespaces clear-backlog", moves, self._session.now_ms), reader.txn)
+            return plan_of(plan_moves(reader, "namespaces clear-backlog", moves, self._session.clock_ms), reader.txn)
 
     def unsubscribe(self, subscription: str, *, bundle: str | None = None) -> Plan:
         """Plan removing SUBSCRIPTION from every topic that has it, or of those in BUNDLE; raises as ``clear_backlog``."""
@@ -161,7 +161,7 @@ class Namespace(NamespaceResources, PolicyPlans):
         from store.db.delayed_rules import DEFAULT_RULES, SLOTS_MAX, IndexRules, default_tick_ms
 
         given_flags(split=split)
-        width_ms, now_ms = _width_ms(granularity), self._session.now_ms
+        width_ms, now_ms = _width_ms(granularity), self._session.clock_ms
         rules = IndexRules(width_ms, default_tick_ms(width_ms) if tick is None else _width_ms(tick))
         if tick is None and rules.tick_ms > DEFAULT_RULES.tick_ms:
             text = f"the tick is {format_duration_ms(rules.tick_ms)}: a partition has at most {SLOTS_MAX:,} of them"

@@ -102,7 +102,7 @@ class Recoveries:
             self._session.reader() as reader,
             nullcontext() if earlier is None else earlier._session.reader() as before,
         ):
-            sources = Sources(reader, self._session.now_ms, before, cluster)
+            sources = Sources(reader, self._session.clock_ms, before, cluster)
             with self._session.scanning(reader, unlisted_bytes(reader.txn), "recover"):
                 return plan_of(plan_recovery(sources, level, place, accepted), reader.txn)
 
@@ -142,7 +142,7 @@ class Recoveries:
             keep = keep_of((*(name.namespace for name in names), *spaces))
             past = _read_past(reader, zookeeper, keep, by_evidence=by_evidence)
             found = find_deleted(past, names, spaces)
-            return plan_of(plan_undelete(reader, found, past, asked, self._session.now_ms, target), reader.txn)
+            return plan_of(plan_undelete(reader, found, past, asked, self._session.clock_ms, target), reader.txn)
 
     def deleted_topics(self, *, zookeeper: Sequence[str] = (), by_evidence: bool = False) -> tuple[GoneTopic, ...]:
         """Return the topics that ``undelete`` may bring back, and those that were trimmed: ``deleted_ms`` (None: it is there), how many
@@ -168,6 +168,7 @@ class Recoveries:
         hold: str = "restored",
     ) -> Plan:
         """Plan bringing TOPIC back as it was AT a time, as ``TOPIC-restored``, TO, or IN_PLACE; the rest is as of ``undelete``."""
+        from store.changes.out_of_time import check_now_is_meant
         from store.history.servers import find_servers
         from store.recovery.past import read_past
         from store.recovery.restore import RestoreAt, plan_restore_at
@@ -176,14 +177,15 @@ class Recoveries:
         name, target = parse_topic(topic), None if to is None else parse_topic(to)
         wanted = RestoreAt(
             name,
-            self._session.time_ms(at),
+            self._session.time_ms(at, changes=True),
             Undelete(given_flag("in_place", in_place), hold=given_text("hold", hold), copy=given_flag("copy", copy)),
             target,
         )
         with self._session.reader() as reader:
+            check_now_is_meant(reader, wanted.at_ms, self._session.clock_ms)
             servers = find_servers(reader.txn.store.info.sources, given_places("zookeeper", zookeeper))
             past = read_past(servers, keep_of([name.namespace]), wanted.at_ms)
-            return plan_of(plan_restore_at(reader, wanted, past, servers, self._session.now_ms), reader.txn)
+            return plan_of(plan_restore_at(reader, wanted, past, servers, self._session.clock_ms), reader.txn)
 
     def forget_ledgers(self, *ledgers: int, force: bool = False, accept_unknown_tree: Sequence[str] = ()) -> Plan:
         """Plan that nothing references LEDGERS any more: topics, cursors, compacted views and schemas go on without them.
@@ -196,7 +198,9 @@ class Recoveries:
         given, accepted = given_ledgers(ledgers), given_texts("accept_unknown_tree", accept_unknown_tree)
         given_flag("force", force)
         with self._session.reader() as reader:
-            return plan_of(plan_forget(reader, given, self._session.now_ms, force=force, accepted=accepted), reader.txn)
+            return plan_of(
+                plan_forget(reader, given, self._session.clock_ms, force=force, accepted=accepted), reader.txn
+            )
 
     def restore_ledgers(self, *ledgers: int) -> Plan:
         """Plan the lost metadata of LEDGERS made again from their entries, the bookies that hold them, and what references them.
@@ -227,7 +231,7 @@ class Recoveries:
             past = _read_past(reader, zookeeper, lambda path, _: is_ledger(path))
             return plan_of(
                 plan_restore_deleted(
-                    reader, given, past, self._session.now_ms, with_gaps=given_flag("with_gaps", with_gaps)
+                    reader, given, past, self._session.clock_ms, with_gaps=given_flag("with_gaps", with_gaps)
                 ),
                 reader.txn,
             )
@@ -313,9 +317,9 @@ def forecast_of(caller: Caller, parts: Parts, brokers: bool, broker_conf: Path |
             assert isinstance(caller, Session)  # an empty metadata store was refused
             reader = stack.enter_context(caller.reader())
         else:
-            store = stack.enter_context(open_metadata_alone(parts.source, caller.now_ms))
+            store = stack.enter_context(open_metadata_alone(parts.source, caller.clock_ms))
             reader = stack.enter_context(open_reader(store))
-        return replace(found, brokers=read_broker_forecast(reader, caller.now_ms, defaults))
+        return replace(found, brokers=read_broker_forecast(reader, caller.clock_ms, defaults))
 
 
 def _read_past(reader: EntryReader, zookeeper: Sequence[str], keep: Keep, *, by_evidence: bool = False) -> Past:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from store.changes.intent import WritingPlan
     from store.changes.plan import Plan as StorePlan
     from store.engine.operation import Engine
+    from store.model.copy_age import Now
     from store.model.private_keys import PrivateKeys
     from store.model.topics import Topic
     from store.model.window import Window
@@ -91,8 +92,8 @@ def open_engine(jobs: int, spark: SparkSession | None, problems: list[StoreError
 
 
 class Caller:
-    """Who asks: "now" (NOW fixed, None: the clock at each call), what scans run on (JOBS, SPARK: see ``open_engine``), and how it hears of
-    progress and of what answers lack. A command is one of its own."""
+    """Who asks: "now" (NOW fixed, None: see ``now_ms`` and ``clock_ms``), what scans run on (JOBS, SPARK: see ``open_engine``), and how
+    it hears of progress and of what answers lack. A command is one of its own."""
 
     wait_ms = 0
     """How long to wait while another process writes."""
@@ -101,12 +102,19 @@ class Caller:
         check_engine(jobs, spark)
         self._jobs = jobs
         self._spark = spark
-        self._now_ms = None if now is None else time_ms_of(now, int(time.time() * 1000))
+        self._now_ms = None if now is None else int(time_ms_of(now, int(time.time() * 1000)))
+
+    @property
+    def clock_ms(self) -> int:
+        """Now for what writes, in epoch milliseconds: as given, else the clock, which is a ``FromNow``."""
+        from store.timespec import FromNow
+
+        return FromNow(time.time() * 1000) if self._now_ms is None else self._now_ms
 
     @property
     def now_ms(self) -> int:
-        """Now, in epoch milliseconds."""
-        return int(time.time() * 1000) if self._now_ms is None else self._now_ms
+        """Now for what reads, in epoch milliseconds: as given, else the time that a store is a copy of, else the clock."""
+        return self.clock_ms
 
     def partial(self, problems: Iterable[StoreError | str]) -> None:
         """Report what the answer of a method lacks."""
@@ -152,10 +160,11 @@ class Caller:
         """Open what scans, of about SIZE_BYTES, run on, see ``open_engine``."""
         return open_engine(self._jobs, self._spark, problems)
 
-    def time_ms(self, value: Time) -> int:
-        """Return VALUE in epoch milliseconds; raises InvalidValue."""
-        found = time_ms_of(value, self.now_ms)
-        return found if self._now_ms is None else int(found)
+    def time_ms(self, value: Time, *, changes: bool = False) -> int:
+        """Return VALUE in epoch milliseconds, relative times counted from ``now_ms``, or by CHANGES from the clock's now, which then is a
+        ``FromNow``; raises InvalidValue."""
+        found = time_ms_of(value, self.clock_ms if changes else self.now_ms)
+        return found if changes and self._now_ms is None else int(found)
 
 
 class Session(Caller):
@@ -182,6 +191,20 @@ class Session(Caller):
     def path(self) -> Path:
         """The directory of the store."""
         return self._file.path
+
+    @property
+    def now_ms(self) -> int:
+        return self.now.time_ms
+
+    @property
+    def now(self) -> Now:
+        """The now that ages are counted at, and what says it."""
+        from store.model.copy_age import Now, find_as_of
+
+        if self._now_ms is not None:
+            return Now.of(None, self._now_ms, is_given=True)
+        with self.opened(unindexed=True) as store, store.read() as txn:
+            return Now.of(find_as_of(txn), int(self.clock_ms))
 
     @property
     def interceptors(self) -> tuple[str, ...] | None:
@@ -242,12 +265,12 @@ class Session(Caller):
     def plan(self, make: Callable[[EntryReader, *Given, int], StorePlan | WritingPlan], *given: *Given) -> Plan:
         """Return what MAKE plans on one snapshot with what is GIVEN, and now, in epoch milliseconds."""
         with self.reader() as reader:
-            return plan_of(make(reader, *given, self.now_ms), reader.txn)
+            return plan_of(make(reader, *given, self.clock_ms), reader.txn)
 
     def plan_rows(self, make: Callable[[Txn, *Given, int], StorePlan | WritingPlan], *given: *Given) -> Plan:
         """Return what MAKE, which reads no entries, plans: see ``plan``."""
         with self.read() as txn:
-            return plan_of(make(txn, *given, self.now_ms), txn)
+            return plan_of(make(txn, *given, self.clock_ms), txn)
 
     def window(
         self,

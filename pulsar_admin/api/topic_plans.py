@@ -38,11 +38,11 @@ class TopicPlans(PolicyPlans):
         with self._session.reader() as reader:
             if not partitioned:
                 return plan_of(
-                    plan_terminate(reader, "topics terminate", [self._name], self._session.now_ms), reader.txn
+                    plan_terminate(reader, "topics terminate", [self._name], self._session.clock_ms), reader.txn
                 )
             names = existing_partitions(reader.txn, check_partitioned(reader.txn, self._name))
             return plan_of(
-                plan_terminate(reader, "topics partitioned-terminate", names, self._session.now_ms), reader.txn
+                plan_terminate(reader, "topics partitioned-terminate", names, self._session.clock_ms), reader.txn
             )
 
     def _plan_policy(self, job: PolicyJob) -> Plan:

@@ -66,7 +66,7 @@ class TopicPolicies(PolicyPlans):
 
         with self._session.read() as txn:
             names = self._selection.topics or self._names(txn)
-            now_ms, broker = self._session.now_ms, self._session.interceptors
+            now_ms, broker = self._session.clock_ms, self._session.interceptors
             return plan_of(plan_delete(txn, "topicPolicies delete", names, now_ms, broker), txn)
 
     def _plan_policy(self, job: PolicyJob) -> Plan:

@@ -65,7 +65,7 @@ class Transfers:
         with self._session.writing() as store:
             size_bytes = survey_files(store, read_stored_layout(store.info)).bytes()
             with self._bringing(size_bytes, "refresh") as (engine, advance, warn):
-                options = RefreshOptions(verify, forget, self._session.now_ms, engine)
+                options = RefreshOptions(verify, forget, self._session.clock_ms, engine)
                 return refresh_store(store, options, advance, warn)
 
     def preview_parts(
@@ -110,7 +110,7 @@ class Transfers:
             self._session.writing() as store,
             self._bringing(layout_bytes(layout), "add") as (engine, advance, warn),
         ):
-            options = ImportOptions(FileMode(mode), verify, self._session.now_ms, engine)
+            options = ImportOptions(FileMode(mode), verify, self._session.clock_ms, engine)
             return add_sources(store, layout, options, advance, warn)
 
     @contextmanager
@@ -141,7 +141,7 @@ class Transfers:
             if dry_run:
                 return preview_offload(store, plan)
         with self._session.writing() as store, self._session.progress(plan.bytes, "bytes", "add") as advance:
-            return add_offload(store, plan, self._session.now_ms, advance)
+            return add_offload(store, plan, self._session.clock_ms, advance)
 
     def export(
         self,
@@ -162,7 +162,7 @@ class Transfers:
         given_flags(in_place=in_place, dry_run=dry_run)
         if annotate is not None:
             check_choice("annotate", annotate, Form)
-        now_ms = self._session.now_ms
+        now_ms = self._session.clock_ms
         with self._session.opened() as store:
             plan = plan_export(
                 store, given_path("directory", directory), in_place=in_place, annotate=annotate, now_ms=now_ms
@@ -202,7 +202,9 @@ class Transfers:
             plan = plan_ensemble_export(store, place, login, jute_maxbuffer)
         if not plan.nodes:
             self._session.tell(f"{place} has every change of the store: nothing to write")
-        return self._export(plan, lambda store: run_ensemble_export(store, plan, login, self._session.now_ms), dry_run)
+        return self._export(
+            plan, lambda store: run_ensemble_export(store, plan, login, self._session.clock_ms), dry_run
+        )
 
     def export_snapshot(self, directory: Path | str, *, force: bool = False) -> Mapping[str, Any]:  # Any: JSON
         """Write the store's metadata as a snapshot that a ZooKeeper server starts on into the new DIRECTORY, its dataDir.
@@ -213,7 +215,7 @@ class Transfers:
 
         with self._session.opened() as store:
             plan = plan_snapshot_export(
-                store, given_path("directory", directory), self._session.now_ms, force=given_flag("force", force)
+                store, given_path("directory", directory), self._session.clock_ms, force=given_flag("force", force)
             )
             self._session.confirm(plan)
             return apply_snapshot_export(store, plan)
@@ -250,7 +252,7 @@ class Transfers:
             if dry_run:
                 return plan.report(dry_run=True)
             self._session.confirm(plan)
-            return apply_clone(store, plan, self._session.now_ms)
+            return apply_clone(store, plan, self._session.clock_ms)
 
     def salvage(self, bookie: str | GivenBookie, *, dry_run: bool = False) -> Mapping[str, Any]:  # Any: JSON
         """Make the index of BOOKIE, which does not run, again from its logs and journals, and cut a journal that stops its start.
@@ -305,8 +307,8 @@ class Transfers:
             raise InvalidValue("no bookie is named", hint="name each as ID=DIR,DIR")
         check_apart(found)
         with self._session.opened() as store:
-            plan = plan_bookie_export(store, found, self._session.now_ms)
-        return self._export(plan, lambda store: apply_bookie_export(store, plan, self._session.now_ms), dry_run)
+            plan = plan_bookie_export(store, found, self._session.clock_ms)
+        return self._export(plan, lambda store: apply_bookie_export(store, plan, self._session.clock_ms), dry_run)
 
     def export_tables(
         self,
@@ -356,6 +358,6 @@ class Transfers:
                 self._session.engine([], size_bytes) as engine,
                 self._session.progress(size_bytes, "bytes", "export") as advance,
             ):
-                done = export(reader, request, self._session.now_ms, problems.append, engine, advance)
+                done = export(reader, request, self._session.clock_ms, problems.append, engine, advance)
         self._session.partial(problems)
         return done

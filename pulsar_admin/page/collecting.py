@@ -11,8 +11,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from pulsar_admin.columns import size_text, time_text
-from pulsar_admin.page.ages import age_text
+from pulsar_admin.columns import size_text
 from pulsar_admin.page.values import Disk, Due, Fact, Finding, Page, Rest, Share, Standing, TopicRow, Traffic
 from store.aliases import Array
 from store.db.environment import Store
@@ -179,7 +178,7 @@ def collect_page(
         title="Doctor",
         source=str(store.path),
         now_ms=now_ms,
-        facts=tuple(_facts(store, found, due)),
+        facts=tuple(_facts(found, due)),
         findings=findings,
         disk=_disk(store, reader),
         shares=tuple(_shares(rows, left)),
@@ -322,11 +321,8 @@ def _traffic(found: _Collector) -> Iterator[Traffic]:
 # -- the head of the page -------------------------------------------------------------------------------------------------
 
 
-def _facts(store: Store, found: _Collector, due: Iterable[_Waits]) -> Iterator[Fact]:
+def _facts(found: _Collector, due: Iterable[_Waits]) -> Iterator[Fact]:
     everything = found.all
-    copied_ms = max((int(source.get("imported", 0)) for source in store.info.sources), default=0)
-    if copied_ms:
-        yield Fact("Age of the copy", age_text(found.now_ms - copied_ms), f"of {time_text(copied_ms)[:19]}")
     yield Fact("Topics", f"{everything.count:,}", f"{everything.entries:,} entries")
     done = f"{size_text(everything.done_bytes)} needed by no subscription" if everything.done_bytes else ""
     yield Fact("In topics", size_text(everything.size_bytes), done)

@@ -88,6 +88,7 @@ def _header(page: Page) -> Markup:
     return element(
         "header",
         element("h1", page.title),
+        element("p", page.as_of, class_="source") if page.as_of else None,
         element("p", element("bdi", clipped(page.source, 300)), class_="source"),
         element("ul", joined(chips), class_="chips", aria_label="Findings by severity"),
         element("dl", joined(facts), class_="facts"),
@@ -128,7 +129,11 @@ def _unread(page: Page) -> Markup | None:
 
 
 def _footer(page: Page) -> Markup:
+    made = time_text(page.now_ms if page.made_ms is None else page.made_ms)
     return element(
         "footer",
-        element("p", f"Made at {time_text(page.now_ms)} by pulsar-admin doctor --html, from a copy of the files."),
+        element(
+            "p",
+            f"Made at {made} by pulsar-admin doctor --html, from a copy of the files.",
+        ),
     )

@@ -130,7 +130,8 @@ class Rest:
 
 @frozen
 class Page:
-    """All of it. ``titles``: of codes of findings.
+    """All of it. ``now_ms``: the time that ages are counted at; ``as_of``: what says it, in words; ``made_ms``: when the page was made,
+    None: then. ``titles``: of codes of findings.
 
     ``*_rest``: what is not shown, in numbers; ``unread``: what could not be read, one line each.
     """
@@ -153,3 +154,5 @@ class Page:
     topics_rest: Rest = Rest()
     rest_by_namespace: Mapping[str, Rest] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
+    as_of: str = ""
+    made_ms: int | None = None

@@ -5,13 +5,13 @@ A broker does all three without a word: the first skips the whole backlog, and s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from store.changes.cursors import CursorMove
 from store.db.blocks import decode_latest, ledger_key
 from store.db.clocks import Clock
 from store.errors import NothingMatches
-from store.model.copy_age import read_copy_age
+from store.model.copy_age import AsOf, find_as_of, read_copy_age
 from store.model.extent import Extent, extent_of, pending_intervals, subtract
 from store.model.reader import EntryReader
 from store.model.topics import Topic
@@ -22,6 +22,59 @@ from store.timespec import FromNow, format_age_ms, format_time_ms
 from store.wording import counted
 
 _SHOWN = 3
+
+
+def check_now_is_meant(reader: EntryReader, time_ms: int, clock_ms: int) -> None:
+    """Raise NothingMatches for a time that was counted from the clock's now, where the copy's own time is another."""
+    as_of = find_as_of(reader.txn)
+    if as_of is not None and isinstance(time_ms, FromNow) and as_of.time_ms != clock_ms:
+        earlier_ms = time_ms - (clock_ms - as_of.time_ms)
+        raise _which_now(
+            as_of,
+            clock_ms,
+            f"the time is {format_time_ms(time_ms)}",
+            f"{format_time_ms(earlier_ms)}",
+        )
+
+
+def check_nows_agree(
+    reader: EntryReader, moves: Sequence[CursorMove], plan: Callable[[int], Sequence[CursorMove]], clock_ms: int
+) -> None:
+    """Raise NothingMatches where MOVES, whose times were counted from the clock's now, go elsewhere counted from the copy's own.
+
+    ``plan`` returns the moves for times that are so many ms less. Who means what a broker would do with the copy today, and who means what
+    one would have done when it was made, types the same words.
+    """
+    as_of = find_as_of(reader.txn)
+    if as_of is None or as_of.time_ms == clock_ms:
+        return
+    others = plan(clock_ms - as_of.time_ms)
+    differing = [(one, other) for one, other in zip(moves, others, strict=True) if one.state != other.state]
+    if not differing:
+        return
+    move, other = differing[0]
+    more = f", and {counted(len(differing) - 1, 'other')}" if len(differing) > 1 else ""
+    raise _which_now(
+        as_of,
+        clock_ms,
+        f"{move.cursor.name} of {move.topic.name}{more} would get to {move.state.mark_delete}",
+        f"to {other.state.mark_delete}",
+        topic=str(move.topic.name),
+        subscription=move.cursor.name,
+    )
+
+
+def _which_now(as_of: AsOf, clock_ms: int, then: str, otherwise: str, **context: object) -> NothingMatches:
+    """Return the error that asks which now is meant: counted from the clock's it is so ``then``, from the copy's own ``otherwise``."""
+    return NothingMatches(
+        f"which now is meant? Counted from the clock's, {format_time_ms(clock_ms)}, {then}; from the time of this copy,"
+        f" {format_time_ms(as_of.time_ms)} ({as_of.said_by}), {otherwise}",
+        hint=f"say it with --now {format_time_ms(as_of.time_ms)}, or with --now now for the clock's",
+        **context,
+        clock=int(clock_ms),
+        asOf=as_of.time_ms,
+        nows=[format_time_ms(as_of.time_ms), "now"],
+    )
 
 
 def newest_entry(reader: EntryReader, topic: Topic, clock: Clock) -> Dated | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Literal
 
 from store.changes.cursors import CursorMove, check_movable, plan_moves
-from store.changes.out_of_time import check_resets_meet
+from store.changes.out_of_time import check_nows_agree, check_resets_meet
 from store.changes.plan import Plan
 from store.changes.report import BrokerMove, MoveBasis
 from store.changes.resets import check_position, reset_state, reset_to_time, shifted_state, state_of_other, ttl_warnings
@@ -27,6 +27,7 @@ from store.search.broker import SEARCH_FAILS, BrokerSearch
 from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
 from store.search.by_time import find_first_at_or_after
 from store.search.doubts import find_doubts, text_of_doubts
+from store.timespec import FromNow
 
 ResetRule = Literal["exact", "broker"]
 EXACT: ResetRule = "exact"
@@ -120,14 +121,35 @@ def plan_resets(reader: EntryReader, command: str, resets: Iterable[Reset], requ
     Raises LedgerNotFound, EntryNotFound (a position that is not there), SubscriptionNotFound, InvalidValue, and Refused for a
     cursor of the broker's own; each names the line that asks. NothingMatches: see ``check_resets_meet``.
     """
-    moves = []
-    for reset in resets:
-        with _errors_name(reset.where):
-            moves.append(_move(reader, reset.topic, reset.cursor, reset.target, request))
+    listed = list(resets)
+    moves = _moves(reader, listed, request)
+    if not request.force and any(isinstance(reset.target.time_ms, FromNow) for reset in listed):
+        check_nows_agree(
+            reader,
+            moves,
+            lambda earlier_ms: _moves(reader, [_earlier(reset, earlier_ms) for reset in listed], request),
+            request.now_ms,
+        )
     if not request.force:
         clock = "auto" if request.rule == BROKER else check_clock(request.clock)
         check_resets_meet(reader, moves, [move for move in moves if move.misses], clock, request.now_ms)
     return plan_moves(reader, command, moves, request.now_ms)
+
+
+def _moves(reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) -> list[CursorMove]:
+    moves = []
+    for reset in resets:
+        with _errors_name(reset.where):
+            moves.append(_move(reader, reset.topic, reset.cursor, reset.target, request))
+    return moves
+
+
+def _earlier(reset: Reset, earlier_ms: int) -> Reset:
+    """Return a reset to a time that is so much earlier, where it was counted from now."""
+    time_ms = reset.target.time_ms
+    if not isinstance(time_ms, FromNow):
+        return reset
+    return replace(reset, target=replace(reset.target, time_ms=max(time_ms - earlier_ms, 0)))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from dataclasses import field, replace
 
 from store.changes.cursors import CursorMove, plan_moves
 from store.changes.expiry import ExpiryRequest, expiry_move, unchanged_move
-from store.changes.out_of_time import check_expiries_meet
+from store.changes.out_of_time import check_expiries_meet, check_nows_agree
 from store.changes.plan import Plan
 from store.delayed.not_due import forecast_warnings, with_not_due
 from store.errors import InvalidValue, NothingMatches, Refused
@@ -18,6 +18,7 @@ from store.model.topics import Topic
 from store.names import EARLIEST, LATEST
 from store.policies.in_force import MessageTtl, find_message_ttl
 from store.search.expiry import BROKER, FORECAST_INTERVALS, ForecastQuestion, ForecastRow, iter_forecast
+from store.timespec import FromNow
 
 Cursors = Sequence[tuple[Topic, Cursor]]
 
@@ -37,17 +38,34 @@ def plan_expiries(reader: EntryReader, command: str, cursors: Cursors, request: 
         )
     if request.rule == BROKER and request.clock != "auto":
         raise InvalidValue("--rule broker goes by the broker's own clock: leave out --clock")
-    if request.limit_ms is None and request.position is None:
-        ttls = _read_ttls(reader, [topic for topic, _ in cursors])
-        moves = [_move_by_ttl(reader, topic, cursor, request, ttls[topic]) for topic, cursor in cursors]
-    else:
-        moves = [
-            with_not_due(reader, expiry_move(reader, topic, cursor, request), request.now_ms, None)
-            for topic, cursor in cursors
-        ]
+    moves = _moves(reader, cursors, request)
+    counted_ms = request.now_ms if request.limit_ms is None else request.limit_ms
+    if request.position is None and not request.force and isinstance(counted_ms, FromNow):
+        check_nows_agree(
+            reader,
+            moves,
+            lambda earlier_ms: _moves(reader, cursors, _earlier(request, earlier_ms)),
+            request.now_ms,
+        )
     if request.limit_ms is not None and not request.force:
         check_expiries_meet(reader, moves, request.limit_ms, request.clock, request.now_ms)
     return plan_moves(reader, command, moves, request.now_ms)
+
+
+def _moves(reader: EntryReader, cursors: Cursors, request: ExpiryRequest) -> list[CursorMove]:
+    if request.limit_ms is None and request.position is None:
+        ttls = _read_ttls(reader, [topic for topic, _ in cursors])
+        return [_move_by_ttl(reader, topic, cursor, request, ttls[topic]) for topic, cursor in cursors]
+    return [
+        with_not_due(reader, expiry_move(reader, topic, cursor, request), request.now_ms, None)
+        for topic, cursor in cursors
+    ]
+
+
+def _earlier(request: ExpiryRequest, earlier_ms: int) -> ExpiryRequest:
+    """Return the request of so much earlier."""
+    limit_ms = None if request.limit_ms is None else max(request.limit_ms - earlier_ms, 0)
+    return replace(request, now_ms=request.now_ms - earlier_ms, limit_ms=limit_ms)
 
 
 def _check_expirable(name: str) -> None:

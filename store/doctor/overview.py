@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from store.changes.age import read_copied_ms
 from store.db.environment import Store
 from store.doctor import Diagnosis, DoctorOptions, diagnose
 from store.doctor.ranking import left_out
+from store.model.copy_age import Now, read_copied_ms
 from store.model.reader import EntryReader, open_reader
 from store.reports.metrics import Chosen, Metric, read_metrics
 from store.reports.overview import TOP, FindingCount, Overview, Wanted, read_overview
@@ -19,38 +19,43 @@ CHECKED_NODES = 200_000
 
 def read_checked_overview(
     store: Store,
-    now_ms: int,
+    now: Now,
     top: int = TOP,
     *,
     check: bool | None = None,
     advance: Callable[[int], None] = lambda count: None,
 ) -> Overview:
-    """Return the overview of STORE at NOW_MS with TOP rows a list. CHECK: whether to check it; None: where it has few nodes.
+    """Return the overview of STORE at NOW with TOP rows a list. CHECK: whether to check it; None: where it has few nodes.
 
     ADVANCE gets the topics and ledgers looked at. Raises IndexCorrupt.
     """
     with open_reader(store) as reader:
-        wanted = Wanted(now_ms, read_copied_ms(store, reader.txn), top)
-        return read_overview(store, reader, wanted, _findings(store, reader, now_ms, check), advance)
+        wanted = _wanted(store, reader, now, top)
+        return read_overview(store, reader, wanted, _findings(store, reader, now, check), advance)
 
 
 def read_checked_metrics(
     store: Store,
-    now_ms: int,
+    now: Now,
     chosen: Chosen,
     *,
     check: bool | None = None,
     advance: Callable[[int], None] = lambda count: None,
 ) -> tuple[Metric, ...]:
-    """Return the metrics of STORE at NOW_MS; CHECK, ADVANCE and what is raised: as ``read_checked_overview``."""
+    """Return the metrics of STORE at NOW; CHECK, ADVANCE and what is raised: as ``read_checked_overview``."""
     with open_reader(store) as reader:
-        wanted = Wanted(now_ms, read_copied_ms(store, reader.txn), 0)
-        return read_metrics(store, reader, wanted, chosen, _findings(store, reader, now_ms, check), advance)
+        wanted = _wanted(store, reader, now, 0)
+        return read_metrics(store, reader, wanted, chosen, _findings(store, reader, now, check), advance)
 
 
-def _findings(store: Store, reader: EntryReader, now_ms: int, check: bool | None) -> tuple[FindingCount, ...] | None:
+def _wanted(store: Store, reader: EntryReader, now: Now, top: int) -> Wanted:
+    return Wanted(now.time_ms, read_copied_ms(store, reader.txn), top, now.source, now.clock_ms)
+
+
+def _findings(store: Store, reader: EntryReader, now: Now, check: bool | None) -> tuple[FindingCount, ...] | None:
     checked = reader.txn.count("tree") <= CHECKED_NODES if check is None else check
-    return count_diagnoses(diagnose(store, now_ms=now_ms, options=DoctorOptions(each=1))) if checked else None
+    options = DoctorOptions(each=1)
+    return count_diagnoses(diagnose(store, now_ms=now.time_ms, options=options)) if checked else None
 
 
 def count_diagnoses(found: Iterable[Diagnosis]) -> tuple[FindingCount, ...]:

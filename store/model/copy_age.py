@@ -1,38 +1,113 @@
-"""How old what a store holds is: when it was read from its sources, and when these were written last.
+"""How old what a store holds is: when it was read from its sources, and the time that it is a copy of.
 
-Row (database ``state``): ``refreshed``, the time of the last refresh or addition in epoch ms, as decimal digits.
+Rows (database ``state``): ``refreshed``, the time of the last refresh or addition in epoch ms, as decimal digits; ``as-of``, the copy's own
+time in the same way, a blank, and one of ``SAID_BY``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from store.db.environment import Store, Txn
 from store.db.files import FileMode, iter_logs
+from store.errors import IndexCorrupt
 from store.frozen import frozen
 
 _REFRESHED = b"refreshed"
+_AS_OF = b"as-of"
+SAID_BY: Mapping[str, str] = {
+    "live": "read while it was in use",
+    "zookeeper": "by ZooKeeper's log",
+    "metadata": "by the newest metadata node",
+    "journal": "by a bookie's journal",
+    "broker": "by an entry's broker time",
+    "files": "by the times of its files",
+}
+"""What tells the time of a copy → in words."""
+
+
+@frozen
+class AsOf:
+    """The copy's own time, epoch ms: the latest moment that it tells of; ``source``: of ``SAID_BY``."""
+
+    time_ms: int
+    source: str
+
+    @property
+    def said_by(self) -> str:
+        """What tells the time, in words."""
+        return SAID_BY.get(self.source, f"by {self.source}")
+
+
+GIVEN, CLOCK = "given", "clock"
+"""What else may say which time it is: ``--now``, or the clock where a copy tells nothing."""
+
+
+@frozen
+class Now:
+    """The time that ages are counted at, epoch ms; ``source``: of ``SAID_BY``, ``GIVEN`` or ``CLOCK``; ``clock_ms``: that of the asking."""
+
+    time_ms: int
+    source: str
+    clock_ms: int
+
+    @classmethod
+    def of(cls, as_of: AsOf | None, clock_ms: int, *, is_given: bool = False) -> Now:
+        """Return the time of a copy, unless another is given, or it tells none: that of the asking."""
+        if is_given or as_of is None:
+            return cls(clock_ms, GIVEN if is_given else CLOCK, clock_ms)
+        return cls(as_of.time_ms, as_of.source, clock_ms)
+
+    def text(self) -> str:
+        """Return it as the first line of a screen: ``as of 2026-11-21T09:42Z, 5 days old, by ZooKeeper's log``."""
+        from store.timespec import old_text, shown_minute  # cold questions say no such line
+
+        time = shown_minute(self.time_ms)
+        if self.source == GIVEN:
+            return f"as of {time}, by --now"
+        if self.source == CLOCK:
+            return f"as of {time}, by the clock: nothing in the copy tells its own time"
+        return f"as of {time}, {old_text(self.clock_ms - self.time_ms)}, {AsOf(self.time_ms, self.source).said_by}"
+
+
+def find_as_of(txn: Txn) -> AsOf | None:
+    """Return the copy's own time; None where nothing in it tells, or an older version imported it. Raises IndexCorrupt."""
+    row = txn.get("state", _AS_OF)
+    if row is None:
+        return None
+    digits, _, source = row.decode("ascii", "replace").partition(" ")
+    if not digits.isascii() or not digits.isdigit():
+        raise IndexCorrupt(f"the row of the copy's time is damaged: {row[:40]!r}", hint="pulsar-admin store refresh")
+    return AsOf(int(digits), source)
+
+
+def put_as_of(txn: Txn, found: AsOf) -> None:
+    """Write what the copy's own time is."""
+    txn.put("state", _AS_OF, f"{found.time_ms} {found.source}".encode())
 
 
 @frozen
 class CopyAge:
-    """Times in ms. ``read_ms``: of the import, or of the last refresh; ``written_ms``: when a file of the sources was last
-    written, by the file system's word; None where the store has no files of others."""
+    """Times in ms. ``read_ms``: of the import, or of the last refresh; ``end_ms``: the time up to which the copy can know of anything."""
 
     read_ms: int
-    written_ms: int | None
+    end_ms: int
 
-    @property
-    def end_ms(self) -> int:
-        """The time up to which the copy can know of anything."""
-        return self.read_ms if self.written_ms is None else min(self.read_ms, self.written_ms)
+
+def read_copied_ms(store: Store, txn: Txn) -> int:
+    """Return the time of the last import, addition or refresh, that of its making for a store that nothing was imported into."""
+    refreshed = txn.get("state", _REFRESHED)
+    imported = (int(source.get("imported", 0)) for source in store.info.sources)
+    return max(imported, default=store.info.created_ms) if refreshed is None else int(refreshed)
 
 
 def read_copy_age(store: Store, txn: Txn) -> CopyAge:
-    """Return how old what STORE holds is."""
-    refreshed = txn.get("state", _REFRESHED)
-    imported = (int(source.get("imported", 0)) for source in store.info.sources)
-    read_ms = max(imported, default=store.info.created_ms) if refreshed is None else int(refreshed)
+    """Return how old what STORE holds is; where it does not tell its own time, files of others were written last when they were."""
+    read_ms, as_of = read_copied_ms(store, txn), find_as_of(txn)
+    if as_of is not None:
+        return CopyAge(read_ms, as_of.time_ms)
     written = (log.mtime_ns // 1_000_000 for log in iter_logs(txn) if log.mode is not FileMode.OWN)
-    return CopyAge(read_ms, max(written, default=None))
+    return CopyAge(read_ms, min(read_ms, max(written, default=read_ms)))
 
 
 def put_refreshed(txn: Txn, now_ms: int) -> None:

@@ -139,6 +139,7 @@ def _of_the_copy(found: Overview) -> Iterator[Metric]:
         _seconds(found.copy_age_ms),
     )
     yield _single("copy_timestamp_seconds", "When the copy was made or last refreshed.", _seconds(found.copied_ms))
+    yield _single("as_of_timestamp_seconds", "The time that ages and due messages count from.", _seconds(found.now_ms))
     yield _single("newest_entry_timestamp_seconds", "Newest time of an entry in the copy, the broker's where entries carry it.",
                   None if newest_ms is None else _seconds(newest_ms))  # fmt: skip
     yield _single(

@@ -14,10 +14,12 @@ from typing import Any, Generic, TypeVar
 
 from store.db.blocks import NO_MAX, decode_latest, ledger_of_key
 from store.db.environment import Store, Txn
+from store.db.own_ledgers import find_own_ledgers
 from store.errors import StoreError
 from store.facts.managed_ledgers import other_ledgers, others_text
 from store.facts.trees import Tree, unknown_trees
 from store.frozen import frozen
+from store.model.copy_age import GIVEN, Now
 from store.model.cursors import (
     Cursor,
     backlog_entries,
@@ -123,12 +125,15 @@ class FindingCount:
 class Overview:
     """The answer of ``overview``. ``findings`` None: nothing was checked. ``held``: bytes of topics by the reason of a ``Blocker``.
 
-    ``unreadable``: topics and cursors that cannot be read, which no sum has; ``unknown_trees``: trees of the metadata that no Pulsar
-    known here writes; ``other_ledgers``: managed ledgers that are no topics here, summed up in words, "" without any.
+    ``clock_ms``: when it was asked; ``now_ms``: the time that ages are counted at; ``as_of_source``: what says that, of ``SAID_BY``,
+    "given" or "clock". ``unreadable``: topics and cursors that cannot be read, which no sum has; ``unknown_trees``: trees of the metadata
+    that no Pulsar known here writes; ``other_ledgers``: managed ledgers that are no topics here, summed up in words, "" without any.
     """
 
     store: str
-    now_ms: int = field(metadata={"json": "askedAt"})
+    clock_ms: int = field(metadata={"json": "askedAt"})
+    now_ms: int = field(metadata={"json": "asOf"})
+    as_of_source: str
     copies: tuple[Copy, ...]
     copied_ms: int = field(metadata={"json": "copiedAt"})
     newest_entry_ms: int | None = field(metadata={"json": "newestEntryTime"})
@@ -152,16 +157,24 @@ class Overview:
     @property
     def copy_age_ms(self) -> int:
         """How old the copy is: since the last import or refresh."""
-        return self.now_ms - self.copied_ms
+        return self.clock_ms - self.copied_ms
+
+    @property
+    def as_of_text(self) -> str:
+        """The time that ages are counted at, how old that is, and what says it."""
+        return Now(self.now_ms, self.as_of_source, self.clock_ms).text()
 
 
 @frozen
 class Wanted:
-    """How an overview is made: NOW, the last time that anything was brought in, and how many rows each list has at most."""
+    """How an overview is made: the now of ages, the last time that anything was brought in, and how many rows each list has at most;
+    ``source`` and ``clock_ms``: what says that now, and the time of the asking, None: it is the same."""
 
     now_ms: int
     copied_ms: int
     top: int = TOP
+    source: str = GIVEN
+    clock_ms: int | None = None
 
 
 class Largest(Generic[Item]):
@@ -212,7 +225,9 @@ def read_overview(
     namespaces = totals.namespace_totals()
     return Overview(
         store=str(store.path),
+        clock_ms=wanted.now_ms if wanted.clock_ms is None else wanted.clock_ms,
         now_ms=wanted.now_ms,
+        as_of_source=wanted.source,
         copies=tuple(map(_copy, store.info.sources)),
         copied_ms=wanted.copied_ms,
         newest_entry_ms=read_newest_ms(reader.txn),
@@ -244,8 +259,11 @@ def _copy(source: Any) -> Copy:  # Any: JSON
 
 
 def read_newest_ms(txn: Txn) -> int | None:
-    """Return the newest time of an entry that is here, by the broker's clock where entries carry it; raises IndexCorrupt."""
-    newest = max((decode_latest(ledger_of_key(key), row, "auto") for key, row in txn.items("times")), default=NO_MAX)
+    """Return the newest time of an entry that brokers wrote, by their clock where entries carry it; raises IndexCorrupt."""
+    own = find_own_ledgers(txn)
+    rows = ((ledger_of_key(key), row) for key, row in txn.items("times"))
+    theirs = ((ledger_id, row) for ledger_id, row in rows if own is None or not own.first_id <= ledger_id < own.next_id)
+    newest = max((decode_latest(ledger_id, row, "auto") for ledger_id, row in theirs), default=NO_MAX)
     return None if newest == NO_MAX else newest
 
 

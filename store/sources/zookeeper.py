@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from heapq import merge
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -68,12 +68,21 @@ def newest_epoch(sources: Iterable[Mapping[str, Any]]) -> int:  # Any: JSON
 def newest_zxid(directory: Path) -> int:
     """Return the newest transaction that DIRECTORY has: the last of its newest log, or that of its newest snapshot's name."""
     zxids = [zxid for zxid, _, _ in _numbered(directory, "snapshot")]
-    for _, extension, file in reversed(_numbered(directory, "log")):
-        found = [] if extension else [item.zxid for item in read_log(file) if isinstance(item, Transaction)]
+    last = last_transaction(directory)
+    return max(zxids if last is None else [*zxids, last.zxid], default=0)
+
+
+def last_transaction(directory: Path, until: int | None = None) -> Transaction | None:
+    """Return the last transaction of the logs in ``directory``, up to the zxid ``until`` where one is given; None: they have none."""
+    for first, extension, file in reversed(_numbered(directory, "log")):
+        if extension or (until is not None and first > until):
+            continue
+        found = [
+            item for item in read_log(file) if isinstance(item, Transaction) and (until is None or item.zxid <= until)
+        ]
         if found:
-            zxids.append(max(found))
-            break
-    return max(zxids, default=0)
+            return max(found, key=attrgetter("zxid"))
+    return None
 
 
 @frozen

@@ -38,11 +38,13 @@ from store.frozen import frozen
 from store.index.build import Advance, Scanning, ledger_digests
 from store.model.absent_bookies import AbsentBookies, find_absent_bookies, index_absent_bookies
 from store.model.absent_journals import find_absent_journals
+from store.model.copy_age import AsOf, put_as_of
 from store.model.references import make_owners
 from store.sources.bookies import files_of, foreign_ids, size_of
 from store.sources.given import missing_directories
 from store.sources.layout import Layout
 from store.sources.nodes import MetadataDirectory, iter_source_rows
+from store.transfer.copy_time import NewestNode, read_as_of
 from store.transfer.reading import read_disks
 from store.wording import counted
 
@@ -156,12 +158,14 @@ def import_layout(
     # One lock from before the store is there until it is whole: of two imports into one path one is refused.
     with writer_lock(path, mode, wait_ms=options.wait_ms) as lock, _begin(path, layout, sources, mode, lock) as store:
         _note_holder(layout, result, warn)
-        result.nodes, damages = import_tree(store, layout)
+        newest = NewestNode(options.now_ms)
+        result.nodes, damages = import_tree(store, layout, newest)
         result.undecodable_values = sum(not damage.costs_nothing for damage in damages)
         result.warnings += (damage.reason for damage in damages if damage.offset >= WHOLE_METADATA)
         _import_files(store, layout, options, result, advance)
         make_owners(store)
-        store.write(lambda txn: index_absent_bookies(store, txn, foreign_ids(txn, layout.bookies)))
+        as_of = read_as_of(store, layout, options.now_ms, newest.time_ms)
+        store.write(lambda txn: _index_state(store, txn, layout, as_of))
         _note_absent(store, layout, result)
         first, *others = as_read(sources, layout)
         state = StoreState.READY if options.index else StoreState.UNINDEXED
@@ -170,6 +174,12 @@ def import_layout(
         warn(text)
     result.seconds = time.monotonic() - started
     return result
+
+
+def _index_state(store: Store, txn: Txn, layout: Layout, as_of: AsOf | None) -> None:
+    index_absent_bookies(store, txn, foreign_ids(txn, layout.bookies))
+    if as_of is not None:
+        put_as_of(txn, as_of)
 
 
 def _note_holder(layout: Layout, result: ImportResult, warn: Warn) -> None:
@@ -330,10 +340,11 @@ def source_place(source: Mapping[str, Any]) -> tuple[object, ...]:  # Any: JSON
 # -- metadata ---------------------------------------------------------------------------------------------------------
 
 
-def import_tree(store: Store, layout: Layout) -> tuple[int, list[Damage]]:
-    """Read the metadata store into ``tree``; return how many nodes it has, and what is none."""
+def import_tree(store: Store, layout: Layout, newest: NewestNode | None = None) -> tuple[int, list[Damage]]:
+    """Read the metadata store into ``tree``; return how many nodes it has, and what is none. ``newest`` sees all nodes."""
     damages: list[Damage] = []
-    store.replace_all("tree", _rows_of(layout, damages))
+    rows = _rows_of(layout, damages)
+    store.replace_all("tree", rows if newest is None else newest.watch(rows))
 
     def finish(txn: Txn) -> int:
         clear_damage(txn, METADATA_FILE_ID)

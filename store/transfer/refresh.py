@@ -36,7 +36,7 @@ from store.frozen import frozen
 from store.index.build import Advance, Scanning, ledger_digests
 from store.index.rebuild import build_index, open_scratch, read_catalogue, rebuild_index
 from store.model.absent_bookies import find_absent_bookies, index_absent_bookies
-from store.model.copy_age import put_refreshed
+from store.model.copy_age import find_as_of, put_as_of, put_refreshed
 from store.model.references import index_owners
 from store.reports.log_files import read_ledger_sizes
 from store.reports.replicas import find_underreplicated
@@ -44,6 +44,7 @@ from store.sources.bookies import find_strangers, foreign_ids
 from store.sources.cluster import check_instance, check_known, read_stored_layout
 from store.sources.layout import Layout
 from store.transfer.cataloguing import delete_logs
+from store.transfer.copy_time import NewestNode, read_as_of
 from store.transfer.imports import (
     Warn,
     absent_texts,
@@ -177,6 +178,7 @@ def refresh_store(
     with store.read() as txn:
         result.entries_before = count_entries(txn)
         tree = read_tree(txn, layout, result)
+        node_ms = _newest_node_ms(txn, options, tree)
         if options.added:
             check_instance(layout, [*tree.nodes(INSTANCE_ID), *iter_nodes(txn, INSTANCE_ID)][:1])
             check_known(find_strangers(txn, layout.bookies), options.added)
@@ -197,15 +199,36 @@ def refresh_store(
         result.entries = count_entries(txn)
         result.differing_copies = sum(1 for _ in iter_differing(txn))
         was_stopped = txn.get("state", _UNFINISHED) is not None
-    if result.changes or was_stopped:
-        store.write(lambda txn: _finish(store, txn, options, result, tree))
-    else:
-        store.write(lambda txn: put_tree_damage(txn, tree))
+    as_of = read_as_of(store, layout, options.now_ms, node_ms)
+
+    def finish(txn: Txn) -> None:
+        if result.changes or was_stopped:
+            _finish(store, txn, options, result, tree)
+        else:
+            put_tree_damage(txn, tree)
+        if as_of is not None:
+            put_as_of(txn, as_of)
+
+    store.write(finish)
     _read_otherwise(store, options, result)
     _settle_sources(store, layout, warn)
     _count_copies(store, result, warn)
     result.seconds = time.monotonic() - started
     return result
+
+
+def _newest_node_ms(txn: Txn, options: RefreshOptions, tree: NewTree) -> int:
+    """Return the newest modification of a node that the source changed; where that is not known, of one that is the source's."""
+    newest = NewestNode(options.now_ms)
+    if (
+        find_as_of(txn) is None or txn.get("state", _UNFINISHED) is not None
+    ):  # an older version's import, or a refresh was stopped
+        for key, row in txn.items("tree"):
+            if txn.view("base", key) is None:
+                newest.see(row)
+    for changed in filter(None, tree.rows.values()):
+        newest.see(changed)
+    return newest.time_ms
 
 
 def _warn_of_holder(layout: Layout, result: RefreshResult, warn: Warn) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,9 @@ import pytest
 
 import pulsar_admin as pa
 from store.codec.cursor import CursorInfo
-from store.db.environment import Txn, open_store
-from store.db.files import iter_logs, put_log
+from store.db.environment import open_store
 from store.errors import NothingMatches
-from store.model.copy_age import put_refreshed, read_copy_age
+from store.model.copy_age import AsOf, put_as_of, put_refreshed
 from store.names import Position
 from tests.conftest import Cli
 from tests.plans.test_expiry import put_json
@@ -168,21 +166,15 @@ def test_an_age_that_begins_after_the_copy_ends(cli: Cli, made: Path) -> None:
 
 
 def test_an_age_within_a_fresh_copy_expires(cli: Cli, tmp_path: Path) -> None:
-    """A copy that was read a moment ago knows that nothing came in the last two hours, once its files do, too."""
+    """A copy that was read a moment ago knows that nothing came in the last two hours only where it tells of that moment itself."""
     path = copied("small", "clean", tmp_path)
     ask = ("--store", path, "topics", "expire", STEADY, "-s", "expire-me", "-t", "2h", "-o", "json")
+    now_ms = time.time_ns() // 1_000_000
     with open_store(path, writable=True) as store:
-        store.write(lambda txn: put_refreshed(txn, time.time_ns() // 1_000_000))
+        store.write(lambda txn: put_refreshed(txn, now_ms))
     assert cli(*ask).exit_code == 5
-
-    def written_now(txn: Txn) -> None:
-        for log in list(iter_logs(txn)):
-            put_log(txn, replace(log, mtime_ns=time.time_ns()))
-
     with open_store(path, writable=True) as store:
-        store.write(written_now)
-        with store.read() as txn:
-            assert read_copy_age(store, txn).end_ms > (time.time() - 60) * 1000
+        store.write(lambda txn: put_as_of(txn, AsOf(now_ms, "files")))
     left = cli(*ask)
     assert (left.exit_code, left.json["after"]["backlogEntries"]) == (0, 0), left.stderr
 
@@ -201,10 +193,10 @@ def test_an_age_says_which_now_it_counts_from(cli: Cli, tmp_path: Path) -> None:
     result = cli("--store", path, "topics", "reset-cursor", STEADY, "-s", "reset-me", "-t", "10000d", "--dry-run")
     note = result.stderr.splitlines()[0]
     assert note.startswith("note: 10000d counts from the clock's now, 20")
-    assert "; this copy was read " in note
-    assert ", its files were last written " in note
-    assert cli("--store", path, "topics", "find-by-time", STEADY, "-d", "-10000d").stderr.count("the clock's now") == 1
-    assert cli("--store", path, "topics", "find-by-time", STEADY, "-d", "-10000d", "--quiet").stderr == ""
+    assert "; this copy is as of 2026-11-21T09:24:17.132Z, " in note
+    ask = ("--store", path, "topics", "find-by-time", STEADY, "-d", "-10000d")
+    assert cli(*ask).stderr.count("counts from the time of this copy, 2026-11-21T09:24:17.132Z") == 1
+    assert cli(*ask, "--quiet").stderr == ""
 
 
 # -- Python -----------------------------------------------------------------------------------------------------------
