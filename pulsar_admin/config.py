@@ -198,9 +198,15 @@ def _file_values() -> dict[str, Any]:  # Any: TOML values
     # Imported here: 5 ms, and most runs have no such file.
     import tomllib
 
+    from store.files import NotRegular, open_file
+
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             values = {key.replace("-", "_"): value for key, value in tomllib.load(file).items()}
+    except NotRegular as error:
+        raise InvalidValue(
+            f"cannot read {path}: {error.strerror}", hint=f"{PREFIX}CONFIG names it", path=path
+        ) from error
     except OSError as error:
         raise NotFound(f"cannot read {path}: {error.strerror}", hint=f"{PREFIX}CONFIG names it", path=path) from error
     except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested beyond the stack

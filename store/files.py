@@ -60,6 +60,16 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = PRIVATE
     return descriptor
 
 
+def why_no_file(path: Path) -> str:
+    """Return why PATH, which is there, cannot be read as a file, as "it is a FIFO, not a regular file"; "" for one that can."""
+    link = f"it is a link to {os.readlink(path)}, and that is" if path.is_symlink() else "it is"
+    try:
+        kind = stat.S_IFMT(path.stat().st_mode)
+    except OSError:
+        return f"{link} not there"
+    return "" if kind == stat.S_IFREG else f"{link} {_KINDS.get(kind, 'something else')}, not a regular file"
+
+
 def open_file(path: Path | str) -> BinaryIO:
     """Open the regular file PATH for reading, unbuffered; raises what ``open_regular`` raises."""
     return open(open_regular(path), "rb", buffering=0)

@@ -58,14 +58,18 @@ def verify_logs(path: Path | str, *, jobs: int = 1, spark: SparkSession | None =
 def records_of(caller: Caller, path: Path, *, verify: bool) -> Iterator[LogRecord]:
     """Yield the records of the logs at PATH for CALLER."""
     for file in log_paths(path):
-        with caller.engine([], file.stat().st_size) as engine:
+        with caller.engine([], _size_of(file)) as engine:
             yield from iter_log_records(file, verify=verify, engine=engine)
 
 
 def verdicts_of(caller: Caller, path: Path) -> Iterator[LogVerdict]:
     """Yield what is wrong with each of the logs at PATH, and with indexes beside them, for CALLER."""
     files = log_paths(path)
-    total = sum(file.stat().st_size for file in files)
+    total = sum(map(_size_of, files))
     with caller.engine([], total) as engine, caller.progress(total, "bytes", "verify") as advance:
         yield from (verify_log(file, advance, engine) for file in files)
         yield from verify_indexes(path)
+
+
+def _size_of(file: Path) -> int:
+    return file.stat().st_size if file.is_file() else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from store.codec.entrylog import (
     log_id_of,
 )
 from store.errors import Corrupt, SourceNotFound, StoreError, Unsupported
+from store.files import why_no_file
 from store.frozen import frozen
 from store.names import FileKind
 from store.scan.ledgers_map import read_head, read_ledgers_map, read_map_bytes
@@ -89,10 +91,12 @@ class LogVerdict:
 def log_paths(path: Path) -> tuple[Path, ...]:
     """Return the file PATH, or the logs and journals of the bookie directory PATH (or of its ``current``).
 
-    Raises SourceNotFound for anything else.
+    What has such a name there and is no file comes last. Raises SourceNotFound for anything else.
     """
     if path.is_file():
         return (path,)
+    if os.path.lexists(path) and not path.is_dir():
+        raise SourceNotFound(f"{path}: {why_no_file(path)}", hint="name an entry log", path=str(path))
     if not path.is_dir():
         raise SourceNotFound(
             f"{path} does not exist", hint="name an entry log, or a bookie's directory", path=str(path)
@@ -102,7 +106,7 @@ def log_paths(path: Path) -> tuple[Path, ...]:
 
     current = path / "current" if (path / "current").is_dir() else path
     found = read_bookie_directory(current)
-    files = tuple(file for _, file in (*found.logs, *found.journals))
+    files = (*(file for _, file in (*found.logs, *found.journals)), *found.others)
     if not files:
         what = "a bookie's directory without logs" if (current / COOKIE_FILE).is_file() else "no bookie's directory"
         raise SourceNotFound(
@@ -142,7 +146,11 @@ def kind_of(path: Path) -> FileKind:
 
 
 def read_log_summary(path: Path) -> LogSummary:
-    """Return what the name and the header of a log or journal tell; a bad header is told, not raised."""
+    """Return what the name and the header of a log or journal tell; a bad header is told, not raised, and so is what is no file."""
+    if reason := why_no_file(path):
+        kind = FileKind.JOURNAL if path.suffix == ".txn" else FileKind.ENTRY_LOG
+        number = journal.journal_id_of(path.name) if kind is FileKind.JOURNAL else log_id_of(path.name)
+        return LogSummary(str(path), kind, -1 if number is None else number, 0, reason, None, False, None)
     kind, size = kind_of(path), path.stat().st_size
     head = read_head(path)
     if kind == FileKind.JOURNAL:
@@ -169,6 +177,9 @@ def iter_log_records(path: Path, *, verify: bool = True, engine: Engine | None =
 
     Without metadata a digest's type is found by trying: an entry of a DUMMY ledger, or of an HMAC one with a password, is "bad".
     """
+    if reason := why_no_file(path):
+        yield LogRecord(-1, -1, 0, 0, None, None, None, reason, None, None)
+        return
     scan = _scan(path, verify, engine)
     gaps: list[LogRecord] = []
     told = 0
@@ -230,6 +241,10 @@ def _gap(problem: Any) -> LogRecord:  # Any: store.scan.files.Problem
 
 def verify_log(path: Path, advance: Callable[[int], None], engine: Engine | None = None) -> LogVerdict:
     """Read a whole log or journal, by ENGINE: framing, every digest, and the ledgers map against the records."""
+    if reason := why_no_file(path):
+        verdict = LogVerdict(str(path), FileKind.JOURNAL if path.suffix == ".txn" else FileKind.ENTRY_LOG, 0)
+        verdict.add(f"{path}: {reason}")
+        return verdict
     kind = kind_of(path)
     verdict = LogVerdict(str(path), kind, path.stat().st_size)
     scan = _scan(path, True, engine, sizes=True)

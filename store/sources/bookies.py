@@ -6,6 +6,7 @@ is not the one registered under its id.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -17,7 +18,7 @@ from store.db.bookies import Bookie
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_nodes
 from store.errors import MetadataCorrupt, StoreError, Unsupported
-from store.files import read_file
+from store.files import read_file, why_no_file
 from store.frozen import NamedTuple, frozen
 from store.names import FileKind
 
@@ -33,11 +34,15 @@ class BookieFile(NamedTuple):
 
 @frozen
 class BookieDirectory:
-    """One ``current`` directory of a bookie: entry logs with their log ids, journals, both in write order."""
+    """One ``current`` directory of a bookie: entry logs with their log ids, journals, both in write order.
+
+    ``others``: what has the name of one and is no file, such as a FIFO, or a link that leads nowhere.
+    """
 
     path: Path
     logs: tuple[tuple[int, Path], ...]
     journals: tuple[tuple[int, Path], ...]
+    others: tuple[Path, ...] = ()
 
 
 def _journal_id(name: str) -> int | None:
@@ -53,14 +58,37 @@ def read_bookie_directory(current: Path) -> BookieDirectory:
 
     A running bookie may delete what is listed here.
     """
-    files = [entry for entry in sorted(current.iterdir()) if entry.is_file()]
-    logs = ((log_id_of(file.name), file) for file in files)
-    journals = ((_journal_id(file.name), file) for file in files)
-    return BookieDirectory(
-        current,
-        tuple(sorted((log_id, file) for log_id, file in logs if log_id is not None and size_of(file) > 0)),
-        tuple(sorted((journal_id, file) for journal_id, file in journals if journal_id is not None)),
-    )
+    logs, journals, others = [], [], []
+    for entry in sorted(current.iterdir()):
+        log_id, journal_id = log_id_of(entry.name), _journal_id(entry.name)
+        if log_id is journal_id is None:
+            continue
+        if not entry.is_file():
+            others += [entry] if os.path.lexists(entry) else []
+        elif journal_id is not None:
+            journals.append((journal_id, entry))
+        elif log_id is not None and size_of(entry) > 0:
+            logs.append((log_id, entry))
+    return BookieDirectory(current, tuple(sorted(logs)), tuple(sorted(journals)), tuple(others))
+
+
+def iter_links(bookies: Iterable[Bookie]) -> Iterator[str]:
+    """Tell of entry logs and journals that are links to files: what they lead to is read."""
+    for path in dict.fromkeys(path for bookie in bookies for path in (*bookie.ledger_dirs, *bookie.journal_dirs)):
+        listed = read_bookie_directory(path)
+        yield from (
+            f"{file} is a link: {file.resolve()} is read"
+            for _, file in (*listed.logs, *listed.journals)
+            if file.is_symlink()
+        )
+
+
+def iter_no_files(bookies: Iterable[Bookie]) -> Iterator[str]:
+    """Tell of what has the name of an entry log or a journal and cannot be read as one."""
+    for path in dict.fromkeys(path for bookie in bookies for path in (*bookie.ledger_dirs, *bookie.journal_dirs)):
+        for other in read_bookie_directory(path).others:
+            if reason := why_no_file(other):
+                yield f"{other} has the name of {'a journal' if other.suffix == '.txn' else 'an entry log'}, and is left out: {reason}"
 
 
 def size_of(file: Path) -> int:

@@ -25,7 +25,7 @@ from store.codec.zookeeper import (
 )
 from store.codec.zookeeper_log import BadRecord, Delete, Put, Transaction, read_transactions
 from store.errors import LimitExceeded, MetadataCorrupt, SourceNotFound
-from store.files import raise_read_error
+from store.files import raise_read_error, why_no_file
 from store.frozen import NamedTuple, frozen
 from store.sources.roots import WHOLE, Roots
 from store.wording import counted, plural
@@ -44,12 +44,24 @@ def is_zookeeper(directory: Path) -> bool:
 
 def _numbered(directory: Path, kind: str) -> list[tuple[int, str, Path]]:
     """Return (zxid, extension, path) of the files of KIND, the oldest first."""
+    return [found for found in _named(directory, kind) if found[2].is_file()]
+
+
+def _named(directory: Path, kind: str) -> list[tuple[int, str, Path]]:
+    """Return what ``_numbered`` does, and also what has such a name and is no file."""
     found = []
     for file in directory.glob(f"{kind}.*"):
         name = _NAME.fullmatch(file.name)
         if name is not None:
             found.append((int(name[1], 16), name[2] or "", file))
     return sorted(found)
+
+
+def _iter_no_files(server: ServerFiles) -> Iterator[tuple[int, str]]:
+    """Tell (zxid, text) of what has the name of a log or a snapshot and cannot be read as one."""
+    for zxid, _, file in (*_named(server.snapshots, "snapshot"), *_named(server.logs, "log")):
+        if os.path.lexists(file) and (reason := why_no_file(file)):
+            yield zxid, f"{file} is not read: {reason}"
 
 
 def newest_epoch(sources: Iterable[Mapping[str, Any]]) -> int:  # Any: JSON
@@ -174,6 +186,8 @@ def read_tree(
     base = snapshots.base
     for server in servers:
         problems += iter_unread_logs(server.logs, base, until)
+        for zxid, text in _iter_no_files(server):
+            (problems if zxid > base or notes is None else notes).append(text)
     replay = Replay(base, {} if snapshots.whole is None else snapshots.whole.nodes, problems)
     overlay = _Overlay(snapshots, replay, [] if notes is None else notes)
     reached = base

@@ -22,7 +22,7 @@ from store.frozen import NamedTuple
 from store.index.build import Scanning, index_files
 from store.index.rebuild import read_catalogue
 from store.names import FileKind
-from store.sources.bookies import BookieFile, read_bookie_directory, read_mark
+from store.sources.bookies import BookieFile, iter_links, iter_no_files, read_bookie_directory, read_mark
 from store.sources.layout import Layout
 from store.sources.rocksdb import locked_by
 from store.sources.storage import DATABASES
@@ -47,17 +47,19 @@ class Vanished(NamedTuple):
 class Reading:
     """What was read: ``rows`` of files by id, as they are now, and ``before``, those of them that the store had.
 
-    ``doubts``: what may be missing because files vanished, in words.
+    ``doubts``: what may be missing because files vanished, or are no files, in words; ``links``: the files that are links.
     """
 
     rows: dict[int, LogFile] = field(default_factory=dict)
     before: dict[int, LogFile] = field(default_factory=dict)
     vanished: list[Vanished] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
 
     def texts(self) -> Iterator[str]:
-        """Yield what is said of the files that vanished."""
+        """Yield what is said of the files, but for doubts."""
+        yield from self.links
         for kind, (word, because) in _BECAUSE.items():
             names = [file.path.name for file in self.vanished if file.kind is kind]
             if names:
@@ -98,6 +100,8 @@ def read_disks(
     how = replace(how, vanished=lambda log: None, is_live=watch.is_live)
     survey = survey_files(store, layout)
     reading.strangers = [stranger.text for stranger in survey.strangers]
+    reading.links = [*iter_links(layout.bookies)]
+    reading.doubts = [*iter_no_files(layout.bookies)]
     known = frozenset[int]() if from_start else frozenset(log.file_id for log in read_catalogue(store))
     gone_before = frozenset[int]() if from_start else frozenset(log.file_id for log, _ in survey.gone)
     vanished: dict[Path, Vanished] = {}

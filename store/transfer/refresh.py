@@ -106,7 +106,7 @@ class RefreshResult:
     differing_copies: int = 0
     strangers: list[str] = field(default_factory=list)
     vanished_files: list[str] = field(default_factory=list)  # that a running bookie deleted meanwhile
-    doubts: list[str] = field(default_factory=list)  # what may be missing because of that
+    doubts: list[str] = field(default_factory=list)  # what may be missing because of that, or because it is no file
     damaged_places: int = 0
     seconds: float = 0.0
     checksums: bool = True
