@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from store.db.entry_files import FileState, file_state
 from store.db.environment import Store, Txn
 from store.db.files import Damage, LogFile, iter_damage, iter_logs
 from store.errors import StoreError
+from store.files import scratch_directory
 from store.index.idx_files import iter_index_files, verify_index
 from store.model.ledgers import iter_ledger_ids, read_ledger
 from store.model.reader import EntryReader
@@ -117,8 +117,8 @@ def check_files_deep(
         )
         return
     with (
-        tempfile.TemporaryDirectory(prefix="pulsar-admin-") as folder,
-        open_scratch(Path(folder, "scratch")) as scratch,
+        scratch_directory() as folder,
+        open_scratch(folder / "scratch") as scratch,
     ):
         build_index(txn, scratch, logs, verify=True, advance=advance, engine=engine)
         with scratch.read() as new:

@@ -18,13 +18,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from store.engine.secrets import hide_url
 from store.engine.spark_errors import cause_of, check_address, check_form
 from store.errors import MissingComponent, Refused
 from store.extras import require
+from store.files import Scratch, scratch_directory
 from store.frozen import frozen
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ _JVMS = {"spark.driver.extraJavaOptions": _JVM_OPTIONS, "spark.executor.extraJav
 _SOCKET = "spark.python.unix.domain.socket"  # since Spark 4.1
 _LONGEST_FOLDER = 60  # a socket's path has room for 104 bytes, its name takes 42
 _LEAST_HEAP_BYTES = 512 << 20  # Spark refuses to start with less than 450 MiB
-_SHIPPED: WeakKeyDictionary[SparkSession, tempfile.TemporaryDirectory[str]] = WeakKeyDictionary()
+_SHIPPED: WeakKeyDictionary[SparkSession, finalize[[], SparkSession]] = WeakKeyDictionary()
 _PACKAGES = ("store", "pulsar_admin", "commands")
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
@@ -152,9 +153,9 @@ def has_executors(session: SparkSession) -> bool:
 def ship_code(session: SparkSession) -> None:
     """Send our packages to the executors of SESSION, unless that was done."""
     if session not in _SHIPPED:
-        folder = tempfile.TemporaryDirectory(prefix="pulsar-admin-code-")  # executors fetch it when they start
-        session.addArtifacts(str(pack_code(Path(folder.name))), pyfile=True)
-        _SHIPPED[session] = folder
+        scratch = Scratch()  # executors fetch it when they start
+        session.addArtifacts(str(pack_code(scratch.path)), pyfile=True)
+        _SHIPPED[session] = finalize(session, scratch.close)
 
 
 @contextmanager
@@ -168,8 +169,8 @@ def open_session(options: SparkOptions) -> Iterator[SparkSession]:
         require(module, "--spark", instead="run without --spark")
     check_form(options.master, options.remote)
     check_address(options.remote or options.master or "")
-    with tempfile.TemporaryDirectory(prefix="pulsar-admin-spark-") as folder:
-        session = _connect(options) if options.remote else _start(options, folder)
+    with scratch_directory() as folder:
+        session = _connect(options) if options.remote else _start(options, str(folder))
         try:
             if not _is_local(options):  # workers here import what is installed, compiled code included
                 ship_code(session)

@@ -7,7 +7,6 @@ the store has the old index or the new one. What it had built stays, and the nex
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +21,7 @@ from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import LogFile, delete_log, iter_damage, iter_logs, put_damage, put_log
 from store.db.storeinfo import FORMAT_VERSION, read_store_info
 from store.errors import DiskFull, SourceChanged, StoreError
-from store.files import remove_file, remove_tree
+from store.files import remove_file, remove_tree, scratch_directory
 from store.frozen import frozen
 from store.index.build import Advance, Scanning, index_files, ledger_digests
 from store.index.held import note_copies
@@ -258,8 +257,8 @@ def compare_index(store: Store, *, verify: bool, advance: Advance, engine: Engin
     # One transaction: beside a writer, the catalogue of one and the index of another contradict each other.
     with (
         store.read() as txn,
-        tempfile.TemporaryDirectory(prefix="pulsar-admin-") as folder,
-        open_scratch(Path(folder, "scratch")) as scratch,
+        scratch_directory() as folder,
+        open_scratch(folder / "scratch") as scratch,
     ):
         logs = tuple(iter_logs(txn))
         check_files(store, logs)

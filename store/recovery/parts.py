@@ -21,7 +21,7 @@ from store.sources.cluster import read_stored_layout
 from store.sources.given import GivenBookie, check_apart, find_bookie
 from store.sources.nodes import MetadataDirectory, Source
 from store.sources.rocksdb import is_rocksdb
-from store.sources.rocksopen import open_links, scratch_directory
+from store.sources.rocksopen import database_directory, open_links
 from store.sources.zookeeper_stream import ZooKeeperStream
 
 _LOST_AND_FOUND = "lost+found"
@@ -96,7 +96,7 @@ def open_metadata_alone(metadata: Source, now_ms: int) -> Iterator[Store]:
     stream = _zookeeper_of(metadata, [])
     values = _iter_values(metadata, []) if stream is None else stream.nodes()
     nodes = (Node(path, _NO_STAT, value) for path, value in values if not path.startswith(f"{LEDGERS_ROOT}/"))
-    with scratch_directory() as scratch:
+    with database_directory() as scratch:
         create_store(scratch / "store", now_ms=now_ms)
         with open_store(scratch / "store", writable=True) as store:
             while batch := [*islice(nodes, _BATCH)]:

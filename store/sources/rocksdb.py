@@ -40,11 +40,11 @@ from store.frozen import NamedTuple
 from store.sources.rocksopen import (
     CONFIG_FILE,
     Pairs,
+    database_directory,
     iter_pairs,
     link_files,
     open_database,
     open_links,
-    scratch_directory,
 )
 
 Changes = Callable[[], Iterable[tuple[bytes, bytes | None]]]
@@ -169,7 +169,7 @@ def apply_changes(directory: Path, changes: Changes, original: Path | None = Non
         expected = _digest(_changed(iter_pairs(database), changes()))
     if problems and original is None:
         raise damaged_in_place(problems)
-    with scratch_directory() as work:
+    with database_directory() as work:
         link_files(directory, work, [], tables)
         with open_database(work, _options_for_writing(), rocksdict.AccessType.read_write(), directory) as database:
             _put_all(database, changes())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,7 +17,16 @@ from typing import Any
 
 from store.codec.rockslog import Flaw, encode_log, encode_put, is_plain_log, iter_log_records
 from store.errors import MetadataCorrupt, NotWritable, SourceNotFound, StoreError
-from store.files import copy_file, create_file, link_by_name, raise_read_error, raise_write_error, remove_file
+from store.files import (
+    copy_file,
+    create_file,
+    link_by_name,
+    raise_read_error,
+    raise_write_error,
+    remove_file,
+    scratch_directory,
+    writing,
+)
 from store.wording import counted
 
 Pairs = Iterator[tuple[bytes, bytes]]
@@ -46,7 +54,7 @@ def open_links(directory: Path, problems: list[str]) -> Iterator[Any]:  # Any: r
             found: list[str] = []
             with ExitStack() as attempt:
                 try:
-                    links = attempt.enter_context(scratch_directory())
+                    links = attempt.enter_context(database_directory())
                     link_files(directory, links, found)
                     database = attempt.enter_context(_open_strictly(links, directory, found))
                 except (MetadataCorrupt, NotWritable):
@@ -74,17 +82,12 @@ def _file_states(directory: Path) -> dict[str, tuple[int, int] | None]:
 
 
 @contextmanager
-def scratch_directory() -> Iterator[Path]:
+def database_directory() -> Iterator[Path]:
     """Hand out an empty directory that is gone afterwards; raises DiskFull, NotWritable."""
-    with ExitStack() as stack:
-        try:
-            scratch = stack.enter_context(
-                tempfile.TemporaryDirectory(prefix="pulsar-admin-", ignore_cleanup_errors=True)
-            )
-            inside = Path(scratch, "files")  # its name is fixed: RocksDB's messages show it
+    with scratch_directory() as scratch:
+        inside = scratch / "files"  # its name is fixed: RocksDB's messages show it
+        with writing(inside):
             inside.mkdir()
-        except OSError as error:
-            raise_write_error(error, Path(error.filename or tempfile.tempdir or "the directory of temporary files"))
         yield inside
 
 
@@ -206,7 +209,7 @@ def salvage_pairs(directory: Path, problems: list[str]) -> list[tuple[bytes, byt
             return _read_both_ways(database, directory, problems)
     except (MetadataCorrupt, SourceNotFound) as error:
         problems.append(error.message)
-    with scratch_directory() as links, suppress(MetadataCorrupt):
+    with database_directory() as links, suppress(MetadataCorrupt):
         _repair_links(directory, links)
         with _open_strictly(links, directory, problems) as database:
             return _read_both_ways(database, directory, problems)

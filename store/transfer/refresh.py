@@ -9,7 +9,6 @@ entries stay in the index, unless ``forget`` says otherwise.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,6 +31,7 @@ from store.db.files import (
     iter_logs,
 )
 from store.db.tree import iter_nodes
+from store.files import scratch_directory
 from store.frozen import frozen
 from store.index.build import Advance, Scanning, ledger_digests
 from store.index.rebuild import build_index, open_scratch, read_catalogue, rebuild_index
@@ -417,8 +417,8 @@ def find_lost(
         return {}, {}
     with (
         store.read() as txn,
-        tempfile.TemporaryDirectory(prefix="pulsar-admin-") as folder,
-        open_scratch(Path(folder, "scratch")) as scratch,
+        scratch_directory() as folder,
+        open_scratch(folder / "scratch") as scratch,
     ):
         ledgers = {ledger_of_key(key) for blocks in held.values() for key in blocks}
         others = [log for log in _files_here(txn, survey) if _may_hold(log, store, ledgers)]
