@@ -61,7 +61,8 @@ _LIST_COLUMNS = (
 def list_ledgers(app: App, word: str | None) -> None:
     """List every ledger of the metadata and of the entry logs.
 
-    State DELETED: entries without metadata that are not garbage-collected yet. INDEX: part of a delayed message index,
+    States of entries without metadata: DELETED, not garbage-collected yet; NEWER, the metadata is older than the ledger
+    and never gave its id; UNLISTED, nothing shows whether it was deleted. INDEX: part of a delayed message index,
     unknown to brokers. UNREADABLE: its metadata is damaged. MISSING counts the entries before the ledger's end that are
     in no file.
     """
@@ -234,8 +235,9 @@ def orphans(app: App) -> None:
     """List ledgers that no topic, cursor, schema, compaction or delayed index references.
 
     `unreferenced` ledgers have metadata: they were created but never listed, or their list was lost. `deleted` ones
-    have only entries that a bookie has not garbage-collected yet. `leaked-index` ones belonged to a delayed message
-    index that was rebuilt or undone.
+    have only entries that a bookie has not garbage-collected yet. `newer` ones have ids that this metadata never gave:
+    it is older than the bookies. Of `unlisted` ones nothing shows whether they were deleted: the metadata is not whole,
+    or does not say which ids it gave. `leaked-index` ones belonged to a delayed message index that was rebuilt or undone.
     """
     app.emit_rows(app.session.api.orphans(), _ORPHAN_COLUMNS)
 

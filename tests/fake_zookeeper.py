@@ -9,7 +9,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 NO_NODE, NODE_EXISTS, BAD_VERSION, NO_AUTH, NOT_EMPTY, RUNTIME = -101, -110, -103, -102, -111, -2
@@ -18,13 +18,14 @@ CREATED, DELETED, CHANGED = 1, 2, 3
 
 @dataclass
 class Znode:
-    """A node, of a session when it has an OWNER."""
+    """A node, of a session when it has an OWNER; CHILDREN_MADE: how many were ever made below it."""
 
     value: bytes
     version: int = 0
     owner: int = 0
     created_ms: int = 1_700_000_000_000
     modified_ms: int = 1_700_000_000_000
+    children_made: int = 0
 
 
 @dataclass
@@ -151,7 +152,7 @@ class FakeZooKeeper:
 
     def _multi(self, body: _Body) -> bytes:
         """All operations or none, as ``PrepRequestProcessor``."""
-        nodes = {path: Znode(node.value, node.version, node.owner) for path, node in self.nodes.items()}
+        nodes = {path: replace(node) for path, node in self.nodes.items()}
         kinds: list[tuple[int, str]] = []
         errors: list[int] = []
         while True:
@@ -195,7 +196,7 @@ class FakeZooKeeper:
         if number not in (-1, node.version):
             return BAD_VERSION
         if kind == 5:
-            nodes[path] = Znode(value, node.version + 1)
+            nodes[path] = replace(node, value=value, version=node.version + 1)
         elif kind == 2:
             if any(other.startswith(path + "/") for other in nodes):
                 return NOT_EMPTY
@@ -208,10 +209,11 @@ class FakeZooKeeper:
         return sorted(name for name in inner if name and "/" not in name)
 
     def _stat(self, path: str, node: Znode) -> bytes:
-        zxid, times = self.zxid, (node.created_ms, node.modified_ms)
+        zxid, times, children = self.zxid, (node.created_ms, node.modified_ms), len(self._children(path))
+        changes = max(2 * node.children_made - children, 0)  # ``DataNode.copyStat``
         return struct.pack(
             ">qqqqiiiqiiq",
-            1, zxid, *times, node.version, 0, 0, node.owner, len(node.value), len(self._children(path)), zxid,
+            1, zxid, *times, node.version, changes, 0, node.owner, len(node.value), children, zxid,
         )  # fmt: skip
 
     def _frame(self, connection: socket.socket) -> bytes:

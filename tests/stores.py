@@ -13,6 +13,7 @@ from pathlib import Path
 
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
+from store.db.next_ledger_id import put_next_ledger_id
 from store.db.tree import Node, row_of
 from store.disks.clone import CloneRequest, plan_clone
 from store.disks.cloning import apply_clone
@@ -122,10 +123,10 @@ def apply_values(directory: Path, changes: Mapping[bytes, bytes | None]) -> None
 
 def put_back(path: Path, zookeeper: Path, zxid: int) -> None:
     """Give the store at PATH the metadata that ZOOKEEPER's files had as of transaction ZXID, as an import of a backup of then would."""
-    nodes = read_tree_at([parse_place(str(zookeeper))], Moment(zxid=zxid), []).persistent()
+    tree = read_tree_at([parse_place(str(zookeeper))], Moment(zxid=zxid), [])
     rows = [
         row_of(Node(node.path, NodeStat(node.version, 0, node.created_ms, node.modified_ms, False), node.data))
-        for node in nodes
+        for node in tree.persistent()
         if not node.path.startswith("/zookeeper")
     ]
 
@@ -133,6 +134,7 @@ def put_back(path: Path, zookeeper: Path, zxid: int) -> None:
         txn.clear("tree")
         txn.clear("base")
         txn.put_all("tree", rows)
+        put_next_ledger_id(txn, tree.ledger_ids.next_id("/ledgers", whole=True))
         index_owners(store, txn)
 
     with open_store(path, writable=True) as store:

@@ -18,6 +18,8 @@ from store.codec.message import encode_message_entry
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, create_store, open_store
 from store.db.files import LogFile, fingerprint
+from store.db.next_ledger_id import put_next_ledger_id
+from store.db.own_ledgers import largest_ledger_id
 from store.db.tree import Node, put_nodes
 from store.index.build import Scanning, index_files, ledger_digests
 from store.model.references import index_owners
@@ -119,6 +121,8 @@ def make_store(path: Path, topics: Mapping[str, MadeTopic]) -> Path:
         encode_header(EntryLogHeader(1, 0, 0)) + b"".join(len(body).to_bytes(4, "big") + body for _, _, body in rows)
     )
     _import(path, log, nodes)
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: put_next_ledger_id(txn, largest_ledger_id(txn) + 1))
     return path
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import pulsar_admin as pa
 from store.db.environment import open_store
+from store.db.own_ledgers import largest_ledger_id
 from store.db.tree import iter_nodes
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper, Znode
@@ -40,6 +41,7 @@ def nodes_of(store: Path) -> dict[str, Znode]:
     """The store's tree as an ensemble has it, with the parents."""
     with open_store(store) as opened, opened.read() as txn:
         nodes = list(iter_nodes(txn, "/"))
+        next_id = largest_ledger_id(txn) + 1
     found: dict[str, Znode] = {}
     for node in nodes:
         parts = node.path.split("/")
@@ -47,6 +49,7 @@ def nodes_of(store: Path) -> dict[str, Znode]:
             found.setdefault("/".join(parts[:end]), Znode(b""))
         stat = node.stat
         found[node.path] = Znode(node.value, stat.version, 0, stat.created_ms, stat.modified_ms)
+    found["/ledgers/idgen"] = Znode(b"", children_made=next_id)
     return found
 
 
@@ -311,7 +314,9 @@ def test_python(store: Path, tmp_path: Path) -> None:
 def test_ids_go_on_above_a_ledger_that_was_made_again(store: Path, cli: Cli) -> None:
     """As in an ensemble that was put back: it would give the ids of entries on the disks again."""
     lose_nodes(store, "/ledgers/00/0000/L0018")
-    with FakeZooKeeper(nodes_of(store)) as server:
+    nodes = nodes_of(store)
+    nodes["/ledgers/idgen"].children_made = 0
+    with FakeZooKeeper(nodes) as server:
         change(cli, store, "ledgers restore 18")
         report = cli(*export(store, server, "--dry-run")).json
     with open_store(store) as opened, opened.read() as txn:

@@ -118,7 +118,8 @@ def import_layout(app: App, layout: Layout, at: Moment | None, *, mode: Mode | N
         app.warn(f"stopped: the same command continues the import into {path}")
         raise
     bookies = len(result.strangers) + len(result.without_journal) + len(result.doubts)
-    app.problems(result.problems + result.undecodable_values + result.differing_copies + bookies)
+    damage = result.problems + result.undecodable_values + result.differing_copies
+    app.problems(damage + bookies + len(result.findings or ()))
     app.emit(result, plain=render_import)
     if not index:
         app.tell(

@@ -26,6 +26,7 @@ from store.db.environment import Txn
 from store.db.owners import Owner, OwnerKind, find_owners, iter_owners
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, Refused, StoreError
+from store.facts.unlisted import Unlisted, UnlistedLedgers
 from store.frozen import frozen
 from store.model.coverage import read_disks, read_held
 from store.model.cursors import COMPACTION_CURSOR, read_cursor
@@ -93,10 +94,18 @@ def _check(txn: Txn, ledger_id: int) -> Owner:
     if not found_owners:
         raise Refused(
             f"nothing references ledger {ledger_id}: no topic would read it",
-            hint=f"a broker deleted it: see what comes back with: pulsar-admin ledgers restore --deleted {ledger_id} --dry-run",
+            hint=_hint_unreferenced(txn, ledger_id),
             ledgerId=ledger_id,
         )
     return found_owners[0]
+
+
+def _hint_unreferenced(txn: Txn, ledger_id: int) -> str:
+    why = UnlistedLedgers(txn).why(ledger_id)
+    if why is Unlisted.NEWER:
+        return "it is newer than the metadata: roll that forward with: pulsar-admin store recover --level B"
+    said = "a broker deleted it" if why is Unlisted.DELETED else "if a broker deleted it"
+    return f"{said}: see what comes back with: pulsar-admin ledgers restore --deleted {ledger_id} --dry-run"
 
 
 def restored_metadata(reader: EntryReader, ledger_id: int, owner: Owner) -> LedgerMetadata:

@@ -63,8 +63,7 @@ def iter_findings(
     """Yield what all but the deep check find, as it is found; VISIT is called with each topic and its cursors."""
     for rule, evidence in judge(ClusterFacts(store, reader)):
         make = note if rule.cause.severity is RuleSeverity.NOTE else data_problem
-        hint = f"{rule.cause.how} {rule.cause.command({'where': evidence.where} | dict(evidence.values))}"
-        yield make(rule.cause.code, evidence.where, evidence.sentence, hint, **evidence.values)
+        yield make(rule.cause.code, evidence.where, evidence.sentence, rule.hint(evidence), **evidence.values)
     yield from check_rows(store, reader.txn)
     yield from check_nacks(reader.txn)
     yield from check_data(store, reader, visit)

@@ -10,12 +10,12 @@ from store.check.finding import Finding, data_problem, note, problem_of
 from store.check.replicas import Copies
 from store.codec.ledgermetadata import LedgerState, ledger_id_of_path, ledger_path
 from store.db.blocks import decode_times, ledger_of_key
-from store.db.delayed import find_index_ledgers
 from store.db.environment import Store, Txn
 from store.db.files import WHOLE_METADATA, iter_metadata_damage
 from store.db.owners import Owner, OwnerKind, find_owners, has_owners, iter_owners
 from store.db.tree import decode_node, find_node
 from store.errors import IndexCorrupt, MetadataCorrupt, StoreError
+from store.facts.unlisted import UnlistedLedgers
 from store.model.absent_journals import find_absent_journals
 from store.model.broken import find_broken_ledger
 from store.model.coverage import absent_of, count_unseen
@@ -23,7 +23,6 @@ from store.model.cursors import COMPACTION_CURSOR, Cursor, CursorSource, iter_cu
 from store.model.ledgers import (
     Ledger,
     find_ledger,
-    find_metadata,
     find_times,
     iter_ledger_ids,
     missing_ranges,
@@ -357,13 +356,14 @@ def check_ledgers(txn: Txn) -> Iterator[Finding]:
 
 
 def _iter_deleted(txn: Txn) -> Iterator[int]:
-    indexes = find_index_ledgers(txn)
+    unlisted = UnlistedLedgers(txn)
     for key, row in txn.items("times"):
         try:
             ledger_id = ledger_of_key(key)
             decode_times(ledger_id, row)
-            is_known = ledger_id in indexes or has_owners(txn, ledger_id)  # offloaded, or lost: told elsewhere
-            if not is_known and find_metadata(txn, ledger_id) is None:
+            if not has_owners(txn, ledger_id) and unlisted.is_deleted(
+                ledger_id
+            ):  # else offloaded, or lost: told elsewhere
                 yield ledger_id
         except StoreError:
             continue

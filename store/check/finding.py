@@ -9,6 +9,7 @@ from enum import StrEnum
 from store.errors import StoreError
 from store.frozen import frozen
 from store.names import EVENTS
+from store.rules.table import LEADING
 
 
 class Severity(StrEnum):
@@ -73,10 +74,15 @@ _WORST = (
 """Codes of problems by what they keep from whom: whole namespaces and topics first, then messages, then positions and the rest."""
 
 
+_LEADING = {rule.cause.code for rule in LEADING}
+
+
 def weight(finding: Finding) -> tuple[int, int]:
     """Return what findings are sorted by: problems before notes, those that concern most first."""
     if finding.severity is not Severity.PROBLEM:
         return 1, 0
+    if finding.code in _LEADING:
+        return 0, -2
     if EVENTS in finding.where:  # no topic of its namespace loads
         return 0, -1
     return 0, _WORST.index(finding.code) if finding.code in _WORST else len(_WORST)

@@ -22,6 +22,7 @@ from typing import BinaryIO
 
 from store.codec.buffer import Reader
 from store.codec.jute import HEADER, INT, LONG, VERSION, check_header
+from store.codec.ledger_ids import LedgerIds
 from store.errors import MetadataCorrupt
 from store.frozen import NamedTuple, frozen
 
@@ -64,10 +65,12 @@ class ZooKeeperNode(NamedTuple):
 
 @frozen
 class Snapshot:
-    """The nodes of a snapshot by path, without the root; ``newest_zxid``: of the newest transaction that it shows to have been."""
+    """The nodes of a snapshot by path, without the root; ``newest_zxid``: of the newest transaction that it shows to have been;
+    ``ledger_ids``: those that were given then."""
 
     nodes: dict[str, ZooKeeperNode]
     newest_zxid: int
+    ledger_ids: LedgerIds
 
 
 class SnapshotReader:
@@ -181,9 +184,12 @@ class SnapshotReader:
 
 def decode_snapshot(file: BinaryIO, where: str) -> Snapshot:
     """Return the snapshot in FILE; raises as ``SnapshotReader.nodes``."""
-    reader = SnapshotReader(file, where)
-    nodes = {node.path: node for node, _ in reader.nodes()}
-    return Snapshot(nodes, reader.newest_zxid)
+    reader, ledger_ids = SnapshotReader(file, where), LedgerIds()
+    nodes: dict[str, ZooKeeperNode] = {}
+    for node, children_made in reader.nodes():
+        nodes[node.path] = node
+        ledger_ids.see(node.path, children_made)
+    return Snapshot(nodes, reader.newest_zxid, ledger_ids)
 
 
 @frozen

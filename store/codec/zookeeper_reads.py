@@ -47,7 +47,7 @@ class Read(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Value and stat of a node. A tuple, as there may be millions."""
+    """Value and stat of a node; ``children_made``: how many were ever made below it. A tuple, as there may be millions."""
 
     value: bytes
     version: int
@@ -55,6 +55,7 @@ class Data(NamedTuple):
     modified_ms: int
     owner: int
     children: int
+    children_made: int
 
 
 class Failed(NamedTuple):
@@ -82,8 +83,10 @@ def decode_answers(data: bytes | memoryview, where: str) -> list[Data | list[str
             return found
         if kind == GET_DATA:
             value = read_buffer(reader)
-            _, _, created_ms, modified_ms, version, _, _, owner, _, children, _ = _STAT.unpack(reader.take(_STAT.size))
-            found.append(Data(value, version, created_ms, modified_ms, owner, children))
+            stat = _STAT.unpack(reader.take(_STAT.size))
+            _, _, created_ms, modified_ms, version, children_changes, _, owner, _, children, _ = stat
+            made = (children_changes + children) // 2  # ``DataNode.copyStat``: made and deleted ones
+            found.append(Data(value, version, created_ms, modified_ms, owner, children, made))
         elif kind == GET_CHILDREN:
             found.append([read_text(reader) for _ in range(max(reader.i32(), 0))])
         elif kind == _FAILED:

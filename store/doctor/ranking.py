@@ -36,10 +36,11 @@ class Ranking:
             left[index] += more
 
     def ranked(self) -> Iterator[Diagnosis]:
-        """Yield what is kept: by severity, then by messages and bytes at stake; behind the last of a code what was left out of it."""
+        """Yield what is kept: by severity, what others come of first, then by messages and bytes at stake; after the last of a code what
+        was left out of it."""
         for severity in Severity:
             groups = [key for key in self._kept if key[0] is severity]
-            for key in sorted(groups, key=lambda key: max(self._kept[key])[0], reverse=True):
+            for key in sorted(groups, key=lambda key: (CAUSES[key[1]].leads, max(self._kept[key])[0]), reverse=True):
                 yield from (row[2] for row in sorted(self._kept[key], reverse=True))
                 if key in self._left:
                     yield _rest(*key, *self._left[key])

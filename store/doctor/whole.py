@@ -14,6 +14,7 @@ from store.db.files import FileMode, iter_logs
 from store.doctor.diagnosis import Diagnosis
 from store.doctor.findings import diagnosis_of
 from store.errors import StoreError
+from store.facts.unlisted import Unlisted
 from store.model.cursors import Cursor
 from store.model.ledgers import find_metadata, find_times
 from store.model.topics import Topic
@@ -126,6 +127,8 @@ def leaks(store: Store, txn: Txn) -> Iterator[Diagnosis]:
     sums: dict[str, list[int]] = {}
     examples: dict[str, list[int]] = {}
     for orphan in iter_orphans(txn):
+        if orphan.reason in (Unlisted.NEWER, Unlisted.UNLISTED):
+            continue  # ``store.rules.ledgers`` tells
         code = _leak_of(orphan.reason, orphan.claims)
         total = sums.setdefault(code, [0, 0, 0])
         for index, more in enumerate((1, orphan.entries, orphan.size_bytes)):
@@ -153,7 +156,7 @@ def leaks(store: Store, txn: Txn) -> Iterator[Diagnosis]:
 
 
 def _leak_of(reason: str, claims: dict[str, str]) -> str:
-    if reason == "deleted":
+    if reason == Unlisted.DELETED:
         return "ledgers-deleted"
     if reason == "leaked-index":
         return "leaked-index"

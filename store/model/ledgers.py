@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from heapq import merge
 from itertools import pairwise
 
 from store.codec.ledgermetadata import (
@@ -25,7 +26,7 @@ from store.db.blocks import (
 )
 from store.db.environment import Txn
 from store.db.files import Damage, iter_damage
-from store.db.tree import find_node, iter_paths
+from store.db.tree import find_node, iter_paths, tree_key
 from store.errors import LedgerNotFound
 from store.frozen import frozen
 
@@ -54,6 +55,11 @@ def find_metadata(txn: Txn, ledger_id: int) -> LedgerMetadata | None:
     path = ledger_path(ledger_id)
     node = find_node(txn, path)
     return None if node is None else decode_ledger_metadata(node.value, path)
+
+
+def has_node(txn: Txn, ledger_id: int) -> bool:
+    """Whether the metadata lists the ledger, whatever its node says."""
+    return txn.view("tree", tree_key(ledger_path(ledger_id))) is not None
 
 
 def find_times(txn: Txn, ledger_id: int) -> LedgerTimes | None:
@@ -208,6 +214,15 @@ def iter_ledger_ids(txn: Txn) -> Iterator[int]:
 def iter_indexed_ids(txn: Txn) -> Iterator[int]:
     """Yield the ids of the ledgers that any file has entries of, ascending."""
     return map(ledger_of_key, txn.keys("times", b""))
+
+
+def merge_ids(*each: Iterable[int]) -> Iterator[int]:
+    """Yield every ledger id of EACH, which ascend, once, ascending."""
+    last = None
+    for ledger_id in merge(*each):
+        if ledger_id != last:
+            yield ledger_id
+        last = ledger_id
 
 
 def sorted_ledger_ids(txn: Txn) -> array[int]:

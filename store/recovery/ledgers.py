@@ -22,6 +22,7 @@ from store.db.environment import Txn
 from store.db.owners import find_owners
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, Refused
+from store.facts.unlisted import Unlisted, UnlistedLedgers
 from store.frozen import frozen
 from store.model.coverage import count_unseen
 from store.model.ledger_owners import custom_text
@@ -124,9 +125,11 @@ def lost_text(found: Returning) -> str:
 
 
 def iter_deleted_ids(txn: Txn) -> Iterator[int]:
-    """Yield the ledgers that have entries here, no metadata, and nothing that references them."""
+    """Yield the ledgers that have entries here, no metadata, and nothing that references them; none that is newer than the metadata."""
+    unlisted = UnlistedLedgers(txn)
     for ledger_id in iter_indexed_ids(txn):
-        if find_node(txn, ledger_path(ledger_id)) is None and not find_owners(txn, ledger_id):
+        is_orphan = find_node(txn, ledger_path(ledger_id)) is None and not find_owners(txn, ledger_id)
+        if is_orphan and unlisted.why(ledger_id) is not Unlisted.NEWER:
             yield ledger_id
 
 
@@ -175,6 +178,12 @@ def _check_deleted(txn: Txn, ledger_id: int) -> None:
         raise Refused(
             f"ledger {ledger_id} is not deleted, its metadata is lost: something references it",
             hint=f"make it again with: pulsar-admin ledgers restore {ledger_id}",
+            ledgerId=ledger_id,
+        )
+    if find_times(txn, ledger_id) is not None and UnlistedLedgers(txn).why(ledger_id) is Unlisted.NEWER:
+        raise Refused(
+            f"ledger {ledger_id} is not deleted: it is newer than the metadata, which never gave its id",
+            hint="bring newer metadata (store refresh), or roll this forward: pulsar-admin store recover --level B",
             ledgerId=ledger_id,
         )
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from store.codec.ledgermetadata import LEDGERS_ROOT
-from store.codec.rocksvalue import COUNTER_KEYS, NodeStat, decode_counter
+from store.codec.rocksvalue import NodeStat
 from store.db.bookies import Bookie
 from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import Damage, iter_metadata_damage
+from store.db.next_ledger_id import NextLedgerId, find_next_ledger_id
 from store.db.tree import Node, decode_node, iter_values, put_nodes
 from store.errors import Refused, SourceNotFound
 from store.frozen import frozen
@@ -21,7 +22,7 @@ from store.sources.cluster import read_stored_layout
 from store.sources.given import GivenBookie, check_apart, find_bookie
 from store.sources.nodes import MetadataDirectory, Source
 from store.sources.rocksdb import is_rocksdb
-from store.sources.rocksopen import database_directory, open_links
+from store.sources.rocksopen import database_directory
 from store.sources.zookeeper_stream import ZooKeeperStream
 
 _LOST_AND_FOUND = "lost+found"
@@ -84,9 +85,11 @@ def read_source(metadata: Source, bookies: Sequence[str] = ()) -> Known:
     """Return what METADATA says of ledgers and of BOOKIES; raises StoreErrors of its kind, and Unsupported for an unknown layout."""
     problems: list[str] = []
     stream = _zookeeper_of(metadata, problems)
-    nodes = _iter_values(metadata, problems) if stream is None else stream.nodes()
+    next_ids: list[int] = []
+    nodes = _iter_values(metadata, problems, next_ids.append) if stream is None else stream.nodes()
     known = read_known(metadata.name, nodes, bookies=bookies)
-    next_id = _find_next_id(metadata) if stream is None else stream.next_ledger_id
+    stored = next_ids[-1] if next_ids else None
+    next_id = stored if stream is None else stream.next_ledger_id
     return replace(known, next_id=next_id, problems=tuple(problems))
 
 
@@ -111,39 +114,19 @@ def _zookeeper_of(metadata: Source, problems: list[str]) -> ZooKeeperStream | No
     return ZooKeeperStream(metadata.server, problems)
 
 
-def _iter_values(metadata: Source, problems: list[str]) -> Iterator[tuple[str, bytes]]:
+def _iter_values(
+    metadata: Source, problems: list[str], tell_next_id: Callable[[int], None] = lambda next_id: None
+) -> Iterator[tuple[str, bytes]]:
     for item in metadata.nodes(problems):
-        if isinstance(item, Damage):
+        if isinstance(item, NextLedgerId):
+            tell_next_id(item.value)
+        elif isinstance(item, Damage):
             problems.append(item.reason)
         elif isinstance(item, Node):
             yield item.path, item.value
         else:
             path, _, value = decode_node(*item)
             yield path, value
-
-
-def _find_next_id(metadata: Source) -> int | None:
-    """Return the ledger id that METADATA, which is not a directory of ZooKeeper's, gives next; None where that is not known."""
-    if not isinstance(metadata, MetadataDirectory):
-        from store.sources.ensemble import LiveEnsemble, open_session
-        from store.sources.ensemble_writes import ledger_sequence
-
-        assert isinstance(metadata, LiveEnsemble)
-        with open_session(metadata.address, metadata.login) as session:
-            return ledger_sequence(session)
-    with open_links(metadata.path, []) as database:
-        raw = database.get(COUNTER_KEYS[1])
-    return None if raw is None else decode_counter(raw, str(metadata.path))
-
-
-def find_next_id(metadata: Source) -> int | None:
-    """Return the ledger id that METADATA gives next, None where that is not known."""
-    stream = _zookeeper_of(metadata, [])
-    if stream is None:
-        return _find_next_id(metadata)
-    for _ in stream.nodes():
-        pass
-    return stream.next_ledger_id
 
 
 def read_store_parts(store: Store, txn: Txn, *, empty: bool = False) -> Parts:
@@ -157,7 +140,6 @@ def read_store_parts(store: Store, txn: Txn, *, empty: bool = False) -> Parts:
     if empty:
         return Parts(no_metadata(), layout.bookies)
     problems = [damage.reason for damage in iter_metadata_damage(txn)]
-    next_id = None if layout.metadata is None else find_next_id(layout.metadata)
     ids = [bookie.bookie_id for bookie in layout.bookies]
-    known = read_known(f"the store {store.path}", iter_values(txn, "/"), next_id, problems, ids)
+    known = read_known(f"the store {store.path}", iter_values(txn, "/"), find_next_ledger_id(txn), problems, ids)
     return Parts(known, layout.bookies)

@@ -6,18 +6,16 @@ A bookie deletes an entry log when no ledger in it has metadata any more (upstre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 
 from store.codec.entrylog import HEADER_BYTES
-from store.codec.ledgermetadata import ledger_path
 from store.db.blocks import Block
-from store.db.delayed import find_index_ledgers
 from store.db.environment import Store, Txn
 from store.db.files import LogFile, iter_logs
-from store.db.owners import Owner, find_owners
-from store.db.tree import tree_key
+from store.db.owners import find_owners
+from store.facts.unlisted import UnlistedLedgers
 from store.frozen import frozen
 from store.names import FileKind
 from store.reports.log_files import read_ledger_sizes
@@ -37,7 +35,7 @@ class StuckLog:
 
 @frozen
 class DiskTotals:
-    """The entry logs of the copy: record bytes that live, and those of ledgers without metadata, every bookie's copy counted.
+    """The entry logs of the copy: record bytes that live, and those of deleted ledgers, every bookie's copy counted.
 
     ``freed_bytes``: logs in which nothing lives, which garbage collection deletes; ``stuck``: the logs with the most dead bytes
     beside live ones, which only compaction frees, ``stuck_logs`` and ``stuck_bytes`` of them in all; ``missing_files``: catalogued
@@ -85,11 +83,11 @@ def read_disk_totals(
     has none. ADVANCE gets the ledgers counted.
     """
     files = {log.file_id: _File(log) for log in iter_logs(txn)}
-    indexes = find_index_ledgers(txn)
+    unlisted = UnlistedLedgers(txn)
     for ledger_id, parts in groupby(iter_parts(txn), key=lambda part: part[0]):
-        _add_ledger(files, parts, ledger_id, lives=lives_on(txn, ledger_id, indexes))
+        _add_ledger(files, parts, ledger_id, lives=not unlisted.is_deleted(ledger_id))
         advance(1)
-    logs = [_whole(store, txn, file, indexes) for file in files.values() if file.log.kind == FileKind.ENTRY_LOG]
+    logs = [_whole(store, file, unlisted) for file in files.values() if file.log.kind == FileKind.ENTRY_LOG]
     freed = [file for file in logs if not file.live_bytes and file.dead_bytes and file.log.size_bytes > HEADER_BYTES]
     stuck = sorted((file for file in logs if file.live_bytes and file.dead_bytes), key=lambda file: -file.dead_bytes)
     return DiskTotals(
@@ -102,7 +100,7 @@ def read_disk_totals(
         stuck_logs=len(stuck),
         stuck_bytes=sum(file.dead_bytes for file in stuck),
         missing_files=sum(not file.log.locate(store.path).exists() for file in files.values()),
-        stuck=tuple(_stuck_log(txn, file, indexes) for file in stuck[:top]),
+        stuck=tuple(_stuck_log(txn, file, unlisted) for file in stuck[:top]),
     )
 
 
@@ -127,24 +125,20 @@ def _add_ledger(
             files[file_id].add(ledger_id, size_bytes, lives=lives)
 
 
-def lives_on(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> bool:
-    """Return whether LEDGER_ID, which may be of one of INDEXES, is not deleted."""
-    return ledger_id in indexes or txn.view("tree", tree_key(ledger_path(ledger_id))) is not None
-
-
-def _whole(store: Store, txn: Txn, file: _File, indexes: dict[int, Owner]) -> _File:
+def _whole(store: Store, file: _File, unlisted: UnlistedLedgers) -> _File:
     """Return the sums of a log by its own ledgers map where the index has not all of its records."""
     path = file.log.locate(store.path)
     if file.records == file.log.records or not path.exists():
         return file
     whole = _File(file.log)
     for ledger_id, size_bytes in read_ledger_sizes(path).items():
-        whole.add(ledger_id, size_bytes, lives=lives_on(txn, ledger_id, indexes))
+        whole.add(ledger_id, size_bytes, lives=not unlisted.is_deleted(ledger_id))
     return whole
 
 
-def _stuck_log(txn: Txn, file: _File, indexes: dict[int, Owner]) -> StuckLog:
+def _stuck_log(txn: Txn, file: _File, unlisted: UnlistedLedgers) -> StuckLog:
     _, ledger_id = file.largest
+    indexes = unlisted.indexes
     owners = (indexes[ledger_id],) if ledger_id in indexes else find_owners(txn, ledger_id)
     kept_for = owners[0].topic if owners else f"ledger {ledger_id}, which nothing references"
     log = file.log

@@ -21,8 +21,8 @@ LOST = "LOST"
 class LedgerFacts:
     """Everything known about one ledger. ``metadata`` and ``sums`` (of the index) are None where there are none.
 
-    ``state``: upstream's; DELETED without metadata, INDEX for one of a delayed message index, LOST for one that is referenced and
-    of which nothing is here. ``missing``: ids of entries that no file holds, as ranges with both ends included; ``lost``: what
+    ``state``: as of a ``LedgerRow``, and LOST for one that is referenced and of which nothing is here.
+    ``missing``: ids of entries that no file holds, as ranges with both ends included; ``lost``: what
     ``ledgers missing`` says of it; ``files``: those with its entries. ``coverage``: on how many bookies its entries are,
     None where nothing tells; ``open_end``: where a recovery would close it, None when it is closed.
     """
@@ -60,7 +60,7 @@ def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
         file_ids.update((column,) if isinstance(column, int) else column)
     return LedgerFacts(
         ledger_id=ledger_id,
-        state=_state(ledger.metadata, index),
+        state=_state(txn, ledger, index),
         last_entry_id=ledger.last_entry_id,
         entries=ledger.entries,
         size_bytes=ledger.size_bytes,
@@ -94,9 +94,10 @@ def _index_of(txn: Txn, ledger_id: int) -> Owner | None:
     return find_index_ledgers(txn).get(ledger_id)
 
 
-def _state(metadata: LedgerMetadata | None, index: Owner | None) -> str:
-    if metadata is not None:
-        return metadata.state.name
-    from store.reports.ledgers import DELETED, INDEX
+def _state(txn: Txn, ledger: Ledger, index: Owner | None) -> str:
+    if ledger.metadata is not None:
+        return ledger.metadata.state.name
+    from store.facts.unlisted import UnlistedLedgers
+    from store.reports.ledgers import INDEX
 
-    return DELETED if index is None else INDEX
+    return UnlistedLedgers(txn).why(ledger.ledger_id).name if index is None else INDEX

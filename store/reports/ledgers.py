@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from heapq import merge
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from store.codec.managedledger import decode_managed_ledger
 from store.db.blocks import LedgerSums
-from store.db.delayed import find_index_ledgers
 from store.db.environment import Txn
 from store.db.own_ledgers import find_own_ledgers
 from store.db.owners import Owner, find_owners, has_owners, iter_owners
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, StoreError
+from store.facts.unlisted import Unlisted, UnlistedLedgers
 from store.frozen import frozen
 from store.model.broken import Missing, find_missing
 from store.model.ledger_owners import custom_text, read_owners
@@ -22,22 +21,24 @@ from store.model.ledgers import (
     find_metadata,
     find_times,
     iter_indexed_ids,
+    merge_ids,
     read_ledger,
     sorted_ledger_ids,
 )
 from store.model.managed_nodes import iter_other_ledgers
 from store.model.topics import iter_topics
 
-DELETED = "DELETED"
 INDEX = "INDEX"
 UNREADABLE = "UNREADABLE"
+UNREFERENCED = "unreferenced"
+"""Why a ledger with metadata is an orphan."""
 _RECORD_BYTES = 36  # around a payload: the entry's header and its usual digest
 
 
 @frozen
 class LedgerRow:
-    """One ledger in a list. ``state``: upstream's, "DELETED" without metadata, "UNREADABLE" with metadata that is damaged,
-    "INDEX" for a ledger of a delayed message index, which no broker knows."""
+    """One ledger in a list. ``state``: upstream's, "UNREADABLE" with metadata that is damaged, "INDEX" for a ledger of a delayed
+    message index, which no broker knows; without metadata, ``store.facts.unlisted`` says why: "DELETED", "NEWER" or "UNLISTED"."""
 
     ledger_id: int
     state: str
@@ -53,8 +54,9 @@ class LedgerRow:
 
 @frozen
 class Orphan:
-    """An unreferenced ledger: "unreferenced" (it has metadata), "deleted" (entries alone) or "leaked-index" (of a delayed message
-    index that was made anew, or undone). ``claims``: its custom metadata."""
+    """An unreferenced ledger: "unreferenced" (it has metadata), "deleted", "newer" or "unlisted" (entries alone, see
+    ``store.facts.unlisted``) or "leaked-index" (of a delayed message index that was made anew, or undone). ``claims``: its custom
+    metadata."""
 
     ledger_id: int
     reason: str
@@ -64,21 +66,16 @@ class Orphan:
 
 
 def iter_all_ledger_ids(txn: Txn) -> Iterator[int]:
-    """Yield every ledger id in the metadata or the index once, ascending."""
-    listed = sorted_ledger_ids(txn)
-    last = None
-    for ledger_id in merge(listed, iter_indexed_ids(txn)):
-        if ledger_id != last:
-            yield ledger_id
-        last = ledger_id
+    """Return every ledger id in the metadata or the index once, ascending."""
+    return merge_ids(sorted_ledger_ids(txn), iter_indexed_ids(txn))
 
 
 def iter_ledger_rows(txn: Txn, word: str, fail: Callable[[StoreError], None]) -> Iterator[LedgerRow]:
     """Yield the rows of all ledgers whose owner's name contains WORD (empty: of all); what cannot be read goes to FAIL."""
-    indexes = find_index_ledgers(txn)
+    unlisted = UnlistedLedgers(txn)
     for ledger_id in iter_all_ledger_ids(txn):
         try:
-            row = read_ledger_row(txn, ledger_id, indexes)
+            row = read_ledger_row(txn, ledger_id, unlisted)
         except StoreError as error:
             fail(error)
             continue
@@ -86,9 +83,9 @@ def iter_ledger_rows(txn: Txn, word: str, fail: Callable[[StoreError], None]) ->
             yield row
 
 
-def read_ledger_row(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> LedgerRow:
-    """Return one line of the list; INDEXES as ``find_index_ledgers`` gives. Raises LedgerNotFound, IndexCorrupt."""
-    index = indexes.get(ledger_id)
+def read_ledger_row(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> LedgerRow:
+    """Return one line of the list; UNLISTED tells why a ledger has no metadata. Raises LedgerNotFound, IndexCorrupt."""
+    index = unlisted.indexes.get(ledger_id)
     owners = find_owners(txn, ledger_id) if index is None else (index,)
     times = find_times(txn, ledger_id)
     sums = times.sums if times else None
@@ -98,7 +95,10 @@ def read_ledger_row(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> L
         raise
     except StoreError:
         return _row(ledger_id, UNREADABLE, (sums.entries if sums else 0, 0, 0), sums, owners)
-    state = (DELETED if index is None else INDEX) if ledger.metadata is None else ledger.metadata.state.name
+    if ledger.metadata is not None:
+        state = ledger.metadata.state.name
+    else:
+        state = unlisted.why(ledger_id).name if index is None else INDEX
     counts = (ledger.entries, count_missing(txn, ledger), ledger.size_bytes)
     return _row(ledger_id, state, counts, sums, owners)
 
@@ -123,21 +123,21 @@ def _row(
 
 def iter_orphans(txn: Txn) -> Iterator[Orphan]:
     """Yield the ledgers that no topic, cursor, schema, compaction or delayed index references, by id."""
-    indexes, own = find_index_ledgers(txn), find_own_ledgers(txn)
+    unlisted, own = UnlistedLedgers(txn), find_own_ledgers(txn)
     for ledger_id in iter_all_ledger_ids(txn):
-        if ledger_id in indexes or has_owners(txn, ledger_id):
+        if ledger_id in unlisted.indexes or has_owners(txn, ledger_id):
             continue
         try:
             metadata = find_metadata(txn, ledger_id)
             claims = {} if metadata is None else custom_text(metadata)
-            reason = "deleted" if metadata is None else "unreferenced"
+            reason = str(unlisted.why(ledger_id)) if metadata is None else UNREFERENCED
         except StoreError:
-            claims, reason = {}, "unreferenced"
+            claims, reason = {}, UNREFERENCED
         times = find_times(txn, ledger_id)
         entries, size_bytes = (times.sums.entries, times.sums.payload_bytes) if times else (0, 0)
         # Of what this toolkit writes, indexes of delayed messages alone have neither metadata nor messages in their entries.
         is_own = own is not None and own.first_id <= ledger_id < own.next_id
-        if reason == "deleted" and is_own and times is not None and times.sums.unframed == entries:
+        if reason == Unlisted.DELETED and is_own and times is not None and times.sums.unframed == entries:
             reason = "leaked-index"
         yield Orphan(ledger_id, reason, entries, size_bytes, claims)
 
@@ -159,13 +159,11 @@ def iter_missing(txn: Txn) -> Iterator[Missing]:
     offloaded = _offloaded(txn)
     listed = sorted_ledger_ids(txn)
     referenced = (ledger_id for ledger_id, _ in iter_owners(txn))
-    last = None
-    for ledger_id in merge(listed, referenced):
-        if ledger_id != last and ledger_id not in offloaded:
+    for ledger_id in merge_ids(listed, referenced):
+        if ledger_id not in offloaded:
             found = find_missing(txn, ledger_id)
             if found is not None:
                 yield found
-        last = ledger_id
 
 
 def _offloaded(txn: Txn) -> set[int]:

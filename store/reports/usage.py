@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from store.codec.entrylog import HEADER_BYTES
-from store.codec.ledgermetadata import ledger_path
-from store.db.delayed import find_index_ledgers
 from store.db.environment import Store, Txn
 from store.db.files import LogFile, iter_logs
-from store.db.owners import Owner, find_owners
-from store.db.tree import find_node
+from store.db.owners import find_owners
+from store.facts.unlisted import Unlisted, UnlistedLedgers
 from store.frozen import frozen
+from store.model.ledgers import has_node
 from store.names import FileKind
 from store.reports.disk_totals import iter_parts
 from store.reports.log_files import read_ledger_sizes
@@ -26,13 +25,19 @@ NOBODY = "(unreferenced)"
 DELETED = "(deleted ledgers)"
 Names = Mapping[int, tuple[str, str]]
 """Ledger id → (topic, kind) of who it belongs to."""
-_DEAD = (DELETED, "deleted")
+_UNLISTED = {
+    Unlisted.DELETED: (DELETED, "deleted"),
+    Unlisted.NEWER: ("(newer than the metadata)", "newer"),
+    Unlisted.UNLISTED: ("(not in the metadata)", "unlisted"),
+}
+"""Name and kind of ledgers without a node that nothing references."""
+_DEAD = _UNLISTED[Unlisted.DELETED]
 _KEPT_SHOWN = 3
 
 
 @frozen
 class FileUsage:
-    """One file. ``live_bytes``: records of ledgers that have metadata or are of a delayed message index; ``dead_bytes``: of deleted
+    """One file. ``live_bytes``: records of ledgers that are not known to be deleted; ``dead_bytes``: of deleted
     ones, the copies of other bookies' entries too; ``other_bytes``: header, ledgers map, damage, unwritten space, and what a journal
     holds that is in a log. ``freed``: garbage collection would delete it. ``kept_for``: the owners of its largest live ledgers."""
 
@@ -85,10 +90,10 @@ def read_usage(store: Store, txn: Txn) -> Usage:
     map, or counted in a log that has none.
     """
     shares = _read_shares(txn)
-    indexes = find_index_ledgers(txn)
+    unlisted = UnlistedLedgers(txn)
     sizes = {log.file_id: _sizes_in(store, log, shares.get(log.file_id, {})) for log in iter_logs(txn)}
     ids = set[int]().union(*shares.values(), *sizes.values())
-    names = {ledger_id: _owner_name(txn, ledger_id, indexes) for ledger_id in ids}
+    names = {ledger_id: _owner_name(txn, ledger_id, unlisted) for ledger_id in ids}
     files = tuple(_file_usage(log, sizes[log.file_id], names) for log in iter_logs(txn))
     return Usage(files, _owner_usage(shares, sizes, names), _disk_usage(store, txn, files))
 
@@ -137,15 +142,13 @@ def _file_usage(log: LogFile, here: Mapping[int, int], names: Names) -> FileUsag
     )
 
 
-def _owner_name(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> tuple[str, str]:
+def _owner_name(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> tuple[str, str]:
     """Return (topic, kind) of the first owner of a ledger."""
-    index = indexes.get(ledger_id)
-    if index is not None:
-        return index.topic, index.kind
-    if find_node(txn, ledger_path(ledger_id)) is None:
-        return _DEAD
-    owners = find_owners(txn, ledger_id)
-    return (owners[0].topic, owners[0].kind) if owners else (NOBODY, "orphan")
+    index = unlisted.indexes.get(ledger_id)
+    owners = find_owners(txn, ledger_id) if index is None else (index,)
+    if owners:
+        return owners[0].topic, owners[0].kind
+    return (NOBODY, "orphan") if has_node(txn, ledger_id) else _UNLISTED[unlisted.why(ledger_id)]
 
 
 def _owner_usage(shares: _Shares, sizes: Mapping[int, Mapping[int, int]], names: Names) -> tuple[OwnerUsage, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import field
 from enum import StrEnum
 from textwrap import wrap
 
@@ -27,7 +28,7 @@ class Cause:
     """One thing that can be wrong: a row of the table. ``code`` is for ever.
 
     ``means``: what it is and what shows it; ``broker``: what Pulsar and BookKeeper do (4.0.8); ``how`` and ``prevent``: in words;
-    ``mend``: the command, with ``{keys}`` of the evidence in it.
+    ``mend``: the command, with ``{keys}`` of the evidence in it. ``leads``: other findings may come of it, so it is told first.
     """
 
     code: str
@@ -38,6 +39,7 @@ class Cause:
     mend: str
     how: str
     prevent: str = ""
+    leads: bool = field(default=False, metadata={"json": None})
 
     def text(self) -> str:
         """Return all of it for a terminal."""

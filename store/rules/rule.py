@@ -32,3 +32,7 @@ class Rule:
     cause: Cause
     holds: Callable[[ClusterFacts], Iterator[Evidence]]
     loss: str = ""
+
+    def hint(self, evidence: Evidence) -> str:
+        """Return what to do about EVIDENCE, the command at its end."""
+        return f"{self.cause.how.removesuffix('.')}: {self.cause.command({'where': evidence.where} | dict(evidence.values))}"

@@ -19,6 +19,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO, Any, ClassVar, TypeVar
 
+from store.codec.ledger_ids import LedgerIds
 from store.codec.ledgermetadata import LEDGERS_ROOT
 from store.codec.rocksvalue import NodeStat
 from store.codec.zookeeper import is_of_session
@@ -34,6 +35,7 @@ from store.codec.zookeeper_reads import (
     decode_answers,
     encode_reads,
 )
+from store.db.next_ledger_id import NextLedgerId
 from store.db.tree import Node
 from store.errors import (
     InvalidValue,
@@ -400,14 +402,18 @@ class LiveEnsemble:
         """Return None: servers write while they are read, and what they wrote is read again."""
         return None
 
-    def nodes(self, problems: list[str], notes: list[str] | None = None) -> Iterator[Node]:
-        """Yield every node but the ephemeral ones; raises StoreError, before the first node, when the ensemble is lost or moves on."""
+    def nodes(self, problems: list[str], notes: list[str] | None = None) -> Iterator[Node | NextLedgerId]:
+        """Yield every node but the ephemeral ones, then the next ledger id; raises StoreError, before the first node, when the ensemble
+        is lost or moves on."""
         with self._read(self._places()) as reading:
             self.address = self.address.at(self._choose_roots(reading))
             for node in reading.nodes():
                 path = self.roots.inner(node.path)
                 if path is not None:
                     yield node if path == node.path else node._replace(path=path)
+            next_id = reading.ledger_ids.next_id(self.roots.ledgers, whole=True)
+            if next_id is not None:
+                yield NextLedgerId(next_id)
 
     def whole_nodes(self, problems: list[str]) -> Iterator[Node]:
         with self._read(["/"]) as reading:
@@ -459,6 +465,7 @@ class _Reading:
         self._spool = spool
         self._places = places
         self._moved: dict[str, Node | None] = {}
+        self.ledger_ids = LedgerIds()
 
     def run(self) -> None:
         session, client = self._session, self._session.client
@@ -500,11 +507,13 @@ class _Reading:
         if data.children:
             waiting.append(Read(GET_CHILDREN, read.path))
         if read.path != "/" and not is_of_session(data.owner):
+            self.ledger_ids.see(read.path, data.children_made)
             self._spool.write(_packed(read.path, data))
 
     def _read_again(self, paths: list[str]) -> None:
         for path, found in zip(paths, self._session.answers([Read(GET_DATA, path) for path in paths]), strict=True):
             data = self._session.data(path, found)
+            self.ledger_ids.see(path, 0 if data is None else data.children_made)
             self._moved[path] = None if data is None or is_of_session(data.owner) else node_of(path, data)
 
     def nodes(self) -> Iterator[Node]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from store.codec.rocksvalue import NodeStat, decode_value, persistent_parts
+from store.codec.ledgermetadata import LEDGERS_ROOT
+from store.codec.rocksvalue import COUNTER_KEYS, NodeStat, decode_counter, decode_value, persistent_parts
 from store.db.files import METADATA_FILE_ID, NOT_NEEDED, WHOLE_METADATA, Damage
+from store.db.next_ledger_id import NextLedgerId
 from store.db.tree import PATH_MAX_BYTES, Node, Row, row_of, row_of_packed
 from store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
 from store.frozen import NamedTuple, frozen
@@ -33,14 +35,17 @@ class Source(Protocol):
     def roots(self) -> Roots:
         """Where in ZooKeeper's tree the cluster is; of running servers once its nodes were read."""
 
-    def nodes(self, problems: list[str], notes: list[str] | None = None) -> Iterator[Node | Row | Damage]:
-        """Yield its nodes, or their rows where these cost less, and a Damage (of METADATA_FILE_ID) for what is not a node.
+    def nodes(
+        self, problems: list[str], notes: list[str] | None = None
+    ) -> Iterator[Node | Row | Damage | NextLedgerId]:
+        """Yield its nodes, or their rows where these cost less, and a Damage (of METADATA_FILE_ID) for what is not a node; where it is
+        known, which ledger id it gives next.
 
         What leaves the tree incomplete goes into PROBLEMS before the first node is yielded, damage that does not into NOTES. Ephemeral
         nodes are left out.
         """
 
-    def whole_nodes(self, problems: list[str]) -> Iterator[Node | Row | Damage]:
+    def whole_nodes(self, problems: list[str]) -> Iterator[Node | Row | Damage | NextLedgerId]:
         """Yield as ``nodes`` all there is, with the whole paths: also what is not the cluster's."""
 
     def holder(self) -> int | None:
@@ -88,7 +93,7 @@ class MetadataDirectory:
         as_of = {} if self.as_of is None else {"asOf": self.as_of}
         return {"kind": kind, "path": str(self.path.resolve())} | logs | as_of | self.roots.row()
 
-    def nodes(self, problems: list[str], notes: list[str] | None = None) -> Iterator[Row | Damage]:
+    def nodes(self, problems: list[str], notes: list[str] | None = None) -> Iterator[Row | Damage | NextLedgerId]:
         """Yield its nodes as ``Source`` says; raises SourceNotFound."""
         if is_rocksdb(self.path) and self.logs is None and self.as_of is None:
             yield from _rocksdb_rows(self.path, problems)
@@ -97,7 +102,7 @@ class MetadataDirectory:
         else:
             raise SourceNotFound(f"{self.path} is not a metadata store any more", path=str(self.path))
 
-    def whole_nodes(self, problems: list[str]) -> Iterator[Row | Damage]:
+    def whole_nodes(self, problems: list[str]) -> Iterator[Row | Damage | NextLedgerId]:
         return replace(self, roots=WHOLE).nodes(problems)
 
     def holder(self) -> int | None:
@@ -122,30 +127,41 @@ def find_metadata(root: Path) -> Path | None:
     return next((path for kind, path in places if path.is_dir() and kind.holds(path)), None)
 
 
-def iter_source_rows(metadata: Source | None) -> Iterator[Row | Damage]:
+def iter_source_rows(
+    metadata: Source | None, tell_next_id: Callable[[int], None] = lambda next_id: None
+) -> Iterator[Row | Damage]:
     """Yield a row for each node of METADATA, and a Damage (of METADATA_FILE_ID) for what is not a node.
 
     Damage that leaves the tree incomplete comes before the nodes, and so does what was not needed. Ephemeral nodes (live brokers, bookies)
-    and RocksDB's two counters are left out. Raises SourceNotFound, MetadataCorrupt where there is nothing of a cluster.
+    and RocksDB's two counters are left out. TELL_NEXT_ID gets the ledger id that METADATA gives next, where it says so. Raises
+    SourceNotFound, MetadataCorrupt where there is nothing of a cluster.
     """
     if metadata is None:
         return
     problems: list[str] = []
     notes: list[str] = []
     nodes = metadata.nodes(problems, notes)
-    first = next(nodes, None)
+    first = [*islice(nodes, 1)]
     for begin, texts in ((WHOLE_METADATA, problems), (NOT_NEEDED, notes)):
         for number, text in enumerate(texts):
             yield Damage(METADATA_FILE_ID, begin + number, 0, text, -1, -1)
-    rows = (
-        row_of(node) if isinstance(node, Node) else node for node in chain(() if first is None else (first,), nodes)
-    )
+    rows = _rows_of(chain(first, nodes), tell_next_id)
     for row in rows:
         yield row
         if not isinstance(row, Damage) and row[0].startswith(_OF_A_CLUSTER):
             yield from rows
             return
     raise no_cluster(metadata.name, problems)
+
+
+def _rows_of(
+    items: Iterator[Node | Row | Damage | NextLedgerId], tell_next_id: Callable[[int], None]
+) -> Iterator[Row | Damage]:
+    for item in items:
+        if isinstance(item, NextLedgerId):
+            tell_next_id(item.value)
+        else:
+            yield row_of(item) if isinstance(item, Node) else item
 
 
 def no_cluster(name: str, problems: Sequence[str]) -> SourceNotFound | MetadataCorrupt:
@@ -162,7 +178,9 @@ def no_cluster(name: str, problems: Sequence[str]) -> SourceNotFound | MetadataC
     )
 
 
-def _zookeeper_rows(metadata: MetadataDirectory, problems: list[str], notes: list[str] | None) -> Iterator[Row]:
+def _zookeeper_rows(
+    metadata: MetadataDirectory, problems: list[str], notes: list[str] | None
+) -> Iterator[Row | NextLedgerId]:
     """Yield the znodes; ZooKeeper keeps no owner of a node, and intermediate nodes exist, empty."""
     tree, found, told = read_again(lambda: _read_tree(metadata), metadata.path)
     problems += found
@@ -170,6 +188,9 @@ def _zookeeper_rows(metadata: MetadataDirectory, problems: list[str], notes: lis
         notes += told
     for node in tree.persistent():
         yield row_of(Node(node.path, NodeStat(node.version, 0, node.created_ms, node.modified_ms, False), node.data))
+    next_id = tree.ledger_ids.next_id(LEDGERS_ROOT, whole=not found)
+    if next_id is not None:
+        yield NextLedgerId(next_id)
 
 
 def _read_tree(metadata: MetadataDirectory) -> tuple[Tree, list[str], list[str]]:
@@ -178,10 +199,12 @@ def _read_tree(metadata: MetadataDirectory) -> tuple[Tree, list[str], list[str]]
     return read_tree((metadata.server,), problems, metadata.as_of, notes), problems, notes
 
 
-def _rocksdb_rows(metadata: Path, problems: list[str]) -> Iterator[Row | Damage]:
+def _rocksdb_rows(metadata: Path, problems: list[str]) -> Iterator[Row | Damage | NextLedgerId]:
     with open_for_reading(metadata, problems) as items:
         for number, (key, raw) in enumerate(items):
             if not key.startswith(b"/"):
+                if key == COUNTER_KEYS[1]:
+                    yield _counter_item(number, raw, str(metadata))
                 continue
             parts = persistent_parts(raw)
             row = None if parts is None else row_of_packed(key, *parts)
@@ -196,6 +219,14 @@ def _rocksdb_rows(metadata: Path, problems: list[str]) -> Iterator[Row | Damage]
                 continue
             if not stat.ephemeral:
                 yield row_of(Node(path, stat, value))
+
+
+def _counter_item(number: int, raw: bytes, where: str) -> NextLedgerId | Damage:
+    """Return what RAW, the counter of sequential nodes, says: ledgers share it with others, so no ledger has its number yet."""
+    try:
+        return NextLedgerId(decode_counter(raw, f"{where} {COUNTER_KEYS[1].decode()}"))
+    except MetadataCorrupt as error:
+        return Damage(METADATA_FILE_ID, number, len(raw), error.message, -1, -1)
 
 
 def _path_of(key: bytes, where: str) -> str:

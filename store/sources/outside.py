@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from store.db.files import Damage
+from store.db.next_ledger_id import NextLedgerId
 from store.db.tree import Node, decode_node
 from store.sources.nodes import Source
 
@@ -18,7 +19,7 @@ def iter_outside(metadata: Source, problems: list[str]) -> Iterator[Node]:
     What could not be read goes into PROBLEMS before the first. Raises as the reading of METADATA.
     """
     for row in metadata.whole_nodes(problems):
-        if not isinstance(row, Damage):
+        if not isinstance(row, Damage | NextLedgerId):
             node = row if isinstance(row, Node) else decode_node(*row)
             if metadata.roots.inner(node.path) is None:
                 yield node

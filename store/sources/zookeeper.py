@@ -15,6 +15,8 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
+from store.codec.ledger_ids import LedgerIds
+from store.codec.ledgermetadata import LEDGERS_ROOT
 from store.codec.zookeeper import (
     Salvaged,
     Snapshot,
@@ -120,7 +122,8 @@ class SnapshotFile(NamedTuple):
     def read(self) -> Snapshot:
         """Return what it holds; raises MetadataCorrupt, LimitExceeded."""
         snapshot = read_snapshot(self.path, self.extension)
-        return Snapshot(_inner_nodes(snapshot.nodes, self.roots), snapshot.newest_zxid)
+        ledger_ids = snapshot.ledger_ids.moved(self.roots.ledgers, LEDGERS_ROOT)
+        return Snapshot(_inner_nodes(snapshot.nodes, self.roots), snapshot.newest_zxid, ledger_ids)
 
     def salvage(self) -> Salvaged:
         """Return what can be read of it although it is damaged."""
@@ -142,10 +145,11 @@ def _inner_transaction(item: Transaction, roots: Roots) -> Transaction:
 
 @frozen
 class Tree:
-    """The nodes by path as of transaction ``zxid``, ephemeral ones among them."""
+    """The nodes by path as of transaction ``zxid``, ephemeral ones among them, and the ledger ids that were given by then."""
 
     nodes: dict[str, ZooKeeperNode]
     zxid: int
+    ledger_ids: LedgerIds
 
     def persistent(self) -> Iterator[ZooKeeperNode]:
         """Yield the nodes that no session takes with it, in path order."""
@@ -188,7 +192,8 @@ def read_tree(
         problems += iter_unread_logs(server.logs, base, until)
         for zxid, text in _iter_no_files(server):
             (problems if zxid > base or notes is None else notes).append(text)
-    replay = Replay(base, {} if snapshots.whole is None else snapshots.whole.nodes, problems)
+    whole = snapshots.whole or Snapshot({}, 0, LedgerIds())
+    replay = Replay(base, whole.nodes, problems, whole.ledger_ids)
     overlay = _Overlay(snapshots, replay, [] if notes is None else notes)
     reached = base
     for file, item in iter_merged(servers, base + 1):
@@ -203,10 +208,10 @@ def read_tree(
     else:
         overlay.go_to(1 << 63)
         overlay.finish()
-        replay.finish(where, 0 if snapshots.whole is None else snapshots.whole.newest_zxid)
+        replay.finish(where, whole.newest_zxid)
         for server in servers:
             problems += _cut_short([file for _, file in iter_log_files(server)])
-    return Tree(replay.nodes, max(reached, replay.order.last))
+    return Tree(replay.nodes, max(reached, replay.order.last), whole.ledger_ids)
 
 
 class _Damaged(NamedTuple):
@@ -476,10 +481,14 @@ class LogOrder:
 
 
 class Replay:
-    """Applies transactions to NODES, the tree as of zxid BASE, and tells in PROBLEMS which of them are missing."""
+    """Applies transactions to NODES, the tree as of zxid BASE, and tells in PROBLEMS which of them are missing.
 
-    def __init__(self, base: int, nodes: dict[str, ZooKeeperNode], problems: list[str]) -> None:
+    LEDGER_IDS follows the ids that they give.
+    """
+
+    def __init__(self, base: int, nodes: dict[str, ZooKeeperNode], problems: list[str], ledger_ids: LedgerIds) -> None:
         self.nodes = nodes
+        self._ledger_ids = ledger_ids
         self.order = LogOrder(base)
         self.is_partial = False
         """Whether NODES lack some, or have older states of them, by what was told."""
@@ -492,6 +501,8 @@ class Replay:
         self.tell_gap(file, item)
         if isinstance(item, Transaction):
             self._logged = max(self._logged, item.zxid)
+            for change in item.changes:
+                self._ledger_ids.see(change.path)
             if item.zxid > self._base:
                 _apply(self.nodes, item, is_partial=self.is_partial)
 

@@ -5,9 +5,10 @@ What the logs touch is kept and replayed (``store.sources.zookeeper.Replay``); e
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from store.codec.ledger_ids import LedgerIds
+from store.codec.ledgermetadata import LEDGERS_ROOT
 from store.codec.zookeeper import SnapshotReader, ZooKeeperNode
 from store.codec.zookeeper_log import Transaction
 from store.errors import SourceNotFound
@@ -23,22 +24,20 @@ from store.sources.zookeeper import (
     open_snapshot,
 )
 
-_IDGEN = "/ledgers/idgen"
-_GIVEN = re.compile(r"/ledgers/(?:idgen|idgen-long/HOB-(\d{10}))(?:/ID-(-?\d{10,}))?")
-
 
 class ZooKeeperStream:
-    """Reads ``server`` once; ``next_ledger_id`` is known behind the last node.
-
-    Upstream ``ZkLedgerIdGenerator`` and ``LongZkLedgerIdGenerator``: an id is the number of a sequential node, which is how many were made
-    below ``idgen`` before it, or below ``idgen-long/HOB-N``, which has the upper half.
-    """
+    """Reads ``server`` once; ``next_ledger_id`` is known after the last node."""
 
     def __init__(self, server: ServerFiles, problems: list[str]) -> None:
-        self.next_ledger_id = 0
+        self._ledger_ids = LedgerIds()
         self._server = server
         self._problems = problems
         self._newest = 0
+
+    @property
+    def next_ledger_id(self) -> int | None:
+        """The ledger id that this ZooKeeper gives next, None where that is not known."""
+        return self._ledger_ids.next_id(LEDGERS_ROOT, whole=not self._problems)
 
     def nodes(self) -> Iterator[tuple[str, bytes]]:
         """Yield path and value of each persistent node; raises SourceNotFound, MetadataCorrupt. What is missing goes into the problems."""
@@ -59,7 +58,7 @@ class ZooKeeperStream:
                 kept[node.path] = node
             elif not node.ephemeral:
                 yield node.path, node.data
-        yield from self._replay(Replay(base, kept, self._problems), base)
+        yield from self._replay(Replay(base, kept, self._problems, self._ledger_ids), base)
 
     def _snapshot_nodes(self, newest: SnapshotFile) -> Iterator[ZooKeeperNode]:
         with open_snapshot(newest.path, newest.extension) as file:
@@ -67,7 +66,7 @@ class ZooKeeperStream:
             for node, children_made in snapshot.nodes():
                 path = node.path if newest.roots == WHOLE else newest.roots.inner(node.path)
                 if path is not None:
-                    self._see(path, children_made)
+                    self._ledger_ids.see(path, children_made)
                     yield node if path == node.path else node._replace(path=path)
         self._newest = snapshot.newest_zxid
 
@@ -75,14 +74,5 @@ class ZooKeeperStream:
         self._problems += iter_unread_logs(self._server.logs, base)
         for file, item in iter_merged([self._server], base + 1):
             replay.take(file, item)
-            for change in item.changes if isinstance(item, Transaction) else ():
-                self._see(change.path, 0)
         replay.finish(self._server.logs, self._newest)
         yield from ((node.path, node.data) for node in replay.nodes.values() if not node.ephemeral)
-
-    def _see(self, path: str, children_made: int) -> None:
-        """Note what PATH tells of ids that were given."""
-        if path.startswith(_IDGEN) and (found := _GIVEN.fullmatch(path)):
-            high, number = found.groups()
-            given = children_made if number is None else int(number) + 1
-            self.next_ledger_id = max(self.next_ledger_id, (int(high or 0) << 32) | given)

@@ -60,7 +60,7 @@ from store.transfer.bundle_nodes import bundled_node, bundled_path
 
 FORMAT, VERSION = "pulsar-admin incident bundle", 1
 _PLAIN_ROWS = ("entries", "times", "copies")
-_STATE_ROWS = ("bookies", "own-ledgers", "placed-ledgers", "copies", "as-of")
+_STATE_ROWS = ("bookies", "own-ledgers", "placed-ledgers", "copies", "as-of", "next-ledger-id")
 LINE_MAX_BYTES = 32 << 20
 _BATCH, _BATCH_BYTES = 10_000, 64 << 20
 Json = dict[str, Any]  # Any: JSON values

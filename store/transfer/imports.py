@@ -30,6 +30,7 @@ from store.db.files import (
     put_damage,
 )
 from store.db.locks import writer_lock
+from store.db.next_ledger_id import put_next_ledger_id
 from store.db.storeinfo import StoreState, check_new_store, read_store_info
 from store.db.tree import Row
 from store.errors import AlreadyExists, InvalidValue, Refused, SourceChanged
@@ -45,6 +46,7 @@ from store.sources.given import missing_directories
 from store.sources.layout import Layout
 from store.sources.nodes import MetadataDirectory, iter_source_rows
 from store.transfer.copy_time import NewestNode, read_as_of
+from store.transfer.leading import leading_findings
 from store.transfer.reading import read_disks
 from store.wording import counted
 
@@ -84,6 +86,8 @@ class ImportResult:
     strangers: list[str] = field(default_factory=list)
     vanished_files: list[str] = field(default_factory=list)  # that a running bookie deleted meanwhile
     doubts: list[str] = field(default_factory=list)  # what may be missing because of that, or because it is no file
+    findings: list[str] | None = field(default=None, metadata={"json_optional": True})
+    """Codes of findings of which others may come; None: there is none."""
     seconds: float = 0.0
     checksums: bool = True
     source_in_use_by: int | None = None
@@ -159,14 +163,18 @@ def import_layout(
     with writer_lock(path, mode, wait_ms=options.wait_ms) as lock, _begin(path, layout, sources, mode, lock) as store:
         _note_holder(layout, result, warn)
         newest = NewestNode(options.now_ms)
-        result.nodes, damages = import_tree(store, layout, newest)
-        result.undecodable_values = sum(not damage.costs_nothing for damage in damages)
-        result.warnings += (damage.reason for damage in damages if damage.offset >= WHOLE_METADATA)
+        tree = import_tree(store, layout, newest)
+        result.nodes = tree.nodes
+        result.undecodable_values = sum(not damage.costs_nothing for damage in tree.damages)
+        result.warnings += (damage.reason for damage in tree.damages if damage.offset >= WHOLE_METADATA)
         _import_files(store, layout, options, result, advance)
         make_owners(store)
         as_of = read_as_of(store, layout, options.now_ms, newest.time_ms)
-        store.write(lambda txn: _index_state(store, txn, layout, as_of))
+        store.write(lambda txn: _index_state(store, txn, layout, as_of, tree.next_ledger_id))
         _note_absent(store, layout, result)
+        leading = leading_findings(store)
+        result.findings = [*leading] or None
+        result.warnings += leading.values()
         first, *others = as_read(sources, layout)
         state = StoreState.READY if options.index else StoreState.UNINDEXED
         store.update_info(state=state, sources=(first | {"strangers": result.strangers}, *others))
@@ -176,7 +184,8 @@ def import_layout(
     return result
 
 
-def _index_state(store: Store, txn: Txn, layout: Layout, as_of: AsOf | None) -> None:
+def _index_state(store: Store, txn: Txn, layout: Layout, as_of: AsOf | None, next_ledger_id: int | None) -> None:
+    put_next_ledger_id(txn, next_ledger_id)
     index_absent_bookies(store, txn, foreign_ids(txn, layout.bookies))
     if as_of is not None:
         put_as_of(txn, as_of)
@@ -340,10 +349,20 @@ def source_place(source: Mapping[str, Any]) -> tuple[object, ...]:  # Any: JSON
 # -- metadata ---------------------------------------------------------------------------------------------------------
 
 
-def import_tree(store: Store, layout: Layout, newest: NewestNode | None = None) -> tuple[int, list[Damage]]:
-    """Read the metadata store into ``tree``; return how many nodes it has, and what is none. ``newest`` sees all nodes."""
+@frozen
+class ImportedTree:
+    """How many nodes a metadata store has, what is none, and the ledger id that it gives next (None: not known)."""
+
+    nodes: int
+    damages: list[Damage]
+    next_ledger_id: int | None
+
+
+def import_tree(store: Store, layout: Layout, newest: NewestNode | None = None) -> ImportedTree:
+    """Read the metadata store into ``tree``. ``newest`` sees all nodes."""
     damages: list[Damage] = []
-    rows = _rows_of(layout, damages)
+    next_ids: list[int] = []
+    rows = _rows_of(layout, damages, next_ids.append)
     store.replace_all("tree", rows if newest is None else newest.watch(rows))
 
     def finish(txn: Txn) -> int:
@@ -352,12 +371,12 @@ def import_tree(store: Store, layout: Layout, newest: NewestNode | None = None) 
             put_damage(txn, damage)
         return txn.count("tree")
 
-    return store.write(finish), damages
+    return ImportedTree(store.write(finish), damages, next_ids[-1] if next_ids else None)
 
 
-def _rows_of(layout: Layout, damages: list[Damage]) -> Iterator[Row]:
-    """Yield the nodes of the metadata store as rows; what is none goes into DAMAGES."""
-    for item in iter_source_rows(layout.metadata):
+def _rows_of(layout: Layout, damages: list[Damage], tell_next_id: Callable[[int], None]) -> Iterator[Row]:
+    """Yield the nodes of the metadata store as rows; what is none goes into DAMAGES, the ledger id that it gives next to TELL_NEXT_ID."""
+    for item in iter_source_rows(layout.metadata, tell_next_id):
         if isinstance(item, Damage):
             damages.append(item)
         else:

@@ -51,8 +51,9 @@ from store.transfer.imports import (
     as_read,
     count_entries,
 )
+from store.transfer.leading import leading_findings
 from store.transfer.reading import grown, read_disks
-from store.transfer.refresh_tree import NewTree, put_tree_damage, read_tree
+from store.transfer.refresh_tree import NewTree, put_tree_facts, read_tree
 from store.transfer.survey import Survey, survey_files
 from store.wording import counted
 
@@ -107,6 +108,8 @@ class RefreshResult:
     strangers: list[str] = field(default_factory=list)
     vanished_files: list[str] = field(default_factory=list)  # that a running bookie deleted meanwhile
     doubts: list[str] = field(default_factory=list)  # what may be missing because of that, or because it is no file
+    findings: list[str] | None = field(default=None, metadata={"json_optional": True})
+    """Codes of findings of which others may come; None: there is none."""
     damaged_places: int = 0
     seconds: float = 0.0
     checksums: bool = True
@@ -128,9 +131,8 @@ class RefreshResult:
         open_losses = 0 if self.forget else gone + len(self.changed_files)
         doubtful = self.differing_copies + len(self.strangers) + len(self.doubts)
         unsettled = len(self.conflicts) + len(self.stopped_export)
-        return (
-            open_losses + unsettled + self.damaged_places + self.undecodable_values + doubtful + self.under_replicated
-        )
+        damage = self.damaged_places + self.undecodable_values
+        return open_losses + unsettled + damage + doubtful + self.under_replicated + len(self.findings or ())
 
 
 @frozen
@@ -205,7 +207,7 @@ def refresh_store(
         if result.changes or was_stopped:
             _finish(store, txn, options, result, tree)
         else:
-            put_tree_damage(txn, tree)
+            put_tree_facts(txn, tree)
         if as_of is not None:
             put_as_of(txn, as_of)
 
@@ -213,6 +215,10 @@ def refresh_store(
     _read_otherwise(store, options, result)
     _settle_sources(store, layout, warn)
     _count_copies(store, result, warn)
+    leading = leading_findings(store)
+    result.findings = [*leading] or None
+    for text in leading.values():
+        warn(text)
     result.seconds = time.monotonic() - started
     return result
 
@@ -336,7 +342,7 @@ def _take_tree(store: Store, txn: Txn, tree: NewTree) -> None:
         txn.delete("base", key)
     if tree.rows:
         _begin(txn)
-    put_tree_damage(txn, tree)
+    put_tree_facts(txn, tree)
     index_owners(store, txn)
     index_absent_bookies(store, txn, foreign_ids(txn, iter_imported_bookies(store.info)))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from store.db.environment import Txn
 from store.db.export_intent import find_exported_zxid, intended_rows
 from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage, clear_damage, iter_damage, put_damage
+from store.db.next_ledger_id import put_next_ledger_id
 from store.db.tree import Node, Row, decode_node
 from store.errors import Refused
 from store.frozen import frozen
@@ -24,11 +25,13 @@ _Rows = Mapping[bytes, bytes | None]
 
 @frozen
 class NewTree:
-    """What the source's metadata changes. ``rows``: key → row, None: no more there; ``damage``: its nodes' damage, None: as it was;
-    ``unknown``: what became wrong with it as a whole since it was read last."""
+    """What the source's metadata changes. ``rows``: key → row, None: no more there; ``damage``: its nodes' damage, None: all of it is as
+    it was; ``next_ledger_id``: which it gives next, None: not known; ``unknown``: what became wrong with it as a whole since it was read
+    last."""
 
     rows: dict[bytes, bytes | None]
     damage: tuple[Damage, ...] | None
+    next_ledger_id: int | None = None
     unknown: tuple[str, ...] = ()
 
     def nodes(self, prefix: str) -> Iterator[Node]:
@@ -47,11 +50,12 @@ def read_tree(txn: Txn, layout: Layout, result: RefreshResult) -> NewTree:
     if layout.metadata is None:
         return NewTree({}, None)
     _check_not_older(txn, layout.metadata)
-    whole, items = _split_damage(iter_source_rows(layout.metadata))
+    next_ids: list[int] = []
+    whole, items = _split_damage(iter_source_rows(layout.metadata, next_ids.append))
     unknown = tuple(one.reason for one in whole if one.reason not in known and not one.costs_nothing)
     if unknown:
         result.undecodable_values = len(unknown)
-        return NewTree({}, None, unknown)
+        return NewTree({}, None, unknown=unknown)
     ours = intended_rows(txn)
     rows: dict[bytes, bytes | None] = {}
     damages: list[Damage] = []
@@ -65,7 +69,7 @@ def read_tree(txn: Txn, layout: Layout, result: RefreshResult) -> NewTree:
     for key, _ in txn.items("tree"):
         if key not in seen:
             _compare_gone(txn, key, ours, result, rows)
-    return NewTree(rows, tuple(damages))
+    return NewTree(rows, tuple(damages), next_ids[-1] if next_ids else None)
 
 
 def _check_not_older(txn: Txn, metadata: Source) -> None:
@@ -81,9 +85,10 @@ def _check_not_older(txn: Txn, metadata: Source) -> None:
             )
 
 
-def put_tree_damage(txn: Txn, tree: NewTree) -> None:
-    """Write what is wrong with the source's metadata, unless that is as it was."""
+def put_tree_facts(txn: Txn, tree: NewTree) -> None:
+    """Write what is wrong with the source's metadata, and the ledger id that it gives next, unless all of it is as it was."""
     if tree.damage is not None:
+        put_next_ledger_id(txn, tree.next_ledger_id)
         clear_damage(txn, METADATA_FILE_ID)
         for damage in tree.damage:
             put_damage(txn, damage)

@@ -11,25 +11,26 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from store.db.delayed import find_index_ledgers
 from store.db.environment import Store, Txn
 from store.db.files import LogFile
-from store.db.owners import Owner, OwnerKind, find_owners
+from store.db.owners import OwnerKind, find_owners
 from store.errors import MetadataCorrupt, StoreError
+from store.facts.unlisted import UnlistedLedgers
 from store.frozen import frozen
+from store.model.ledgers import has_node
 from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
 from store.names import Position, TopicName, parse_topic, shell_word
 from store.policies.in_force import BROKER, BROKER_RETENTION, RetentionInForce, find_retention
 from store.policies.trimming import consumed_ledgers, read_mark_deletes, released_ledgers, retention_of
-from store.reports.disk_totals import lives_on
 from store.reports.usage import read_file_sizes
 from store.timespec import format_age_ms
 from store.why.reason import Reason, when
 from store.wording import counted, listed, plural
 
 CURSOR, RETENTION, OPEN, TRIM, OFFLOADED = "cursor", "retention", "open-ledger", "trim-due", "offloaded"
-SHARED, GARBAGE, ORPHAN, JOURNAL, OVERHEAD = "dead-in-log", "dead-log", "orphan", "journal", "overhead"
+SHARED, GARBAGE, ORPHAN, UNLISTED = "dead-in-log", "dead-log", "orphan", "unlisted"
+JOURNAL, OVERHEAD = "journal", "overhead"
 UNREADABLE, OTHER_DOMAIN = "topic-unreadable", "other-domain"
 _OF_TOPICS = (CURSOR, RETENTION, OPEN, TRIM, OFFLOADED)
 _BY_KIND = {
@@ -114,9 +115,9 @@ def why_bytes(
     keys = dict(_iter_topic_ledgers(reader, names, now_ms))
     sums: defaultdict[_Key, _Sum] = defaultdict(_Sum)
     logs: dict[str, _Log] = {}
-    indexes = find_index_ledgers(reader.txn)
+    unlisted = UnlistedLedgers(reader.txn)
     for log, sizes in read_file_sizes(store, reader.txn):
-        _add_file(reader.txn, log, sizes, keys, indexes, sums, logs)
+        _add_file(reader.txn, log, sizes, keys, unlisted, sums, logs)
     meant = None if only is None else {str(name) for name in only}
     kept = {key: found for key, found in sums.items() if found.bytes and _is_meant(key, meant, logs)}
     total = sum(found.bytes for found in kept.values())
@@ -289,7 +290,7 @@ def _add_file(
     log: LogFile,
     sizes: Mapping[int, int],
     keys: Mapping[int, _Key],
-    indexes: Mapping[int, Owner],
+    unlisted: UnlistedLedgers,
     sums: defaultdict[_Key, _Sum],
     logs: dict[str, _Log],
 ) -> None:
@@ -298,8 +299,8 @@ def _add_file(
     owners: dict[str, None] = {}
     live: list[int] = []
     for ledger_id, size_bytes in sizes.items():
-        key = keys.get(ledger_id) or _key_of(txn, ledger_id, indexes)
-        if key is None or not lives_on(txn, ledger_id, indexes):
+        key = keys.get(ledger_id) or _key_of(txn, ledger_id, unlisted)
+        if key is None:
             dead[ledger_id] = size_bytes
             continue
         live.append(ledger_id)
@@ -315,13 +316,14 @@ def _add_file(
     sums[_Key(OVERHEAD if is_log else JOURNAL)].bytes += max(log.size_bytes - sum(sizes.values()), 0)
 
 
-def _key_of(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> _Key | None:
+def _key_of(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> _Key | None:
     """Return what holds a ledger that no topic lists, None for one that is deleted."""
-    if not lives_on(txn, ledger_id, indexes):
+    if unlisted.is_deleted(ledger_id):
         return None
+    indexes = unlisted.indexes
     owners = (indexes[ledger_id],) if ledger_id in indexes else find_owners(txn, ledger_id)
     if not owners:
-        return _Key(ORPHAN)
+        return _Key(ORPHAN if has_node(txn, ledger_id) else UNLISTED)
     owner = owners[0]
     code = _BY_KIND.get(owner.kind, (UNREADABLE if owner.is_of_topic else OTHER_DOMAIN, ""))[0]
     return _Key(code, owner.topic, owner.cursor)
@@ -368,6 +370,9 @@ def _other_reason(key: _Key, found: _Sum) -> Reason:
     if key.code == ORPHAN:
         text = f"{counted(len(found.ledgers), 'ledger has', 'ledgers have')} metadata and no topic, cursor or schema that references it."
         return Reason(ORPHAN, text, {"ledgers": len(found.ledgers)}, "pulsar-admin ledgers orphans")
+    if key.code == UNLISTED:
+        text = f"The metadata does not list {ledgers}, and nothing shows that they were deleted: it is older, or not whole."
+        return Reason(UNLISTED, text, {"ledgers": len(found.ledgers)}, "pulsar-admin doctor")
     if key.code == JOURNAL:
         return Reason(JOURNAL, "Journals, which a bookie deletes once their entries are in entry logs.", {})
     if key.code == OVERHEAD:

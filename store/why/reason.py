@@ -66,6 +66,7 @@ CODES: Mapping[str, Code] = {
             "other-domain", True, "managed ledgers that only a newer Pulsar reads, such as segments of scalable topics"
         ),
         Code("orphan", True, "ledgers with metadata that nothing references"),
+        Code("unlisted", True, "ledgers that the metadata does not list, and that nothing shows to be deleted"),
         Code("dead-in-log", True, "deleted ledgers in an entry log in which others live"),
         Code("dead-log", False, "entry logs in which nothing lives: the next garbage collection deletes them"),
         Code("journal", True, "journals"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from store.db.tree import Node
 from store.errors import InvalidValue, Refused, SourceChanged, SourceNotFound
 from store.sources.ensemble import Address, Client, LiveEnsemble, is_address, parse_address, read_client
 from tests.fake_zookeeper import FakeZooKeeper, Znode
@@ -22,7 +23,8 @@ def _many(count: int = 2_000) -> dict[str, Znode]:
 
 def _read(server: FakeZooKeeper, chroot: str = "") -> dict[str, tuple[bytes, int]]:
     ensemble = LiveEnsemble(parse_address(server.address + chroot), LOGIN)
-    return {node.path: (node.value, node.stat.version) for node in ensemble.nodes([])}
+    nodes = (node for node in ensemble.nodes([]) if isinstance(node, Node))
+    return {node.path: (node.value, node.stat.version) for node in nodes}
 
 
 def _served(server: FakeZooKeeper) -> dict[str, tuple[bytes, int]]:

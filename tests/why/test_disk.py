@@ -10,9 +10,10 @@ import pytest
 
 from store.codec.cursor import CursorInfo
 from store.codec.logscan import Record, iter_records
-from store.codec.managedledger import ManagedLedger, encode_managed_ledger
+from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.db.delayed import find_index_ledgers
 from store.db.environment import open_store
+from store.db.next_ledger_id import put_next_ledger_id
 from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
@@ -187,14 +188,31 @@ def test_when_retention_lets_go(tmp_path: Path) -> None:
 
 def test_deleted_ledgers_stay_with_the_last_that_lives(tmp_path: Path, damages_stores: None) -> None:
     path = kept(tmp_path / "s", {"slow": (12, 9)})
+    put(path, parse_topic(NAME).path, encode_managed_ledger(ManagedLedger((LedgerInfo(12),))))
     assert lose_nodes(path, "/ledgers/00/0000/L0010", "/ledgers/00/0000/L0011") == 2
     found = why(path, of_topic=True)
     row = next(row for row in found.held if row.reason.code == "dead-in-log")
     assert (row.ledgers, row.reason.evidence["liveLedger"]) == (2, 12)
     assert "ledger 12 alone lives" in row.reason.sentence
+    put(path, parse_topic(NAME).path, encode_managed_ledger(ManagedLedger()))
     assert lose_nodes(path, "/ledgers/00/0000/L0012") == 1
     assert codes_of(why(path)) == {"dead-log": 3}
     assert why(path, of_topic=True).bytes == 0
+
+
+def test_what_nothing_shows_to_be_deleted_is_not_dead(tmp_path: Path, damages_stores: None) -> None:
+    """A ledger that its topic still lists; one that is newer than the metadata; any, where the metadata does not say what it gave."""
+    path = kept(tmp_path / "s", {"slow": (12, 9)})
+    assert lose_nodes(path, "/ledgers/00/0000/L0010") == 1
+    assert "dead-in-log" not in codes_of(why(path))
+    put(path, parse_topic(NAME).path, encode_managed_ledger(ManagedLedger((LedgerInfo(11),))))
+    assert lose_nodes(path, "/ledgers/00/0000/L0012") == 1
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: put_next_ledger_id(txn, 12))
+    assert (codes_of(why(path))["unlisted"], codes_of(why(path))["dead-in-log"]) == (1, 1)
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: put_next_ledger_id(txn, None))
+    assert (codes_of(why(path))["unlisted"], "dead-in-log" in codes_of(why(path))) == (2, False)
 
 
 def test_what_nothing_references(tmp_path: Path, damages_stores: None) -> None:

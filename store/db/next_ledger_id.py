@@ -1,0 +1,33 @@
+"""The ledger id that the imported metadata would give next: ids from there on it never gave, so it never deleted them.
+
+Row (database ``state``): key ``next-ledger-id``, value the number as text. It is read with the tree, in the same pass, and replaced with
+it. Absent where the source has none, and in stores of before: then it is not known.
+"""
+
+from __future__ import annotations
+
+from store.db.environment import Txn
+from store.frozen import frozen
+
+_ROW = b"next-ledger-id"
+
+
+@frozen
+class NextLedgerId:
+    """What a metadata store tells behind its nodes: the ledger id that it gives next."""
+
+    value: int
+
+
+def find_next_ledger_id(txn: Txn) -> int | None:
+    """Return the ledger id that the metadata gives next, None where that is not known."""
+    row = txn.get("state", _ROW)
+    return int(row) if row is not None and row.isdigit() else None
+
+
+def put_next_ledger_id(txn: Txn, next_id: int | None) -> None:
+    """Remember NEXT_ID, None: it is not known."""
+    if next_id is None:
+        txn.delete("state", _ROW)
+    else:
+        txn.put("state", _ROW, b"%d" % next_id)

@@ -1,0 +1,139 @@
+"""What it means that a ledger has no node in the metadata.
+
+Upstream ``LedgerIdGenerator`` (BookKeeper 4.17) counts up: an id from the next one on was never given by this metadata, so nobody deleted
+that ledger in it; the metadata is older than the bookies. Of a smaller id "deleted" is said only where all of the metadata was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from enum import StrEnum
+
+from store.codec.managedledger import decode_managed_ledger
+from store.db.blocks import ledger_key, ledger_of_key
+from store.db.delayed import find_index_ledgers
+from store.db.environment import Txn
+from store.db.files import iter_metadata_damage
+from store.db.next_ledger_id import find_next_ledger_id
+from store.db.own_ledgers import find_own_ledgers
+from store.db.owners import Owner, find_owners, has_owners
+from store.db.tree import find_node
+from store.facts import Unknown
+from store.frozen import frozen
+from store.model.ledgers import find_times, has_node, iter_indexed_ids, merge_ids
+from store.names import parse_topic
+
+_SHOWN = 5
+
+
+class Unlisted(StrEnum):
+    """Why a ledger has no node. UNLISTED: nobody knows, as the metadata is not whole or does not say which ids it gave."""
+
+    DELETED = "deleted"
+    NEWER = "newer"
+    UNLISTED = "unlisted"
+
+
+class UnlistedLedgers:
+    """Tells of ledgers without a node why they have none, as one snapshot knows it."""
+
+    def __init__(self, txn: Txn) -> None:
+        self._txn = txn
+        self.indexes = find_index_ledgers(txn)
+        """Ledgers of delayed message indexes, which are in no metadata."""
+        own = find_own_ledgers(txn)
+        self._own = range(0) if own is None else range(own.first_id, own.next_id)
+        self._next_id = find_next_ledger_id(txn)
+        self._offloaded: dict[str, Set[int]] = {}
+        self.is_whole = self._next_id is not None and next(iter_metadata_damage(txn), None) is None
+        """Whether the metadata was read whole, and says which ids it gave: then what it does not list was deleted, or is newer."""
+
+    @property
+    def next_ledger_id(self) -> int | Unknown:
+        """The ledger id that the metadata would give next."""
+        if self._next_id is not None:
+            return self._next_id
+        if not self._txn.count("tree"):
+            return Unknown("the store has no metadata")
+        return Unknown(
+            "the store does not say which ledger id the metadata gives next: pulsar-admin store refresh reads it"
+        )
+
+    def why(self, ledger_id: int) -> Unlisted:
+        """Return why LEDGER_ID has no node. What is referenced was not deleted: brokers take a ledger off a list before they delete it."""
+        if self._next_id is not None and ledger_id >= self._next_id and ledger_id not in self._own:
+            return Unlisted.NEWER
+        owners = find_owners(self._txn, ledger_id)
+        if owners:
+            return Unlisted.DELETED if self._is_in_tiered_storage(ledger_id, owners) else Unlisted.UNLISTED
+        if ledger_id in self._own:
+            return Unlisted.DELETED  # undoing the change that wrote it did that
+        return Unlisted.DELETED if self.is_whole else Unlisted.UNLISTED
+
+    def _is_in_tiered_storage(self, ledger_id: int, owners: Iterable[Owner]) -> bool:
+        """Whether the topic that lists the ledger says that it was deleted on bookies, as tiered storage has it."""
+        return any(ledger_id in self._offloaded_of(owner.topic) for owner in owners if owner.is_of_topic)
+
+    def _offloaded_of(self, topic: str) -> Set[int]:
+        if topic not in self._offloaded:
+            node = find_node(self._txn, parse_topic(topic).path)
+            ledgers = () if node is None else decode_managed_ledger(node.value, node.path).ledgers
+            self._offloaded[topic] = {one.ledger_id for one in ledgers if one.offloaded and one.bookkeeper_deleted}
+        return self._offloaded[topic]
+
+    def is_absent(self, ledger_id: int) -> bool:
+        """Whether LEDGER_ID should have a node and has none."""
+        return ledger_id not in self.indexes and not has_node(self._txn, ledger_id)
+
+    def is_deleted(self, ledger_id: int) -> bool:
+        """Whether LEDGER_ID has no node, and that means that it was deleted."""
+        return self.is_absent(ledger_id) and self.why(ledger_id) is Unlisted.DELETED
+
+
+@frozen
+class HeldLedgers:
+    """Ledgers that have no node: how many, the smallest of their ids, the largest, and what is here of them.
+
+    ``referenced``: those that a topic, cursor or schema names all the same.
+    """
+
+    ledgers: int
+    first_ids: tuple[int, ...]
+    largest: int
+    referenced: int
+    entries: int
+    bytes: int
+
+
+def find_newer(txn: Txn) -> HeldLedgers | None:
+    """Return the ledgers without a node, held or named, whose ids the metadata never gave; raises IndexCorrupt."""
+    unlisted = UnlistedLedgers(txn)
+    first = unlisted.next_ledger_id
+    if isinstance(first, Unknown):
+        return None
+    databases = (txn.items(database, start=ledger_key(first)) for database in ("times", "owners"))
+    ids = merge_ids(*((ledger_of_key(key) for key, _ in rows) for rows in databases))
+    return _held(txn, [one for one in ids if unlisted.is_absent(one) and unlisted.why(one) is Unlisted.NEWER])
+
+
+def find_unlisted(txn: Txn) -> HeldLedgers | None:
+    """Return the ledgers that have entries here, no node and nothing that references them, and nobody knows why; raises IndexCorrupt."""
+    unlisted = UnlistedLedgers(txn)
+    if unlisted.is_whole:
+        return None
+    found = (one for one in iter_indexed_ids(txn) if unlisted.is_absent(one) and not has_owners(txn, one))
+    return _held(txn, [one for one in found if unlisted.why(one) is Unlisted.UNLISTED])
+
+
+def _held(txn: Txn, ids: Sequence[int]) -> HeldLedgers | None:
+    if not ids:
+        return None
+    sums = [times.sums for times in (find_times(txn, one) for one in ids) if times is not None]
+    return HeldLedgers(
+        len(ids),
+        tuple(ids[:_SHOWN]),
+        ids[-1],
+        sum(has_owners(txn, one) for one in ids),
+        sum(one.entries for one in sums),
+        sum(one.payload_bytes for one in sums),
+    )

@@ -1,0 +1,19 @@
+"""What an import or a refresh tells of at once: findings of which others may come."""
+
+from __future__ import annotations
+
+from store.db.environment import Store
+from store.facts.cluster import ClusterFacts
+from store.model.reader import open_reader
+from store.rules.table import LEADING, judge
+
+
+def leading_findings(store: Store) -> dict[str, str]:
+    """Return code → what is said of each leading finding about STORE; nothing of metadata that was asked for as of an earlier moment."""
+    if any("asOf" in source for source in store.info.sources):
+        return {}
+    with open_reader(store) as reader:
+        return {
+            rule.cause.code: f"{evidence.where}: {evidence.sentence}. {rule.hint(evidence)}"
+            for rule, evidence in judge(ClusterFacts(store, reader), LEADING)
+        }

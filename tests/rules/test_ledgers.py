@@ -1,0 +1,177 @@
+"""What a ledger without a node means: metadata older than the bookies is told first, and "deleted" is said only of ids that it gave."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.codec.logscan import Record, iter_records
+from store.codec.rocksvalue import encode_counter
+from store.db.own_ledgers import SEQUENCE_KEY
+from tests.conftest import Cli
+from tests.stores import apply_values, copied
+from tests.worlds import CLUSTER, STATES, copy_tree, world
+
+Json = Any  # a JSON value
+
+
+def ids_on(*bookies: Path) -> set[int]:
+    """The ledgers of which entry logs have entries, by the reference reader."""
+    found = set()
+    for log in (log for bookie in bookies for log in bookie.rglob("*.log") if log.parent.name == "current"):
+        items = iter_records(log.read_bytes(), log.name) if log.stat().st_size else ()
+        found |= {item.ledger_id for item in items if isinstance(item, Record) and item.ledger_id >= 0}
+    return found
+
+
+def copied_tree(name: str, tmp_path: Path) -> Path:
+    copy_tree(world(name) / "clean", tmp_path / "source")
+    return tmp_path / "source"
+
+
+@pytest.fixture
+def cut(tmp_path: Path) -> Path:
+    """A standalone whose metadata's write-ahead log ends at a record boundary, as a copy taken earlier; no ledger from 58 on was given."""
+    source = copied_tree("small", tmp_path)
+    with (source / "metadata" / "000004.log").open("r+b") as log:
+        log.truncate(63_712)
+    return source
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """The cluster's ZooKeeper as it was when 174 was the newest ledger, and its three bookies of later."""
+    copy_tree(world(CLUSTER) / "clean" / "zookeeper", tmp_path / "source" / "zookeeper")
+    for number in range(3):
+        name = f"bookkeeper{number}"
+        copy_tree(world(CLUSTER) / "crashed" / name, tmp_path / "source" / name)
+    return tmp_path / "source"
+
+
+@pytest.mark.parametrize(("kind", "next_id"), [("cut", 58), ("mixed", 175)])
+def test_metadata_older_than_the_bookies(
+    kind: str, next_id: int, request: pytest.FixtureRequest, cli: Cli, tmp_path: Path
+) -> None:
+    source: Path = request.getfixturevalue(kind)
+    store = tmp_path / "s"
+    done = cli("--store", store, "store", "import", "standalone", source, "-o", "json")
+    assert (done.exit_code, done.json["findings"]) == (1, ["metadata-older"])
+    assert f"its next ledger id is {next_id}" in done.stderr
+    newer = {one for one in ids_on(*source.glob("bookkeeper*")) if one >= next_id}
+    assert len(newer) > 10
+    first = cli("--store", store, "store", "check", "-o", "jsonl").json_lines[0]
+    assert (first["severity"], first["code"], first["context"]["nextLedgerId"]) == (
+        "problem",
+        "metadata-older",
+        next_id,
+    )
+    assert newer <= set(range(next_id, first["context"]["largestLedgerId"] + 1))
+    told = cli("--store", store, "doctor", "-o", "jsonl").json_lines
+    assert (told[0]["severity"], told[0]["code"]) == ("critical", "metadata-older")
+    deleted = next((row for row in told if row["code"] == "ledgers-deleted"), None)
+    assert deleted is None or max(deleted["evidence"]["ledgerIds"]) < next_id
+    orphans = cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
+    assert newer <= {row["ledgerId"] for row in orphans if row["reason"] == "newer"}
+    assert all((row["reason"] == "newer") == (row["ledgerId"] >= next_id) for row in orphans)
+    states = {
+        row["ledgerId"]: row["state"] for row in cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
+    }
+    assert {states[one] for one in newer} == {"NEWER"}
+    used = {row["owner"] for row in cli("--store", store, "store", "usage", "-o", "jsonl").json_lines}
+    assert ("(newer than the metadata)" in used, "(deleted ledgers)" in used) == (True, deleted is not None)
+    one = str(min(newer))
+    assert cli("--store", store, "ledgers", "info", one, "-o", "json").json["state"] == "NEWER"
+    refused = cli("--store", store, "-o", "json", "ledgers", "restore", one)
+    assert (refused.exit_code, "store recover --level B" in refused.error["hint"]) == (3, True)
+    assert preflight_of(cli, store)["ids"]["nextId"] == next_id
+
+
+def preflight_of(cli: Cli, store: Path) -> Json:
+    return cli("--store", store, "store", "preflight", "-o", "json").json
+
+
+@pytest.mark.parametrize("kind", ["cut", "mixed"])
+def test_the_printed_command_cures_it(kind: str, request: pytest.FixtureRequest, cli: Cli, tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    assert cli("--store", store, "store", "import", "standalone", request.getfixturevalue(kind)).exit_code == 1
+    told = cli("--store", store, "doctor", "-o", "jsonl").json_lines[0]
+    words = told["mend"].split()
+    assert words[0] == "pulsar-admin"
+    assert cli("--store", store, *words[1:], "-y", "--cluster", "standalone").exit_code == 0
+    codes = {row["code"] for row in cli("--store", store, "doctor", "-o", "jsonl").json_lines}
+    assert "metadata-older" not in codes
+    assert not [
+        row for row in cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines if row["reason"] == "newer"
+    ]
+
+
+def test_a_refresh_with_newer_metadata_cures_it_and_one_of_newer_bookies_tells(
+    cut: Path, cli: Cli, tmp_path: Path
+) -> None:
+    store, whole = tmp_path / "s", world("small") / "clean" / "metadata" / "000004.log"
+    assert cli("--store", store, "store", "import", "standalone", cut).exit_code == 1
+    refresh = ("--store", store, "store", "refresh", "-o", "json")
+    again = cli(*refresh)
+    assert (again.exit_code, again.json["findings"]) == (1, ["metadata-older"])
+    shutil.copy(whole, cut / "metadata")
+    done = cli(*refresh)
+    assert (done.exit_code, "findings" in done.json) == (0, False)
+    assert "metadata-older" not in {row["code"] for row in cli("--store", store, "doctor", "-o", "jsonl").json_lines}
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("name", ["small", "nometa", CLUSTER])
+def test_no_false_alarm(name: str, state: str, cli: Cli, tmp_path: Path) -> None:
+    """A recorded world's generator is ahead of every ledger on its disks; all that has no node was deleted."""
+    store = copied(name, state, tmp_path)
+    codes = {row["code"] for row in cli("--store", store, "store", "check", "-o", "jsonl").json_lines}
+    assert not codes & {"metadata-older", "ledgers-unlisted"}
+    assert preflight_of(cli, store)["ids"]["nextId"] > max(ids_on(*(world(name) / state).glob("bookkeeper*")))
+
+
+def changed_counter(tmp_path: Path, value: bytes | None) -> Path:
+    source = copied_tree("small", tmp_path)
+    apply_values(source / "metadata", {SEQUENCE_KEY: value})
+    return source
+
+
+@pytest.mark.parametrize("value", [None, b"short"])
+def test_where_the_generator_is_not_known_nothing_is_called_deleted(
+    value: bytes | None, cli: Cli, tmp_path: Path
+) -> None:
+    store = tmp_path / "s"
+    cli("--store", store, "store", "import", "standalone", changed_counter(tmp_path, value))
+    rows = cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
+    assert {row["reason"] for row in rows} == {"unreferenced", "unlisted"}
+    found = {row["code"]: row for row in cli("--store", store, "doctor", "-o", "jsonl").json_lines}
+    assert "ledgers-deleted" not in found
+    assert found["ledgers-unlisted"]["evidence"]["ledgers"] == len([1 for row in rows if row["reason"] == "unlisted"])
+    overview = cli("--store", store, "overview", "-o", "json").json
+    assert overview["disk"]["deadBytes"] == 0
+
+
+def test_a_ledger_that_a_topic_lists_and_that_the_generator_never_gave(cli: Cli, tmp_path: Path) -> None:
+    """A counter put back to 120: what topics list from there on has its node; the finding is of what has none."""
+    source = changed_counter(tmp_path, encode_counter(120))
+    with_nodes = {int(line["ledgerId"]) for line in _listed(cli, source, tmp_path / "before")}
+    store = tmp_path / "s"
+    assert cli("--store", store, "store", "import", "standalone", source).exit_code == 1
+    rows = {
+        row["ledgerId"]
+        for row in cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
+        if row["reason"] == "newer"
+    }
+    assert rows == {one for one in ids_on(source / "bookkeeper") if one >= 120} - with_nodes
+
+
+def _listed(cli: Cli, source: Path, store: Path) -> Iterator[Json]:
+    cli("--store", store, "store", "import", "standalone", source)
+    return (
+        row
+        for row in cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
+        if row["state"] in ("OPEN", "CLOSED")
+    )
