@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from store.db.environment import Txn
 from store.frozen import frozen
-from store.model.ledgers import find_metadata, find_times, iter_indexed_ids
+from store.model.ledgers import find_times, has_node, iter_indexed_ids
 from store.model.reader import EntryReader
 from store.names import LONG_MAX
 from store.recovery.contents import MESSAGES, MIXED, UNKNOWN, Content, read_contents
@@ -95,7 +95,7 @@ class LedgerEvidence:
 
 def iter_unlisted(txn: Txn) -> Iterator[int]:
     """Yield the ledgers that have entries here and no metadata, by id."""
-    return (ledger_id for ledger_id in iter_indexed_ids(txn) if find_metadata(txn, ledger_id) is None)
+    return (ledger_id for ledger_id in iter_indexed_ids(txn) if not has_node(txn, ledger_id))
 
 
 def unlisted_bytes(txn: Txn) -> int:

@@ -22,7 +22,7 @@ from store.codec.policies import PartitionedTopic, encode_json_object, encode_pa
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_nodes, read_node
-from store.errors import Refused, StoreError
+from store.errors import MetadataCorrupt, Refused, StoreError
 from store.frozen import frozen
 from store.model.bundles import DEFAULT_BUNDLES, bundles_of
 from store.model.cursors import (
@@ -94,7 +94,13 @@ def plan_from_ledgers(sources: Sources, survey: Survey) -> Plan:
     made = _Made(sources, survey=survey)
     for name in sorted(survey.data):
         if find_node(made.txn, name.path) is None:
-            _make_topic(made, name)
+            steps, parts = len(made.steps), len(made.parts)
+            try:
+                _make_topic(made, name)
+            except MetadataCorrupt as error:
+                del made.steps[steps:], made.parts[parts:]  # all of a topic, or nothing
+                made.topics.pop(name, None)
+                survey.passed_over[name.path] = error.message
     _make_partitioned(made)
     for name in sorted(survey.schemas):
         if find_node(made.txn, name.schema_path) is None:
@@ -347,7 +353,8 @@ def _make_schema(made: _Made, name: TopicName) -> None:
     sources, ids = made.sources, made.survey.schemas[name]
     there = find_node(made.txn, name.path) is not None or partition_count(made.txn, name) > 0
     if not there and not any(one.base == name for one in made.survey.data):
-        return  # a leftover of a topic that was deleted
+        made.warnings.append(f"the schema of {name} in {_ledger_names(ids)} is left out: nothing else names that topic")
+        return
     found = made_locator(sources.reader, ids, sources.earlier_value(name.schema_path))
     if found is None:
         made.warnings.append(f"no schema of {name} can be read from {_ledger_names(ids)}")

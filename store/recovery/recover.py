@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from store.names import parse_topic
 from store.recovery.from_ledgers import COMMAND, Sources, plan_from_ledgers
 from store.recovery.names_file import GivenNames, read_names, write_names
 from store.recovery.rolling import plan_rolling
-from store.recovery.survey import Condition, check_layout, read_condition, read_survey
+from store.recovery.survey import Condition, Survey, check_layout, read_condition, read_survey
 from store.wording import counted, plural
 
 
@@ -39,7 +39,7 @@ def plan_recovery(
             hint="leave out --names; to rename what a recovery made, undo it first: pulsar-admin store log",
         )
     if wanted is None:
-        return _nothing(txn, condition)
+        return _nothing(txn, condition, survey)
     if level is None:
         for name in condition.leftovers:
             del survey.data[name]
@@ -49,9 +49,11 @@ def plan_recovery(
                 f"the metadata lists {counted(condition.listed, 'ledger')}: bookies are not all there is",
                 hint="take level B, which keeps what is listed, or a store of the bookies alone",
             )
-        return _summed(_from_bookies(sources, names), "C", condition)
+        return _summed(_from_bookies(sources, names), "C", condition, survey)
     plan = plan_from_ledgers(sources, survey) if wanted == "A" else plan_rolling(sources, survey)
-    return _summed(plan, wanted, condition) if plan.steps else _nothing(txn, condition)
+    if wanted == level == "A":
+        condition = replace(condition, leftovers=())  # they are made again, too
+    return _summed(plan, wanted, condition, survey) if plan.steps else _nothing(txn, condition, survey)
 
 
 def _from_bookies(sources: Sources, names: Path | None) -> Plan:
@@ -66,30 +68,54 @@ def _from_bookies(sources: Sources, names: Path | None) -> Plan:
     return plan
 
 
-def _nothing(txn: Txn, condition: Condition) -> Plan:
+def _nothing(txn: Txn, condition: Condition, survey: Survey) -> Plan:
     part = ChangePart(resource=_METADATA, after={"level": None, "listedLedgers": condition.listed})
     text = f"nothing to make again: {counted(condition.listed, 'ledger')} listed, and all that they name is there"
-    warnings = (text, _leftover_text(condition)) if condition.leftovers else (text,)
+    warnings = (text, *_left_out(condition, survey, None))
     return Plan(COMMAND, txn.id, (), (replace(part, before=part.after),), warnings=warnings)
 
 
+def _left_out(condition: Condition, survey: Survey, level: str | None) -> Iterator[str]:
+    """Yield what a recovery at LEVEL, None: one that finds nothing to do, does not bring back."""
+    if condition.leftovers:
+        yield _leftover_text(condition)
+    if level == "B" and (condition.lost_topics or condition.lost_schemas):
+        lost = len({*condition.lost_topics, *condition.lost_schemas})
+        yield f"ledgers name {counted(lost, 'topic')} whose node or schema is gone, which level B leaves out: take level A as well"
+    if condition.unsure:
+        yield (
+            f"{counted(condition.unsure, 'ledger')} of bookies have ids above all that the metadata lists, and it does not say which ids"
+            " it gave: they were deleted, or it is older than the bookies. Then: --level B"
+        )
+    if survey.passed_over:
+        count, shown = len(survey.passed_over), list(survey.passed_over.values())[:_NAMED]
+        yield f"{counted(count, 'node')} passed over, as {plural(count, 'it', 'they')} cannot be decoded; nothing of that is changed:"
+        yield from shown
+        if count > _NAMED:
+            yield f"… and {count - _NAMED:,} more: see them with: pulsar-admin store check"
+
+
 def _leftover_text(condition: Condition) -> str:
-    names = ", ".join(map(str, condition.leftovers[:_NAMED]))
+    names = ", ".join(map(str, condition.leftovers[:_NAMED])) + (" …" if len(condition.leftovers) > _NAMED else "")
     return (
         f"ledgers name {counted(len(condition.leftovers), 'topic')} that {plural(len(condition.leftovers), 'has', 'have')} no node, beside"
         f" others of the namespace that have: {names}. As a deletion leaves them that was stopped; if they are lost: --level A"
     )
 
 
-def _summed(plan: Plan, level: str, condition: Condition) -> Plan:
+def _summed(plan: Plan, level: str, condition: Condition, survey: Survey) -> Plan:
     """Return PLAN with a first part that counts the others, and what to do next."""
     of = Counter(_kind(part) for part in plan.parts)
     found = {"level": level, "listedLedgers": condition.listed, "youngerLedgers": len(condition.younger)}
     made = {"nodes": len(plan.steps), **{kind: of[kind] for kind in _KINDS if of[kind]}, **_sums(plan)}
-    parts = (ChangePart(resource=_METADATA, after={**found, **made}), *plan.parts)
+    left = {
+        key: names
+        for key, names in (("leftOut", [*map(str, condition.leftovers)]), ("passedOver", [*survey.passed_over]))
+        if names
+    }
+    parts = (ChangePart(resource=_METADATA, after={**found, **made, **left}), *plan.parts)
     again = (_AGAIN.format(counted(len(condition.younger), "ledger")),) if level == "A" and condition.younger else ()
-    beside = (_leftover_text(condition),) if level != "A" and condition.leftovers else ()
-    return replace(plan, parts=parts, warnings=(*plan.warnings, *beside, *again, NEXT))
+    return replace(plan, parts=parts, warnings=(*plan.warnings, *_left_out(condition, survey, level), *again, NEXT))
 
 
 def _sums(plan: Plan) -> dict[str, int]:

@@ -21,7 +21,7 @@ from store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledge
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.db.environment import Txn
 from store.db.tree import find_node, read_node
-from store.errors import Refused
+from store.errors import MetadataCorrupt, Refused
 from store.frozen import frozen
 from store.model.coverage import absent_ids, read_disks, read_held
 from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor, read_cursor_ledger
@@ -38,7 +38,7 @@ from store.recovery.from_ledgers import COMMAND, Remade, Sources, newer_index
 from store.recovery.lost_found import plan_lost_and_found
 from store.recovery.making import MadeLedger, find_readable_end, fit_ensembles, make_ledger
 from store.recovery.naming import Naming, find_names
-from store.recovery.survey import Survey
+from store.recovery.survey import Survey, newest_known
 from store.recovery.younger import Younger, close_others, tie_schemas, used_versions
 from store.wording import counted, listed, plural
 
@@ -64,7 +64,7 @@ class Rolled(Remade):
 
 @frozen
 class _World:
-    """All that the entries say: evidence by ledger, chains, the newest ledger that the metadata lists."""
+    """All that the entries say: evidence by ledger, chains, the newest ledger that the metadata can know."""
 
     evidence: Mapping[int, LedgerEvidence]
     chains: Chains
@@ -84,14 +84,20 @@ def plan_rolling(sources: Sources, survey: Survey) -> Plan:
     topics = {str(group.topic): group for group in world.chains.groups if group.topic}
     for name in iter_topics(rolled.txn):
         group = topics.get(str(name))
-        _roll_topic(rolled, world, name, () if group is None else group.ledger_ids)
+        made = [(found, len(found)) for found in (rolled.steps, rolled.parts, rolled.kept, rolled.gone)]
+        try:
+            _roll_topic(rolled, world, name, () if group is None else group.ledger_ids)
+        except MetadataCorrupt as error:
+            for found, count in made:  # all of a topic, or nothing
+                del found[count:]
+            survey.passed_over[name.path] = error.message
     strangers = [group for group in world.chains.groups if not group.topic and _is_young(group, world.newest)]
     names = _read_names(rolled, world) if strangers else {}
-    found = plan_lost_and_found(sources, strangers, world.newest, names)
-    rolled.kept += found.ledger_ids
+    lost = plan_lost_and_found(sources, strangers, world.newest, names)
+    rolled.kept += lost.ledger_ids
     younger = _roll_others(rolled, world, {str(group.ledger_ids[0]): one.topic for group, one in names.items()})
-    parts = [*rolled.parts, *found.parts, *younger.parts]
-    steps = [*rolled.steps, *found.steps, *younger.steps]
+    parts = [*rolled.parts, *lost.parts, *younger.parts]
+    steps = [*rolled.steps, *lost.steps, *younger.steps]
     if not parts:  # cursors alone whose ledgers are as they should be
         return Plan(COMMAND, rolled.txn.id, (), ())
     return Plan(
@@ -99,7 +105,7 @@ def plan_rolling(sources: Sources, survey: Survey) -> Plan:
         rolled.txn.id,
         tuple(steps),
         tuple(parts),
-        warnings=(*_warnings(rolled), *found.warnings, *younger.warnings),
+        warnings=(*_warnings(rolled), *lost.warnings, *younger.warnings),
     )
 
 
@@ -107,13 +113,17 @@ def _read_world(sources: Sources, survey: Survey) -> _World:
     txn = sources.reader.txn
     known: dict[int, str] = {}
     for name in iter_topics(txn):
-        ids = read_topic(txn, name).ids
+        try:
+            ids = read_topic(txn, name).ids
+        except MetadataCorrupt as error:
+            survey.passed_over[name.path] = error.message
+            continue
         unlisted = (one for one in survey.data.get(name, ()) if not ids or one > ids[-1])
         known |= dict.fromkeys((*ids, *unlisted), str(name))
-    listed = sorted_ledger_ids(txn)
-    evidence = {one.ledger_id: one for one in read_evidence(sources.reader, [*iter_indexed_ids(txn)])}
+    readable = [one for one in iter_indexed_ids(txn) if ledger_path(one) not in survey.passed_over]
+    evidence = {one.ledger_id: one for one in read_evidence(sources.reader, readable)}
     chains = find_chains(evidence.values(), known, sources.cluster or "")
-    return _World(evidence, chains, survey, listed[-1] if len(listed) else -1)
+    return _World(evidence, chains, survey, newest_known(txn))
 
 
 def _read_names(rolled: Rolled, world: _World) -> dict[Group, Naming]:
@@ -131,7 +141,11 @@ def _read_names(rolled: Rolled, world: _World) -> dict[Group, Naming]:
 
 def _is_told_of(txn: Txn, name: TopicName) -> bool:
     """Whether a topic of this name agrees with what the metadata says of partitions."""
-    index, count = name.partition_index, partition_count(txn, name.base)
+    index = name.partition_index
+    try:
+        count = partition_count(txn, name.base)
+    except MetadataCorrupt:
+        return False
     return index < count if index >= 0 else count == 0
 
 

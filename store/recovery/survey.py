@@ -20,11 +20,13 @@ from store.codec.claims import (
     SCHEMA_KEY,
     TOPIC_KEY,
 )
-from store.codec.ledgermetadata import LEDGERS_ROOT, LedgerMetadata
+from store.codec.ledgermetadata import LEDGERS_ROOT, LedgerMetadata, ledger_path
 from store.db.environment import Txn
 from store.db.own_ledgers import find_own_ledgers
 from store.db.tree import find_node, iter_children
-from store.errors import InvalidValue, Unsupported
+from store.errors import InvalidValue, MetadataCorrupt, Unsupported
+from store.facts import Unknown
+from store.facts.unlisted import UnlistedLedgers
 from store.frozen import NamedTuple, frozen
 from store.model.ledgers import find_metadata, iter_indexed_ids, sorted_ledger_ids
 from store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
@@ -58,6 +60,8 @@ class Survey:
     compacted: dict[TopicName, list[CompactedClaim]] = field(default_factory=dict)
     buckets: dict[TopicName, dict[str, list[BucketClaim]]] = field(default_factory=dict)
     silent: list[int] = field(default_factory=list)
+    passed_over: dict[str, str] = field(default_factory=dict)
+    """Nodes that cannot be decoded: path → why. Nothing is made of them, and nothing that they name is touched."""
 
     def add(self, ledger_id: int, metadata: LedgerMetadata) -> None:
         """Note what a ledger says it is."""
@@ -96,10 +100,14 @@ def _topic(claims: Mapping[str, bytes], key: str) -> TopicName:
 
 
 def read_survey(txn: Txn) -> Survey:
-    """Return what every ledger of the metadata says that it is; raises MetadataCorrupt for one that cannot be read."""
+    """Return what every ledger of the metadata says that it is; one that cannot be decoded is passed over."""
     found = Survey()
     for ledger_id in sorted_ledger_ids(txn):
-        metadata = find_metadata(txn, ledger_id)
+        try:
+            metadata = find_metadata(txn, ledger_id)
+        except MetadataCorrupt as error:
+            found.passed_over[ledger_path(ledger_id)] = error.message
+            continue
         if metadata is not None:
             found.add(ledger_id, metadata)
     return found
@@ -122,13 +130,13 @@ def check_layout(txn: Txn) -> None:
 
 @frozen
 class Condition:
-    """What is there of a store's metadata: how many ledgers it lists, which lie above all of them, and topics that ledgers name and
-    that have no node, nor has any other of their namespace. ``leftovers``: topics without a node beside others, as a deletion that was
-    stopped leaves their ledgers."""
+    """What is there of a store's metadata: how many ledgers it lists, which are too young for it to know, and topics that ledgers name
+    and that have no node, nor has any other of their namespace. ``leftovers``: topics without a node beside others, as a deletion that was
+    stopped leaves their ledgers. ``unsure``: ledgers above all that it lists, where nobody knows which ids it gave."""
 
     listed: int
-    newest: int
     younger: tuple[int, ...]
+    unsure: int
     lost_topics: tuple[TopicName, ...]
     lost_schemas: tuple[TopicName, ...]
     namespaces_without_policies: tuple[str, ...]
@@ -147,10 +155,12 @@ class Condition:
 def read_condition(txn: Txn, survey: Survey) -> Condition:
     """Return what is there of the store's metadata."""
     listed = sorted_ledger_ids(txn)
-    newest = listed[-1] if len(listed) else -1
+    newest = newest_known(txn)
     own = find_own_ledgers(txn)
     ours = range(0) if own is None else range(own.first_id, own.next_id)
-    younger = tuple(one for one in iter_indexed_ids(txn) if one > newest and one not in ours)
+    unlisted = UnlistedLedgers(txn)
+    above = tuple(one for one in iter_indexed_ids(txn) if one > newest and one not in ours and unlisted.is_absent(one))
+    is_known = not isinstance(unlisted.next_ledger_id, Unknown)
     topics = {name for name in survey.data if find_node(txn, name.path) is None}
     alive = {
         one for one in {name.namespace for name in topics} if next(iter_children(txn, one.managed_ledgers_path), None)
@@ -162,5 +172,19 @@ def read_condition(txn: Txn, survey: Survey) -> Condition:
     spaces = {name.namespace for name in survey.data.keys() - leftovers if not name.namespace.cluster}
     bare = sorted(str(one) for one in spaces if find_node(txn, one.policies_path) is None)
     return Condition(
-        len(listed), newest, younger, tuple(sorted(topics)), schemas, tuple(bare), tuple(sorted(leftovers))
+        len(listed),
+        above if is_known else (),
+        0 if is_known else len(above),
+        tuple(sorted(topics)),
+        schemas,
+        tuple(bare),
+        tuple(sorted(leftovers)),
     )
+
+
+def newest_known(txn: Txn) -> int:
+    """Return the largest ledger id that the metadata gave; where it does not say, the largest that it lists, -1 without any."""
+    next_id = UnlistedLedgers(txn).next_ledger_id
+    listed = sorted_ledger_ids(txn)
+    newest = listed[-1] if len(listed) else -1
+    return newest if isinstance(next_id, Unknown) else next_id - 1

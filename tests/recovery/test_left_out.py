@@ -1,0 +1,108 @@
+"""``store recover`` at every level: what it leaves out is said, what cannot be decoded is passed over, and a sound cluster gets nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.codec.rocksvalue import NodeStat
+from store.db.environment import Txn, open_store
+from store.db.next_ledger_id import put_next_ledger_id
+from store.db.tree import Node, put_nodes
+from tests.conftest import Cli
+from tests.stores import copied, lose_nodes, put_back
+from tests.worlds import CLUSTER, STATES, world
+
+Json = Any  # a JSON value
+PLAIN = "/managed-ledgers/public/default/persistent/plain"
+pytestmark = pytest.mark.usefixtures("damages_stores")
+
+
+def dry(cli: Cli, store: Path, *words: str) -> tuple[dict[str, Any], str]:
+    """What the dry run says of the metadata as a whole, and all its warnings."""
+    done = cli("--store", store, "store", "recover", "--cluster", "standalone", *words, "--dry-run", "-o", "json")
+    assert done.exit_code == 0, done.stderr
+    reports = done.json if isinstance(done.json, list) else [done.json]
+    return reports[0]["after"], done.stdout + done.stderr
+
+
+def spoil(store: Path, *paths: str) -> None:
+    def write(txn: Txn) -> None:
+        put_nodes(txn, [Node(path, NodeStat(1, 1, 1, 1, False), b"\xff\xff no message") for path in paths])
+
+    with open_store(store, writable=True) as opened:
+        opened.write(write)
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("name", ["small", "nometa", CLUSTER])
+def test_a_sound_cluster_gets_nothing_though_its_newest_ledgers_were_deleted(
+    name: str, state: str, cli: Cli, tmp_path: Path
+) -> None:
+    """Not the largest ledger that is listed says which are younger: the id that comes next does."""
+    store = copied(name, state, tmp_path)
+    rows = cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
+    newest = max((row for row in rows if row["owners"] and row["entries"]), key=lambda row: row["ledgerId"])
+    topic = newest["owners"][0]["topic"]
+    assert cli("--store", store, "topics", "delete", topic, "--force", "-y").exit_code == 0
+    after, _ = dry(cli, store)
+    assert after["level"] is None
+
+
+def test_where_the_next_id_is_not_known_nothing_is_proposed_and_that_is_said(cli: Cli, tmp_path: Path) -> None:
+    store = copied(CLUSTER, "crashed", tmp_path)
+    put_back(store, world(CLUSTER) / "crashed" / "zookeeper", 0x4B4)
+    assert dry(cli, store)[0]["level"] == "B"
+    with open_store(store, writable=True) as opened:
+        opened.write(lambda txn: put_next_ledger_id(txn, None))
+    after, said = dry(cli, store)
+    assert (after["level"], "does not say which ids it gave" in said) == (None, True)
+    assert dry(cli, store, "--level", "B")[0]["level"] == "B"
+
+
+@pytest.mark.parametrize("level", [(), ("--level", "B")])
+def test_nodes_that_cannot_be_decoded_are_passed_over_and_listed_at_level_b(
+    level: tuple[str, ...], cli: Cli, tmp_path: Path
+) -> None:
+    store = copied(CLUSTER, "crashed", tmp_path)
+    put_back(store, world(CLUSTER) / "crashed" / "zookeeper", 0x4B4)
+    before, _ = dry(cli, store, *level)
+    ledger = next(
+        row["ledgerId"]
+        for row in cli("--store", store, "ledgers", "list", "--topic", "plain", "-o", "jsonl").json_lines
+        if row["state"] == "CLOSED"
+    )
+    spoiled = {PLAIN, f"/ledgers/00/0000/L{ledger:04d}"}
+    spoil(store, *spoiled)
+    after, said = dry(cli, store, *level)
+    assert set(after["passedOver"]) == spoiled
+    assert all(path in said for path in spoiled)
+    assert 0 < after["topics"] <= before["topics"] + 3  # what went on with it lies in lost-and-found
+
+
+def test_detected_level_a_says_which_topics_it_leaves_out(cli: Cli, tmp_path: Path) -> None:
+    """A namespace is gone, and one topic of another: that alone may be a deletion that was stopped, so it is left out, and named."""
+    store = copied("small", "clean", tmp_path)
+    lose_nodes(store, "/managed-ledgers/acme/orders/", "/admin/policies/acme/orders", PLAIN)
+    after, said = dry(cli, store)
+    assert (after["level"], after["leftOut"]) == ("A", ["persistent://public/default/plain"])
+    assert "persistent://public/default/plain" in said
+    whole, _ = dry(cli, store, "--level", "A")
+    assert ("leftOut" in whole, whole["topics"]) == (False, after["topics"] + 1)
+
+
+def test_a_ledger_that_cannot_be_decoded_stops_no_other_topic_at_level_a(cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    ledger = next(
+        row["ledgerId"]
+        for row in cli("--store", store, "ledgers", "list", "--topic", "plain", "-o", "jsonl").json_lines
+        if row["state"] == "CLOSED"
+    )
+    lose_nodes(store, "/managed-ledgers/", "/schemas/")
+    whole, _ = dry(cli, store)
+    spoil(store, f"/ledgers/00/0000/L{ledger:04d}")
+    after, said = dry(cli, store)
+    assert after["passedOver"] == [f"/ledgers/00/0000/L{ledger:04d}"]
+    assert (after["topics"], f"L{ledger:04d}" in said) == (whole["topics"], True)
