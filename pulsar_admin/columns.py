@@ -59,7 +59,7 @@ class Column:
     ``duration`` (ms) and ``seconds``, as ``1h30m``; ``age`` (ms), to two units, one that lies ahead ``in 2h``; ``offset`` (ms), with
     its sign; ``time`` (epoch ms), ISO 8601 in the zone of ``times_shown_in``. ``drop``: a narrow terminal leaves out the column
     with the lowest number first; 0: never. ``tone``: the key of ``TONES`` that a value has. ``sums``: values add up to what
-    ``--total`` shows.
+    ``--total`` shows. ``padded``: in a pipe, the other rows are not padded to a cell that is wider than this; None: to any.
     """
 
     header: str
@@ -68,6 +68,7 @@ class Column:
     drop: int = 0
     tone: Callable[[Any], str] | None = None  # Any: the column's own values
     sums: bool = False
+    padded: int | None = None
 
     def value(self, record: object) -> object:
         """Return the column's value of RECORD; None where the record has no such key."""
@@ -89,7 +90,7 @@ class Column:
         """The column as people read it: bytes have units."""
         if self.kind != "bytes":
             return self
-        return Column(self.header, self.getter, "size", self.drop, self.tone, self.sums)
+        return Column(self.header, self.getter, "size", self.drop, self.tone, self.sums, self.padded)
 
     def tone_of(self, record: object) -> str:
         """Return the tone of the column's value of RECORD; empty: none."""

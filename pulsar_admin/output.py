@@ -334,17 +334,25 @@ def render_table(records: Iterable[object], columns: Sequence[Column], room: int
 
 
 def _write_table(writer: Writer, columns: Sequence[Column], pages: Iterable[_Page]) -> None:
-    """Write a table for a pipe: nothing is cut or folded, and no row costs more than its padding."""
+    """Write a table for a pipe: nothing is cut or folded, and no row costs more than its padding.
+
+    A cell that is wider than its column pads shifts the rest of its own row alone.
+    """
     widths = [_width(column.header) for column in columns]
     rights = [column.is_right for column in columns]
     header: Rows = [[column.header for column in columns]]
     for page in pages:
-        found = [max((_width(row[n]) for row in page.cells), default=0) for n in range(len(columns))]
+        found = [_widest([row[n] for row in page.cells], column.padded) for n, column in enumerate(columns)]
         widths = [max(pair) for pair in zip(widths, found, strict=True)]
         writer.write(_render_lines([*header, *page.cells], widths, rights))
         header = []
     if header:
         writer.write(_render_lines(header, widths, rights))
+
+
+def _widest(cells: Iterable[str], most: int | None) -> int:
+    """Return the width of the widest of CELLS that is not wider than MOST; None: of all."""
+    return max((width for width in map(_width, cells) if most is None or width <= most), default=0)
 
 
 def _console(writer: Writer, color: str) -> Console:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]  # Any: JSON values
 _INTEGERS = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?$")
 _NUMBERS = re.compile(r"FLOAT$|DOUBLE$|DECIMAL\(")
+_PADDED = 100
+"""A message may have a megabyte: rows beside it are not padded to that."""
 _EXACT_DIGITS = 15
 """A double holds every decimal number of so many digits."""
 
@@ -37,7 +39,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 def columns_of(names: Sequence[str], types: Sequence[str]) -> list[Column]:
     """Return the columns of a table: ids as they are, other numbers with thousands apart."""
-    return [Column(name, name, _kind(name, kind)) for name, kind in zip(names, types, strict=True)]
+    return [Column(name, name, _kind(name, kind), padded=_PADDED) for name, kind in zip(names, types, strict=True)]
 
 
 def _kind(name: str, kind: str) -> str:

@@ -354,10 +354,13 @@ def managed_ledger_of_path(path: str) -> TopicName | None:
 
 
 def parse_owner(text: str) -> TopicName:
-    """Parse the name of a managed ledger of any domain, as ``str`` of a ``TopicName`` has it; raises InvalidValue."""
+    """Parse the name of a managed ledger of any domain, as ``str`` of a ``TopicName`` has it; raises InvalidValue.
+
+    Names that nobody may type are in metadata all the same, such as one that is empty.
+    """
     domain, found, rest = text.partition("://")
     parts = rest.split("/", 2)
-    if not found or domain == PERSISTENT or len(parts) != 3:
+    if not found or len(parts) != 3:
         return parse_topic(text)
     return TopicName(NamespaceName(parts[0], parts[1]), parts[2], domain)
 

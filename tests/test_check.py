@@ -17,13 +17,16 @@ from store.codec import ledgermetadata, managedledger
 from store.codec.cursor import CursorInfo, encode_cursor_info
 from store.codec.ledgermetadata import decode_ledger_metadata, encode_ledger_metadata, ledger_path
 from store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
+from store.db import owners
 from store.db.blocks import BLOCK_HEADER, block_key, ledger_key
 from store.db.environment import Txn, open_store
 from store.db.files import Damage, iter_logs, put_damage, put_log
 from store.db.owners import Owner, OwnerKind, put_owners
-from store.db.tree import Node, put_nodes, read_node, tree_key
-from store.model import ledgers, structures, topics
-from store.names import Position
+from store.db.tree import Node, find_node, put_nodes, read_node, tree_key
+from store.model import broken, ledgers, structures, topics
+from store.model.ledgers import Ledger
+from store.model.references import index_owners
+from store.names import Position, parse_topic
 from tests.conftest import Cli
 from tests.stores import copied, imported, lose_nodes
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
@@ -278,3 +281,46 @@ def _counted(monkeypatch: pytest.MonkeyPatch, name: str, modules: tuple[ModuleTy
     for module in modules:
         monkeypatch.setattr(module, name, counting)
     return calls
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_many_lost_ledgers_are_one_finding_and_asked_for_once(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that lost thousands of ledgers lost them for one reason."""
+    store, lost = copied("small", "clean", tmp_path), 2_000
+    path = parse_topic("public/default/plain").path
+
+    def lose(txn: Txn) -> None:
+        node = find_node(txn, path)
+        assert node is not None
+        found = decode_managed_ledger(node.value, path)
+        more = tuple(found.ledgers[0]._replace(ledger_id=10_000_000 + number) for number in range(lost))
+        value = encode_managed_ledger(replace(found, ledgers=(*found.ledgers[:-1], *more)))
+        put_nodes(txn, [node._replace(value=value)])
+
+    with open_store(store, writable=True) as opened:
+        opened.write(lose)
+        opened.write(lambda txn: index_owners(opened, txn))
+    rows = [
+        row for row in cli("--store", store, "store", "check", "-o", "json").json if row["code"] == "ledger-missing"
+    ]
+    assert [(row["where"], row["context"]["ledgers"]) for row in rows] == [
+        (f"{lost:,} ledgers of persistent://public/default/plain", lost)
+    ]
+    assert "ledger 10000000 of persistent://public/default/plain, and so for each of them" in rows[0]["message"]
+    assert len(cli("--store", store, *rows[0]["hint"].partition("pulsar-admin ")[2].split(), "-o", "json").json) >= lost
+    asked = Counter[int]()
+    find = broken.find_ledger
+
+    def counted(txn: Txn, ledger_id: int) -> Ledger | None:
+        asked[ledger_id] += 1
+        return find(txn, ledger_id)
+
+    monkeypatch.setattr(broken, "find_ledger", counted)
+    monkeypatch.setattr(owners, "find_owners", None)  # its own list owns them
+    answer = cli("--store", store, "topics", "stats", "public/default/plain")
+    assert answer.exit_code == 1
+    assert answer.stderr.count("warning: ") == 7
+    assert f"{lost:,} ledgers are broken" in answer.stderr
+    assert {asked[10_000_000 + number] for number in range(lost)} == {1}

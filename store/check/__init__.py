@@ -14,6 +14,7 @@ from store.check.deep import check_deep
 from store.check.finding import Finding, data_problem, note, weight
 from store.check.nacks import check_nacks
 from store.check.rows import check_rows
+from store.check.summing import sum_up
 from store.db.environment import Store
 from store.errors import Refused
 from store.facts.cluster import ClusterFacts
@@ -34,7 +35,7 @@ def check_store(
     advance: Callable[[int], None] = lambda count: None,
     engine: Engine | None = None,
 ) -> Iterator[Finding]:
-    """Yield every finding about STORE, the worst first, those of a deep check as they are found.
+    """Yield every finding about STORE, the worst first, those of a deep check as they are found; many of one kind as one.
 
     DEEP reads every catalogued byte, on ENGINE or in this process: all digests, index and metadata against the data.
     A bad row or record is a finding, never an error; ADVANCE gets the bytes a deep check has read, of any other the topics.
@@ -43,7 +44,7 @@ def check_store(
         refuse_bundle(store)
     with open_reader(store) as reader:
         found = iter_findings(store, reader, lambda topic, cursors: None if deep else advance(1))
-        yield from sorted(found, key=weight)
+        yield from sum_up(sorted(found, key=weight))
         if deep:
             # In the same transaction: beside a writer, the catalogue of one and the index of another contradict each other.
             yield from check_deep(store, reader, advance, engine)

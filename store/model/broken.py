@@ -57,15 +57,18 @@ def find_missing(txn: Txn, ledger_id: int) -> Missing | None:
     """Return what is not there of a ledger, or None when all is. A ledger whose metadata cannot be read lacks it."""
     from store.db.owners import find_owners  # few questions meet a broken ledger
 
-    owners = find_owners(txn, ledger_id)
+    return _find_missing(txn, ledger_id, find_owners(txn, ledger_id))
+
+
+def _find_missing(txn: Txn, ledger_id: int, owners: tuple[Owner, ...], *, is_listed: bool = False) -> Missing | None:
     try:
         ledger = find_ledger(txn, ledger_id)
     except StoreError:
         return Missing(ledger_id, NO_METADATA, 0, (), owners)
     if ledger is None:
-        return Missing(ledger_id, NO_LEDGER, 0, (), owners) if owners else None
+        return Missing(ledger_id, NO_LEDGER, 0, (), owners) if owners or is_listed else None
     if ledger.metadata is None:
-        return Missing(ledger_id, NO_METADATA, 0, (), owners) if owners else None
+        return Missing(ledger_id, NO_METADATA, 0, (), owners) if owners or is_listed else None
     ranges = missing_ranges(txn, ledger)
     if not ranges:
         return None
@@ -158,11 +161,13 @@ def _may_go_on(txn: Txn, listed: TopicLedger) -> bool:
 
 def find_broken_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLedger | None:
     """Return what is lost or not seen of one ledger that TOPIC lists, None where nothing is."""
-    missing = find_missing(txn, listed.ledger_id)
+    # Its list owns it: who else does is not asked, once for each of what may be a hundred thousand.
+    missing = _find_missing(txn, listed.ledger_id, (), is_listed=True)
     is_last, of_events = listed.ledger_id == topic.ids[-1], topic.name.local_name == EVENTS
-    found = BrokenLedger(listed.ledger_id, NOT_SEEN, listed.entries, (), is_last, of_events=of_events)
     if missing is not None and missing.reason not in (ENTRIES, NOT_SEEN):
-        return replace(found, reason=missing.reason, lost=((0, listed.entries - 1),) if listed.entries else ())
+        lost = ((0, listed.entries - 1),) if listed.entries else ()
+        return BrokenLedger(listed.ledger_id, missing.reason, listed.entries, lost, is_last, of_events=of_events)
+    found = BrokenLedger(listed.ledger_id, NOT_SEEN, listed.entries, (), is_last, of_events=of_events)
     unseen_from, bookies = end_unseen(txn, listed)
     found = replace(found, unseen_from=unseen_from, bookies=bookies)
     if missing is None:

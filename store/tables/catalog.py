@@ -15,7 +15,7 @@ from store.errors import InvalidValue, NotFound, StoreError
 from store.model.reader import EntryReader
 from store.model.schemas import TopicSchemas, read_schemas
 from store.model.topics import iter_topics
-from store.names import TopicName, parse_topic
+from store.names import TopicName, parse_owner
 from store.scan.ledgertopics import named_topics
 from store.tables.dataset import MadeTable
 from store.tables.messages import MessageTable
@@ -77,7 +77,7 @@ class StoreTables:
     def _small(self, name: str, columns: Collection[str], pruner: Pruner) -> Iterator[pa.RecordBatch]:
         topics = None
         if name in _BY_TOPIC and pruner.names("topic") and not pruner.passing([pc.field("topic").is_null()]):
-            topics = [parse_topic(topic) for topic in pruner.chosen("topic", self._every_topic())]
+            topics = [parse_owner(topic) for topic in pruner.chosen("topic", self._every_topic())]
         yield from iter_table(self._reader, name, self._cluster, self.problems.append, topics)
 
     def topics_like(self, begin: str, most: int) -> list[str]:

@@ -18,7 +18,7 @@ from store.engine.slices import FileRange
 from store.errors import DiskFull, EntryNotFound, StoreError
 from store.model.reader import EntryReader
 from store.model.topics import iter_topics, read_topic
-from store.names import FileKind, TopicName, parse_topic, shell_word
+from store.names import FileKind, TopicName, parse_owner, shell_word
 from store.scan.connector_options import ConnectorRead, Places
 from store.scan.known_columns import KnownColumns
 from store.scan.profiles import Profile
@@ -80,7 +80,7 @@ class WriteKnown:
             for path in piece.files.values():
                 if not os.path.exists(path):  # the driver has seen it
                     raise unseen(path)
-            columns = KnownColumns(self.profile, parse_topic(piece.topic), raw=True)
+            columns = KnownColumns(self.profile, parse_owner(piece.topic), raw=True)
             for batch in ReadTopicPieces({piece.topic: columns}).rows(piece, lost.append):
                 names = [pa.repeat(pa.scalar(name, pa.string()), len(batch)) for name in (self.cluster, piece.topic)]
                 yield pa.RecordBatch.from_arrays([*names, *batch.columns], schema=schema)

@@ -20,7 +20,7 @@ from store.kernels.records import BAD_DIGEST, UNFRAMED
 from store.model.reader import EntryReader
 from store.model.schemas import TopicSchemas, read_schemas
 from store.model.topics import iter_topics
-from store.names import parse_topic
+from store.names import parse_owner
 from store.scan.message_rows import ReadMessages
 from store.scan.operations import ScanOptions
 from store.scan.places import BATCH_BYTES, BATCH_ENTRIES, Places, PlacesReader
@@ -84,7 +84,7 @@ def read_all_schemas(reader: EntryReader) -> dict[str, TopicSchemas]:
 
 def _told(listed: Mapping[int, Listed]) -> dict[int, int]:
     """Return ledger id → entries of the LISTED that are not of a system's topic."""
-    system = {name for name in {one.topic for one in listed.values()} if parse_topic(name).is_system}
+    system = {name for name in {one.topic for one in listed.values()} if parse_owner(name).is_system}
     return {ledger_id: one.entries for ledger_id, one in listed.items() if one.topic not in system}
 
 

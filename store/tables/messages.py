@@ -15,7 +15,7 @@ from store.model.extent import iter_ledger_parts
 from store.model.reader import EntryReader
 from store.model.schemas import TopicSchemas, read_schemas
 from store.model.topics import Topic, read_topic
-from store.names import parse_topic
+from store.names import parse_owner
 from store.scan.entries import EntryScan
 from store.scan.message_rows import ReadMessages
 from store.scan.operations import ScanOptions
@@ -94,7 +94,7 @@ class MessageTable:
                 values = Values(dict.fromkeys(topics.values() or [""], self.schemas), typed=True)
             else:
                 names = dict.fromkeys(topics.values())
-                values = Values({name: read_schemas(self.reader, parse_topic(name)) for name in names})
+                values = Values({name: read_schemas(self.reader, parse_owner(name)) for name in names})
         return ReadMessages(ScanOptions(topics=topics), columns, values=values)
 
     # -- which entries ------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class MessageTable:
 
     def _topic(self, name: str) -> Topic | None:
         try:
-            return read_topic(self.reader.txn, parse_topic(name))
+            return read_topic(self.reader.txn, parse_owner(name))
         except StoreError as error:
             self.problems.append(error)
             return None

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from store.errors import BadSql, Corrupt, LimitExceeded, Refused, SourceChanged, Unsupported
 from store.frozen import frozen
-from store.names import parse_topic
+from store.names import parse_owner
 from store.tables.sql_names import check_topics, nodes_of
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class Database:
         for table in meant.tables:
             self._make(table)
         topics = (topic for table in meant.tables for topic in self._topics(table, meant.condition))
-        return any(not parse_topic(topic).is_system for topic in topics)
+        return any(not parse_owner(topic).is_system for topic in topics)
 
     def _topics(self, table: str, condition: str) -> Iterator[str]:
         try:

@@ -23,7 +23,7 @@ from store.errors import StoreError
 from store.kernels.records import UNFRAMED
 from store.model.reader import EntryReader
 from store.model.topics import read_topic
-from store.names import parse_topic
+from store.names import parse_owner
 from store.scan.arrow import column, nullable
 from store.scan.entries import EntryScan
 from store.scan.operations import entry_column
@@ -96,7 +96,7 @@ class StoredEntries:
         ids: set[int] = set()
         for name in pruner.chosen("topic", self.topics()):
             try:
-                ids.update(read_topic(self.reader.txn, parse_topic(name)).ids)
+                ids.update(read_topic(self.reader.txn, parse_owner(name)).ids)
             except StoreError as error:
                 self.problems.append(error)
         yield from sorted(ids)

@@ -344,3 +344,10 @@ def test_a_label_of_several_lines_is_one(cli: Cli) -> None:
     text = "select 'one' || chr(10) || 'two' as label, 3 as n"
     lines = cli("--store", imported("small", "clean"), "sql", text, "--plot").stdout.splitlines()
     assert [line.strip() for line in lines if "one" in line or "two" in line] == [r"one\ntwo"]
+
+
+def test_rows_are_not_padded_to_a_wide_cell(cli: Cli) -> None:
+    statement = "select repeat('x', 50_000) wide, 1 n union all select repeat('y', 90), 2 union all select 'short', 3 order by n"
+    lines = cli("--store", imported("small", "clean"), "sql", statement, "-o", "table").stdout.splitlines()
+    assert [len(line) for line in lines] == [93, 50_003, 93, 93]
+    assert lines[1] == "x" * 50_000 + "  1"

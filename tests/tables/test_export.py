@@ -20,10 +20,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulsar_admin
-from store.db.environment import open_store
+from store.db.environment import Txn, open_store
+from store.db.tree import iter_nodes, put_nodes
 from store.engine.local import LocalEngine
 from store.errors import DiskFull
 from store.model.reader import open_reader
+from store.model.references import index_owners
 from store.names import parse_topic
 from store.tables import making, writing
 from store.tables.folder import Folder
@@ -33,7 +35,7 @@ from store.tables.rows import iter_table
 from store.tables.schemas import TABLES
 from store.tables.writing import write_parts
 from tests.conftest import Cli
-from tests.stores import imported
+from tests.stores import copied, imported
 from tests.worlds import CLUSTER, asked_topics, scratch_copy, world
 
 Entry = tuple[int, int]
@@ -392,3 +394,28 @@ def test_messages_are_those_that_a_client_read_each_once(name: str, tmp_path: Pa
             values += row["value"] is not None and row["value"].startswith("{")
     assert compared > 1000
     assert values > 10
+
+
+@pytest.mark.parametrize("how", [[], ["--columns", "pulsar-spark"], ["--iceberg"]])
+def test_a_topic_whose_name_is_empty(how: list[str], tmp_path: Path, cli: Cli) -> None:
+    """Nobody can name it, and its messages are there all the same."""
+    store = copied("small", "clean", tmp_path)
+    plain = parse_topic("public/default/plain")
+    empty = plain.path.removesuffix("plain")
+
+    def rename(txn: Txn) -> None:
+        for node in [*iter_nodes(txn, plain.path)]:
+            if node.path == plain.path or node.path.startswith(f"{plain.path}/"):
+                txn.delete("tree", node.path.encode())
+                put_nodes(txn, [node._replace(path=node.path.replace(plain.path, empty))])
+
+    with open_store(store, writable=True) as opened:
+        opened.write(rename)
+        opened.write(lambda txn: index_owners(opened, txn))
+    made = cli("--store", store, "store", "export", "tables", tmp_path / "tables", "--messages", *how, "-o", "json")
+    assert "invalid topic name" not in made.stderr
+    assert made.exit_code in (0, 1)
+    count = "select count(*) n from messages where topic = 'persistent://public/default/'"
+    if not how:
+        assert cli("--tables", tmp_path / "tables", "sql", count, "-o", "json").json == [{"n": 300}]
+    assert cli("--store", store, "sql", count, "-o", "json").json == [{"n": 300}]
