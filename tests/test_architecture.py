@@ -108,7 +108,7 @@ ARROWS = {
     "dump": {"changes", "policies", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
     "tables": {"policies", "index", "scan", "kernels", "engine", "codec", "db", "model"},
     "transfer": {"rules", "facts", "sources", "reports", "scan", "index", "changes", "codec", "db", "model"},
-    "facts": {"codec", "db", "model"},
+    "facts": {"history", "codec", "db", "model"},
     "rules": {"facts"},
     "check": {"rules", "facts", "index", "nacks", "changes", "codec", "db", "model"},
     "doctor": {

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from store.names import Position, TopicName
+from collections.abc import Mapping
+
+from store.errors import StoreError
+from store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
 
 COMPONENT = "component"
 APPLICATION = {"application": b"pulsar"}
@@ -49,3 +52,16 @@ def bucket_claims(name: TopicName, subscription: str, key: str) -> dict[str, byt
         BUCKET_TOPIC: str(name).encode(),
         BUCKET_CURSOR: subscription.encode(),
     }
+
+
+def claimed_topic(custom: Mapping[str, bytes]) -> TopicName | None:
+    """Return the topic that a ledger with CUSTOM metadata says it belongs to, whatever part of it, None where it names none."""
+    try:
+        if TOPIC_KEY in custom:
+            return topic_of_path(f"{MANAGED_LEDGERS}/{custom[TOPIC_KEY].decode()}")
+        if SCHEMA_KEY in custom:
+            return parse_topic(f"persistent://{custom[SCHEMA_KEY].decode()}")
+        name = custom.get(COMPACTED_TOPIC) or custom.get(BUCKET_TOPIC)
+        return None if name is None else parse_topic(name.decode())
+    except (StoreError, ValueError):
+        return None

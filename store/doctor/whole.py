@@ -15,6 +15,7 @@ from store.doctor.diagnosis import Diagnosis
 from store.doctor.findings import diagnosis_of
 from store.errors import StoreError
 from store.facts.unlisted import Unlisted
+from store.facts.vanished import kept_ledgers
 from store.model.cursors import Cursor
 from store.model.ledgers import find_metadata, find_times
 from store.model.topics import Topic
@@ -126,7 +127,10 @@ def leaks(store: Store, txn: Txn) -> Iterator[Diagnosis]:
     """Yield the ledgers that nothing references, summed up by what they claim to be."""
     sums: dict[str, list[int]] = {}
     examples: dict[str, list[int]] = {}
+    kept = kept_ledgers(txn)
     for orphan in iter_orphans(txn):
+        if orphan.ledger_id in kept:
+            continue  # it may be the only copy of something: ``store.rules.ledgers`` tells
         if orphan.reason in (Unlisted.NEWER, Unlisted.UNLISTED):
             continue  # ``store.rules.ledgers`` tells
         code = _leak_of(orphan.reason, orphan.claims)

@@ -9,6 +9,7 @@ from store.facts import Unknown
 from store.facts.managed_ledgers import OtherLedger, other_ledgers
 from store.facts.trees import Tree, unknown_trees
 from store.facts.unlisted import HeldLedgers, UnlistedLedgers, find_newer, find_unlisted
+from store.facts.vanished import Vanished, find_vanished
 from store.model.reader import EntryReader
 
 
@@ -28,6 +29,11 @@ class ClusterFacts:
     def newer_ledgers(self) -> HeldLedgers | None:
         """The ledgers that bookies hold, or topics name, and whose ids the metadata never gave."""
         return find_newer(self.reader.txn)
+
+    @cached_property
+    def vanished(self) -> Vanished:
+        """Topics whose node is gone without a deletion, and compacted views that their topics name no more."""
+        return find_vanished(self.reader)
 
     @cached_property
     def unlisted_ledgers(self) -> HeldLedgers | None:

@@ -45,6 +45,39 @@ def _unlisted(facts: ClusterFacts) -> Iterator[Evidence]:
     )
 
 
+def _vanished(facts: ClusterFacts) -> Iterator[Evidence]:
+    for topic in facts.vanished.topics:
+        count, size = len(topic.ledger_ids), f"{counted(topic.entries, 'entry')} of {counted(topic.bytes, 'byte')}"
+        yield Evidence(
+            str(topic.name),
+            f"its node is gone, and {counted(count, 'ledger')} of it with {size} {plural(count, 'is', 'are')} still listed: a broker that"
+            " deletes a topic deletes its ledgers first, and no log shows that",
+            {
+                "topic": str(topic.name),
+                "ledgers": count,
+                "ledgerIds": list(topic.ledger_ids[:_SHOWN]),
+                "entries": topic.entries,
+                "bytes": topic.bytes,
+            },
+        )
+
+
+def _detached_views(facts: ClusterFacts) -> Iterator[Evidence]:
+    for view in facts.vanished.views:
+        yield Evidence(
+            str(view.name),
+            f"its compacted view in ledger {view.ledger_id}, {counted(view.entries, 'entry')} of {counted(view.bytes, 'byte')}, is named by"
+            " nothing any more, and there is no other: of keys whose messages were trimmed it is the only copy",
+            {
+                "topic": str(view.name),
+                "ledgerId": view.ledger_id,
+                "entries": view.entries,
+                "bytes": view.bytes,
+            },
+        )
+
+
+_SHOWN = 5
 LEDGER_RULES = (
     Rule(
         Cause(
@@ -63,6 +96,35 @@ LEDGER_RULES = (
         ),
         _metadata_older,
         "the entries of the ledgers, once a bookie starts on this metadata",
+    ),
+    Rule(
+        Cause(
+            "topic-vanished",
+            Severity.CRITICAL,
+            "A topic is gone from the metadata without having been deleted",
+            "Ledgers that are still listed name it as theirs. Its node was lost, or deleted by hand.",
+            "Does not know the topic: a client that uses it gets a new, empty one. Nobody deletes the ledgers, and nobody reads them.",
+            "pulsar-admin store recover --level A",
+            "Bring it back before clients create it again. `topics undelete TOPIC --in-place` also restores where subscriptions stood, if"
+            " ZooKeeper's logs have that. Delete none of its ledgers.",
+            "Delete topics with `topics delete`, never nodes of the metadata store.",
+        ),
+        _vanished,
+        "the messages of the topic, if its ledgers are deleted",
+    ),
+    Rule(
+        Cause(
+            "compacted-view-detached",
+            Severity.WARNING,
+            "A topic's compacted view is named by nothing any more",
+            "The compaction cursor lost the property that names the compacted ledger, as `topics truncate` of a 4.0 broker leaves it.",
+            "Serves readers of the compacted view only what is in the topic's own ledgers. Nobody deletes the compacted ledger.",
+            "pulsar-admin ledgers entries {ledgerId}",
+            "Keep the ledger: the messages that it was made of may be trimmed.",
+            "Compact a topic to its end before truncating it, and read the view from another topic afterwards.",
+        ),
+        _detached_views,
+        "keys whose messages were trimmed, if the ledger is deleted",
     ),
     Rule(
         Cause(

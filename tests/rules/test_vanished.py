@@ -1,0 +1,126 @@
+"""A topic whose node is gone without a deletion is lost, not leaked: it is named, its ledgers are kept, and it comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.db.environment import Txn, open_store
+from store.db.tree import find_node, put_nodes
+from tests.conftest import Cli
+from tests.stores import apply_values, copied, imported, lose_nodes
+from tests.worlds import CLUSTER, copy_tree, world
+
+Json = Any  # a JSON value
+NAMES = ("public/default/plain", "acme/iot/skewed-batched")
+
+
+def path_of(name: str) -> str:
+    tenant, namespace, topic = name.split("/")
+    return f"/managed-ledgers/{tenant}/{namespace}/persistent/{topic}"
+
+
+def without_nodes(tmp_path: Path, *names: str) -> Path:
+    """A standalone's directory whose RocksDB lost the nodes of topics and of their cursors."""
+    source = tmp_path / "source"
+    copy_tree(world("small") / "clean", source)
+    with open_store(imported("small", "clean")) as store, store.read() as txn:
+        keys = [key for name in names for key in txn.keys("tree", path_of(name).encode())]
+    apply_values(source / "metadata", dict.fromkeys(keys))
+    return source
+
+
+def diagnoses(cli: Cli, store: Path) -> list[Json]:
+    return cli("--store", store, "doctor", "-o", "jsonl").json_lines
+
+
+def entries_of(cli: Cli, store: Path, name: str) -> Mapping[int, int]:
+    """The entries of each ledger that a topic lists."""
+    rows = cli("--store", store, "ledgers", "list", "--topic", name, "-o", "jsonl").json_lines
+    owner = {"kind": "managed-ledger", "topic": f"persistent://{name}", "cursor": ""}
+    return {row["ledgerId"]: row["entries"] for row in rows if row["entries"] and owner in row["owners"]}
+
+
+def check_told(cli: Cli, store: Path, names: tuple[str, ...]) -> None:
+    """Each is a critical with its name, and none of its ledgers is called leaked."""
+    truth = {name: entries_of(cli, imported("small", "clean"), name) for name in names}
+    found = diagnoses(cli, store)
+    told = {row["where"]: row["evidence"] for row in found if row["code"] == "topic-vanished"}
+    assert told.keys() == {f"persistent://{name}" for name in names}
+    for name in names:
+        assert told[f"persistent://{name}"]["entries"] == sum(truth[name].values())
+    lost = {ledger for ledgers in truth.values() for ledger in ledgers}
+    leaked = {one for row in found if row["code"].startswith("leaked") for one in row["evidence"]["ledgerIds"]}
+    assert not leaked & lost
+    problems = cli("--store", store, "store", "check", "-o", "jsonl").json_lines
+    assert len([row for row in problems if (row["severity"], row["code"]) == ("problem", "topic-vanished")]) == len(
+        names
+    )
+
+
+def check_cured(cli: Cli, store: Path, names: tuple[str, ...]) -> None:
+    mend = {row["mend"] for row in diagnoses(cli, store) if row["code"] == "topic-vanished"}
+    assert len(mend) == 1
+    words = mend.pop().split()
+    assert words[0] == "pulsar-admin"
+    assert cli("--store", store, *words[1:], "-y").exit_code == 0
+    assert "topic-vanished" not in {row["code"] for row in diagnoses(cli, store)}
+    for name in names:
+        assert entries_of(cli, store, name) == entries_of(cli, imported("small", "clean"), name)
+
+
+@pytest.mark.parametrize("names", [NAMES[:1], NAMES])
+def test_of_rocksdb(names: tuple[str, ...], cli: Cli, tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    assert cli("--store", store, "store", "import", "standalone", without_nodes(tmp_path, *names)).exit_code == 0
+    check_told(cli, store, names)
+    check_cured(cli, store, names)
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_of_zookeeper_with_three_bookies(cli: Cli, tmp_path: Path) -> None:
+    """Its logs have the topic, and no deletion of it."""
+    store = copied(CLUSTER, "clean", tmp_path)
+    truth = entries_of(cli, store, NAMES[0])
+    lose_nodes(store, path_of(NAMES[0]))
+    told = [row for row in diagnoses(cli, store) if row["code"] == "topic-vanished"]
+    assert [(row["severity"], row["where"]) for row in told] == [("critical", f"persistent://{NAMES[0]}")]
+    assert told[0]["evidence"]["entries"] == sum(truth.values())
+    assert cli("--store", store, *told[0]["mend"].split()[1:], "-y").exit_code == 0
+    assert entries_of(cli, store, NAMES[0]) == truth
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_topic_that_was_deleted_as_brokers_do_is_none(cli: Cli, tmp_path: Path) -> None:
+    """Ledgers first, the node last; and a ledger without entries that was made meanwhile is a leak, no lost topic."""
+    store = copied("small", "clean", tmp_path)
+    assert cli("--store", store, "topics", "delete", NAMES[0], "--force", "-y").exit_code == 0
+    assert "topic-vanished" not in {row["code"] for row in diagnoses(cli, store)}
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_the_view_that_a_truncate_dropped_is_kept(cli: Cli, tmp_path: Path) -> None:
+    """What a real 4.0 broker's truncate leaves of ``__compaction``: no properties, at another position."""
+    store = copied("small", "clean", tmp_path)
+    rows = cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
+    view = next(row for row in rows if any(one["kind"] == "compacted" for one in row["owners"]) and row["entries"])
+    topic = view["owners"][0]["topic"]
+    cursor = path_of(topic.removeprefix("persistent://")) + "/__compaction"
+
+    def truncate(txn: Txn) -> None:
+        node = find_node(txn, cursor)
+        assert node is not None
+        put_nodes(txn, [node._replace(value=bytes.fromhex("08ffffffffffffffffff01102d180930cef9a3bfa134"))])
+
+    with open_store(store, writable=True) as opened:
+        opened.write(truncate)
+    lose_nodes(store, "/nothing")  # references are found again
+    found = diagnoses(cli, store)
+    told = [row for row in found if row["code"] == "compacted-view-detached"]
+    assert [(row["where"], row["evidence"]["ledgerId"]) for row in told] == [(topic, view["ledgerId"])]
+    leaked = {one for row in found if row["code"].startswith("leaked") for one in row["evidence"]["ledgerIds"]}
+    assert view["ledgerId"] not in leaked
+    assert cli("--store", store, *told[0]["mend"].split()[1:]).exit_code == 0
