@@ -11,6 +11,7 @@ from pulsar_admin.api.session import Item, Result, Session, Time
 from pulsar_admin.broken import warn_of_broken, warn_of_broken_ledgers
 from store.errors import InvalidValue, StoreError
 from store.model.reader import open_reader
+from store.pace import PACE
 
 if TYPE_CHECKING:
     from pulsar_admin.api.cursors import Cursors
@@ -136,6 +137,13 @@ class CommandSession(Session):
 
     @contextmanager
     def engine(self, problems: list[StoreError], size_bytes: int = 0) -> Iterator[Engine | None]:
+        if PACE.is_limited:  # other processes would each read as fast
+            if self._app.settings.spark:
+                raise InvalidValue(
+                    "--max-rate bounds what this process reads, --spark reads in others", hint="give one of them"
+                )
+            yield None
+            return
         with self._app.bulk(size_bytes) as engine:
             yield engine
 

@@ -405,3 +405,24 @@ def gather(cls: type) -> Callable[[Function], Function]:
         return wrapper  # type: ignore[return-value]
 
     return decorate
+
+
+def _limit_rate(ctx: click.Context, param: click.Parameter, value: int | None) -> None:
+    if value is None or ctx.resilient_parsing:
+        return
+    if value < 1:
+        raise click.BadParameter("it is a number of bytes a second, such as 100M", ctx, param)
+    from store.pace import PACE
+
+    PACE.limit(value)
+    ctx.call_on_close(PACE.unlimit)
+
+
+max_rate = click.option(
+    "--max-rate",
+    type=SIZE,
+    callback=_limit_rate,
+    expose_value=False,
+    help="Read at most so many bytes a second, in this process alone, such as 100M: for disks that a bookie uses.",
+)
+"""For commands that read the disks of bookies whole."""

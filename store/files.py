@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from store.errors import AlreadyExists, DiskFailed, DiskFull, NotFound, NotWritable, Refused, StoreBusy
+from store.pace import PACE, ColdPages
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _DENIED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -438,18 +439,32 @@ def sync_file(path: Path) -> None:
             os.close(descriptor)
 
 
-def copy_file(source: Path, target: Path, *, durable: bool = True, like: os.stat_result | None = None) -> None:
-    """Copy SOURCE to the new file TARGET with its mode; holes of a sparse file stay holes. DURABLE, LIKE: as of ``create_file``."""
+def copy_file(
+    source: Path,
+    target: Path,
+    *,
+    durable: bool = True,
+    like: os.stat_result | None = None,
+    leaves_cache: bool = False,
+) -> None:
+    """Copy SOURCE to the new file TARGET with its mode; holes of a sparse file stay holes. DURABLE, LIKE: as of ``create_file``.
+
+    LEAVES_CACHE: of SOURCE nothing is in the page cache afterwards that was not before.
+    """
     with (
         _open_to_copy(source) as reader,
         create_file(target, mode=_mode_of_copy(reader.fileno()), durable=durable, like=like) as writer,
     ):
-        while chunk := reader.read(1 << 20):
+        cold = ColdPages(reader.fileno(), 0, os.fstat(reader.fileno()).st_size) if leaves_cache else None
+        while chunk := reader.read(min(1 << 20, PACE.step_bytes)):
+            PACE.take(len(chunk))
             if chunk.count(0) == len(chunk):
                 writer.seek(len(chunk), os.SEEK_CUR)
             else:
                 writer.write(chunk)
         writer.truncate()
+        if cold is not None:
+            cold.drop_all()
 
 
 def _mode_of_copy(descriptor: int) -> int:

@@ -40,7 +40,7 @@ MAY_READ_ENVIRONMENT = {"pulsar_admin/config.py", "store/engine/spark_session.py
 MAY_PRINT = {"store/proto/generate.py"}
 MAY_CATCH_EVERYTHING = {"pulsar_admin/cli.py:run"}
 
-FLOOR = {"aliases", "errors", "extras", "names", "timespec", "files", "frozen", "wording"}
+FLOOR = {"aliases", "errors", "extras", "names", "pace", "timespec", "files", "frozen", "wording"}
 """Modules of ``store`` that every package may import; they import no package."""
 
 ARROWS = {

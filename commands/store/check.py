@@ -9,7 +9,7 @@ import click
 
 from pulsar_admin.columns import Column, severity_tone
 from pulsar_admin.context import App
-from pulsar_admin.options import command, pass_app
+from pulsar_admin.options import command, max_rate, pass_app
 from store.errors import StoreNotFound
 from store.wording import counted
 
@@ -30,6 +30,7 @@ _COLUMNS = (
     uses=["spark"],
 )
 @click.option("--deep", is_flag=True, help="Read every byte: all checksums, index and metadata against the data.")
+@max_rate
 @pass_app
 def check(app: App, deep: bool) -> None:
     """Check the store: files, index, owners, audit log, and whether metadata, ledgers and cursors agree.

@@ -11,7 +11,7 @@ import click
 from commands.store.importing import at_option, import_layout, no_index, render_preview
 from commands.store.refreshing import render_refresh
 from pulsar_admin.context import App
-from pulsar_admin.options import command, pass_app
+from pulsar_admin.options import command, max_rate, pass_app
 from store.errors import (
     AlreadyExists,
     DiskFull,
@@ -138,6 +138,7 @@ zookeeper_client = click.option(
 @at_option
 @no_index
 @_files_options
+@max_rate
 @pass_app
 def cluster(
     app: App,
@@ -186,6 +187,7 @@ def cluster(
 )
 @click.argument("bookies", nargs=-1, metavar="[[ID=]DIR,DIR]...")
 @_files_options
+@max_rate
 @pass_app
 def add_bookie(
     app: App,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsar_admin.context import App
-from pulsar_admin.options import MOMENT, command, pass_app
+from pulsar_admin.options import MOMENT, command, max_rate, pass_app
 from store.db.environment import create_store
 from store.db.storeinfo import FORMAT_VERSION, check_new_store
 from store.errors import (
@@ -80,6 +80,7 @@ def _render_init(made: dict[str, Any]) -> str:  # Any: JSON
 @no_index
 @at_option
 @click.option("--chroot", metavar="/PATH", help="The cluster's root in ZooKeeper, if there are several clusters.")
+@max_rate
 @pass_app
 def standalone(
     app: App,

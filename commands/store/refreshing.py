@@ -8,7 +8,7 @@ import click
 
 from commands.store.importing import text_rows
 from pulsar_admin.context import App
-from pulsar_admin.options import command, pass_app
+from pulsar_admin.options import command, max_rate, pass_app
 from pulsar_admin.visible import clean_text
 from store.errors import DiskFull, Refused, SourceChanged, SourceNotFound, StoreBusy, StoreNotFound
 from store.wording import counted
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 )
 @click.option("--forget", is_flag=True, help="Take entries of files that are gone out of the index.")
 @click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests.")
+@max_rate
 @pass_app
 def refresh(app: App, forget: bool, no_checksums: bool) -> None:
     """Bring the store up to date with the directory it was imported from.
@@ -88,6 +89,7 @@ def render_refresh(result: object) -> str:
 )
 @click.option("--rebuild", is_flag=True, help="Put the index made from the files in place of the old one.")
 @click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests.")
+@max_rate
 @pass_app
 def index(app: App, rebuild: bool, no_checksums: bool) -> None:
     """Rebuild the location and time index from the files and compare it with the existing one.

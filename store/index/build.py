@@ -20,6 +20,7 @@ from store.db.environment import Store, Txn
 from store.db.files import (
     DAMAGE_MAX,
     Damage,
+    FileMode,
     LogFile,
     clear_damage,
     file_fingerprint,
@@ -239,7 +240,8 @@ def _part_of(store: Store, log: LogFile) -> Slice:
 def _scan_here(store: Store, logs: Iterable[LogFile], how: Scanning) -> Iterator[_Step]:
     """Yield a step a batch, one file after the other."""
     for log in logs:
-        scan = FileScan(_part_of(store, log), how.digests, how.verify)
+        is_copy = log.mode is FileMode.COPIED
+        scan = FileScan(_part_of(store, log), how.digests, how.verify, leaves_cache=True, is_copy=is_copy)
         before = log.next_offset
         try:
             for batch in scan.batches():

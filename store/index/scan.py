@@ -34,6 +34,7 @@ class ScanFile(Generic[Part]):
     """
 
     COLUMNS: ClassVar[tuple[str, ...]]
+    LEAVES_CACHE: ClassVar[bool] = False
     digests: LedgerDigests
     verify: bool
 
@@ -51,7 +52,8 @@ class ScanFile(Generic[Part]):
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
-        scan = FileScan(Slice(piece.path, piece.kind, piece.start, piece.end, piece.seek), self.digests, self.verify)
+        part = Slice(piece.path, piece.kind, piece.start, piece.end, piece.seek)
+        scan = FileScan(part, self.digests, self.verify, leaves_cache=self.LEAVES_CACHE)
         for batch in scan.batches():
             yield packed_row(self.schema, *self.encode(batch, piece), b"")
         state = {
@@ -71,6 +73,7 @@ class ScanRuns(ScanFile[Runs]):
     """What the index needs of a slice: the runs of every batch."""
 
     COLUMNS = Runs.COLUMNS
+    LEAVES_CACHE = True
 
     def encode(self, batch: Records, piece: FileRange) -> Iterable[bytes]:
         return (column.tobytes() for column in pack_runs(batch, keep_first=piece.kind == FileKind.JOURNAL).columns())

@@ -39,6 +39,7 @@ from store.frozen import NamedTuple, frozen
 from store.kernels import records as kernel
 from store.kernels.compiled import METER
 from store.names import FileKind
+from store.pace import ColdPages
 from store.scan.filewindow import FileWindow, close_together
 from store.scan.wholefile import WholeFile
 
@@ -101,6 +102,8 @@ class FileScan:
     slice: Slice
     ledgers: LedgerDigests
     verify: bool = True
+    leaves_cache: bool = False  # the page cache is afterwards as it was before
+    is_copy: bool = False  # one that was just made, and is in the page cache for that alone
     problems: list[Problem] = field(default_factory=list)
     next_offset: int = 0  # how far the scan is
     torn: bool = False  # the file ends inside a record
@@ -130,11 +133,15 @@ class FileScan:
             self.first_offset = self.next_offset
             if self.next_offset <= size:
                 self._good_until(self.next_offset)
+            stop = min(self.slice.end, size)
+            cold = ColdPages(file.fileno(), self.slice.start, stop, ours=self.is_copy) if self.leaves_cache else None
             try:
-                self.window = FileWindow(file, min(self.slice.end, size), size)
+                self.window = FileWindow(file, stop, size, cold)
                 yield from self._scan(self.window)
             finally:
                 self._whole = self.window = None
+                if cold is not None:
+                    cold.drop_all()
         self.tail_problems = sum(problem.offset >= self.resume_offset for problem in self.problems)
 
     def _size_of(self, file: Any) -> int:

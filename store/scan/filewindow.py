@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from store.errors import SourceChanged
+from store.pace import PACE, ColdPages
 
 WINDOW_BYTES = 8 << 20
 
@@ -16,7 +17,9 @@ WINDOW_BYTES = 8 << 20
 class FileWindow:
     """A part of a file in memory: ``data`` are its bytes from ``base`` on; records that begin behind ``stop`` are not wanted."""
 
-    def __init__(self, file: Any, stop: int, file_bytes: int) -> None:
+    def __init__(self, file: Any, stop: int, file_bytes: int, cold: ColdPages | None = None) -> None:
+        """COLD: what of the file is dropped from the page cache when the window moves on."""
+        self._cold = cold
         self.file = file
         self.stop = stop
         self.file_bytes = file_bytes
@@ -45,6 +48,8 @@ class FileWindow:
         self._fill(start)
 
     def _fill(self, offset: int) -> None:
+        if self._cold is not None:
+            self._cold.drop(self.base, min(self.base + len(self.data), offset))
         wanted = min(len(self._buffer), self.file_bytes - offset)
         read_into(memoryview(self._buffer.data)[:wanted], self.file, offset)
         self.read_bytes += wanted
@@ -55,7 +60,8 @@ def read_into(view: memoryview, file: Any, offset: int) -> None:
     """Fill VIEW with the bytes of FILE from OFFSET on; raises SourceChanged when there are not so many any more."""
     got = 0
     while got < len(view):
-        count = os.preadv(file.fileno(), [view[got:]], offset + got)
+        count = os.preadv(file.fileno(), [view[got : got + PACE.step_bytes]], offset + got)
+        PACE.take(count)
         if count == 0:
             raise SourceChanged(
                 f"{file.name} became shorter while it was read: wanted bytes up to {offset + len(view)}, found {offset + got}",

@@ -135,7 +135,7 @@ def place(store: Store, path: Path, file_id: int, mode: FileMode) -> Path:
         link_file(path.resolve(), unfinished)
     elif mode is FileMode.COPIED or mode is FileMode.OWN:
         status = path.stat()  # before it is copied: what is written meanwhile makes its time another than the copy's
-        copy_file(path.resolve(), unfinished)
+        copy_file(path.resolve(), unfinished, leaves_cache=True)
         os.utime(unfinished, ns=(status.st_atime_ns, status.st_mtime_ns))
     else:
         assert_never(mode)

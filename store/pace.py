@@ -1,0 +1,110 @@
+"""How this process reads much: not faster than it is told, and leaving the page cache as it found it.
+
+Production beside it keeps its share of the disk, and what it has in memory.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+
+_STEPS_A_SECOND = 10
+_LEAST_STEP_BYTES = 4096
+
+
+class Pace:
+    """A bound on the bytes that are read a second; none until ``limit`` is called."""
+
+    def __init__(self) -> None:
+        self.unlimit()
+
+    def limit(self, bytes_a_second: int) -> None:
+        """Bound what is read from now on, in any second and altogether."""
+        self._rate = bytes_a_second
+        self._next = time.monotonic()
+        self.step_bytes = max(bytes_a_second // _STEPS_A_SECOND, _LEAST_STEP_BYTES)
+
+    def unlimit(self) -> None:
+        """Read as fast as it goes."""
+        self._rate = 0
+        self._next = 0.0
+        self.step_bytes = 1 << 62
+        """What is to be read at once."""
+
+    @property
+    def is_limited(self) -> bool:
+        return self._rate > 0
+
+    def take(self, count: int) -> None:
+        """Wait until COUNT bytes, which were read, are within the bound. Time in which nothing was read is no credit."""
+        if self._rate:
+            now = time.monotonic()
+            self._next = max(self._next, now) + count / self._rate
+            time.sleep(self._next - now)
+
+
+PACE = Pace()
+"""That of this process."""
+
+
+class ColdPages:
+    """Which pages of an open file were not in the page cache when it was opened; ``drop`` takes those out of it again.
+
+    What was there may be what production reads, and stays; so does all where the system does not tell, as of a file that one may read
+    and neither owns nor may write (``mincore`` since Linux 5.2). With OURS all of it goes: a copy that was just made.
+    """
+
+    def __init__(self, descriptor: int, start: int, end: int, *, ours: bool = False) -> None:
+        self._descriptor = descriptor
+        self._start = start // mmap.PAGESIZE * mmap.PAGESIZE
+        size_bytes = max(min(end, os.fstat(descriptor).st_size) - self._start, 0)
+        pages = -(-size_bytes // mmap.PAGESIZE)
+        self._hot = (
+            bytes(pages)
+            if ours and hasattr(os, "posix_fadvise")
+            else _resident(descriptor, self._start, size_bytes, pages)
+        )
+
+    def drop(self, start: int, end: int) -> None:
+        """Drop what was cold of the bytes from START to END; of a page that END lies in, nothing."""
+        page = max(-(-(start - self._start) // mmap.PAGESIZE), 0)
+        last = min((end - self._start) // mmap.PAGESIZE, len(self._hot))
+        while (page := self._hot.find(0, page, last)) >= 0:
+            stop = self._hot.find(1, page, last)
+            stop = last if stop < 0 else stop
+            offset, length = self._start + page * mmap.PAGESIZE, (stop - page) * mmap.PAGESIZE
+            os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_DONTNEED)
+            page = stop
+
+    def drop_all(self) -> None:
+        """Drop all that was cold."""
+        self.drop(self._start, self._start + len(self._hot) * mmap.PAGESIZE)
+
+
+def _resident(descriptor: int, start: int, size_bytes: int, pages: int) -> bytes:
+    """Return 1 for each page of the file that is in the page cache, else 0; 1 for all where nobody tells. No page is touched."""
+    if not hasattr(os, "posix_fadvise"):
+        return b"\1" * pages
+    if not pages:
+        return b""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    address = libc.mmap(None, size_bytes, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, start)
+    if address == ctypes.c_void_p(-1).value:
+        return b"\1" * pages
+    try:
+        found = ctypes.create_string_buffer(pages)
+        if libc.mincore(address, size_bytes, found) != 0:
+            return b"\1" * pages
+        return found.raw.translate(_LOWEST_BIT)
+    finally:
+        libc.munmap(address, size_bytes)
+
+
+_LOWEST_BIT = bytes(value & 1 for value in range(256))

@@ -1,0 +1,117 @@
+"""Reading beside production: bounded a second, and the page cache afterwards as it was before."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+
+from store.pace import PACE, ColdPages, Pace, _resident
+from tests.conftest import Cli
+from tests.worlds import scratch_copy
+
+MEGA = 1 << 20
+FIRST_PAGES = 8  # of the header, and of what is digested to know the file again, with what the system reads ahead
+
+
+def hot(path: Path) -> int:
+    """Return how many pages of PATH are in the page cache."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        return sum(_resident(file.fileno(), 0, size, -(-size // mmap.PAGESIZE)))
+
+
+def pages_of(path: Path) -> int:
+    return -(-path.stat().st_size // mmap.PAGESIZE)
+
+
+def evict(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+@pytest.fixture
+def disk() -> Path:
+    """A directory on a disk: memory file systems are the page cache."""
+    place = Path(__file__).parent.parent / ".cache" / f"pace-{os.getpid()}"
+    place.mkdir(parents=True)
+    yield place  # type: ignore[misc]  # a generator
+    import shutil
+
+    shutil.rmtree(place)
+
+
+def test_a_pace_bounds_each_second_and_gives_no_credit(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    pace = Pace()
+    pace.take(1 << 40)
+    assert now[0] == 100.0
+    pace.limit(1000)
+    assert pace.step_bytes == 4096
+    ends = []
+    for count in (500, 500, 2000):
+        pace.take(count)
+        ends.append(now[0] - 100)
+    assert ends == pytest.approx([*accumulate([0.5, 0.5, 2.0])])
+    now[0] += 60  # nothing was read meanwhile
+    pace.take(1000)
+    assert now[0] - 100 == pytest.approx(3 + 60 + 1)
+
+
+def test_what_was_hot_stays_and_what_was_cold_goes(disk: Path) -> None:
+    path = disk / "file"
+    path.write_bytes(os.urandom(4 * MEGA))
+    evict(path)
+    assert hot(path) == 0
+    with path.open("rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # no page that was not asked for
+        os.pread(file.fileno(), MEGA, MEGA)
+        before = hot(path)
+        assert before == MEGA // mmap.PAGESIZE
+        cold = ColdPages(file.fileno(), 0, 4 * MEGA)
+        os.pread(file.fileno(), 4 * MEGA, 0)
+        assert hot(path) == pages_of(path)
+        cold.drop(0, MEGA // 2)
+        assert hot(path) == pages_of(path) - MEGA // 2 // mmap.PAGESIZE
+        cold.drop_all()
+    assert hot(path) == before
+
+
+@pytest.mark.parametrize("how", [[], ["--copy"], ["--jobs", "2"]])
+def test_an_import_leaves_the_page_cache_as_it_was(how: list[str], disk: Path, cli: Cli) -> None:
+    current = scratch_copy("small", "clean", disk) / "bookkeeper" / "current"
+    files = [*current.glob("*.log"), *current.glob("*.txn")]
+    for file in files:
+        evict(file)
+    warm = current / "1.log"
+    warm.read_bytes()
+    before = {file.name: hot(file) for file in files}
+    assert cli("--store", disk / "s", "store", "import", "standalone", current.parent.parent, *how).exit_code == 0
+    after = {file.name: hot(file) for file in files}
+    assert after["1.log"] == before["1.log"] == pages_of(warm)
+    assert all(after[name] <= before[name] + FIRST_PAGES for name in after), (before, after)
+    for copy in (disk / "s" / "entries").glob("*-*.log"):
+        assert hot(copy) <= FIRST_PAGES
+
+
+def test_an_import_is_bounded(disk: Path, cli: Cli) -> None:
+    source = scratch_copy("small", "clean", disk)
+    size = sum(file.stat().st_size for file in (source / "bookkeeper" / "current").iterdir() if file.is_file())
+    started = time.monotonic()
+    assert cli("--store", disk / "s", "store", "import", "standalone", source, "--max-rate", "20M").exit_code == 0
+    assert time.monotonic() - started >= size / (20 * MEGA) * 0.9
+    assert not PACE.is_limited
+    deep = cli("--store", disk / "s", "store", "check", "--deep", "--max-rate", "1G")
+    assert deep.exit_code == 0
+    for wrong in ("0", "-1", "fast"):
+        assert cli("--store", disk / "t", "store", "import", "standalone", source, "--max-rate", wrong).exit_code == 2
+    both = cli("--store", disk / "t", "store", "import", "standalone", source, "--max-rate", "1M", "--spark")
+    assert both.exit_code == 2
+    assert "--spark reads in others" in both.stderr
