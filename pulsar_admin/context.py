@@ -64,6 +64,7 @@ class App(Results):
         self._choice: Choice | None = None
         self._as_of: AsOf | None = None
         self._from_now: str | None = None
+        self._told_incomplete = False
         self._session: CommandSession | None = None
         self.partial: list[StoreError] = []
         """What answers lack; said when the command is over."""
@@ -115,6 +116,7 @@ class App(Results):
                 self._hold_lock()
             self._store = self._opened()
             self._tell_now()
+            self._tell_incomplete()
         return self._store
 
     @property
@@ -122,6 +124,7 @@ class App(Results):
         """As ``store``, which here may be without index, too."""
         if self._store is None:
             self._store = self._opened(unindexed=True)
+            self._tell_incomplete()
         return self._store
 
     @property
@@ -216,6 +219,17 @@ class App(Results):
                 found = parse(text, now_ms=self.now_ms, tz=self.settings.tz)
         self._tell_now()
         return found
+
+    def _tell_incomplete(self) -> None:
+        """Warn, once, where the metadata is incomplete, which any answer may be wrong for; the exit code becomes 1."""
+        if self._store is None or self._told_incomplete or self.settings.tables is not None:
+            return
+        self._told_incomplete = True
+        from pulsar_admin.incomplete import incomplete_text
+
+        if text := incomplete_text(self._store):
+            self.warn(text)
+            self.problems(1)
 
     def _tell_now(self) -> None:
         if self._from_now and self._store is not None:

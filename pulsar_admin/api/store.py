@@ -21,9 +21,10 @@ from pulsar_admin.api.given import (
 )
 from pulsar_admin.api.recovering import Recoveries
 from pulsar_admin.api.resources import Resources
-from pulsar_admin.api.session import Session, Time, check_engine
+from pulsar_admin.api.session import Session, Time, check_engine, warn_partial
 from pulsar_admin.api.topic import Topic
 from pulsar_admin.api.transfers import Transfers
+from pulsar_admin.incomplete import incomplete_text
 from store.db.environment import open_store as open_store_file
 from store.db.tree import Node, iter_children, read_node
 from store.errors import TopicNotFound
@@ -91,6 +92,8 @@ def open_store(
     try:
         session = Session(opened, now, jobs=jobs, spark=spark)
         session.keys = keys
+        if text := incomplete_text(opened):
+            warn_partial([text])
         return Store(session)
     except BaseException:
         opened.close()

@@ -21,7 +21,7 @@ from store.db.files import iter_metadata_damage
 from store.db.owners import Owner, OwnerKind, find_owners
 from store.db.tree import Node, find_node, iter_nodes
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, Refused, StoreError
-from store.facts.trees import check_accepted, unknown_trees
+from store.facts.trees import check_seen
 from store.model.extent import Extent
 from store.model.ledger_owners import custom_text
 from store.model.ledgers import find_metadata, find_times
@@ -40,7 +40,7 @@ def plan_delete_orphans(
 
     FORCE: also where what is unreadable, or no part of Pulsar's topics, could reference it. ACCEPTED: unknown trees that do not.
     """
-    check_accepted(unknown_trees(txn), accepted)
+    check_seen(txn, accepted)
     if not force:
         _check_references(txn)
     indexes = find_index_ledgers(txn)

@@ -184,6 +184,11 @@ def iter_metadata_damage(txn: Txn) -> Iterator[Damage]:
     return (damage for damage in iter_damage(txn, METADATA_FILE_ID) if not damage.costs_nothing)
 
 
+def iter_incompleteness(txn: Txn) -> Iterator[Damage]:
+    """Yield the damage for which the metadata may lack any node, or have an older state of it; one look-up where there is none."""
+    return (damage for damage in iter_damage(txn, METADATA_FILE_ID, WHOLE_METADATA) if not damage.costs_nothing)
+
+
 def iter_not_needed(txn: Txn) -> Iterator[Damage]:
     """Yield the damage of the metadata store's files that cost nothing."""
     return iter_damage(txn, METADATA_FILE_ID, NOT_NEEDED)

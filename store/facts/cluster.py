@@ -5,12 +5,17 @@ from __future__ import annotations
 from functools import cached_property
 
 from store.db.environment import Store
+from store.db.files import iter_not_needed
 from store.facts import Unknown
 from store.facts.managed_ledgers import OtherLedger, other_ledgers
 from store.facts.trees import Tree, unknown_trees
 from store.facts.unlisted import HeldLedgers, UnlistedLedgers, find_newer, find_unlisted
 from store.facts.vanished import Vanished, find_vanished
+from store.model.absent_bookies import find_unknown_bookies
+from store.model.ledgers import iter_ledger_ids
 from store.model.reader import EntryReader
+
+LAYOUT = b"/ledgers/LAYOUT"
 
 
 class ClusterFacts:
@@ -39,6 +44,30 @@ class ClusterFacts:
     def unlisted_ledgers(self) -> HeldLedgers | None:
         """The ledgers that bookies hold and nothing lists or names, where nobody knows why."""
         return find_unlisted(self.reader.txn)
+
+    @cached_property
+    def not_needed(self) -> tuple[str, ...]:
+        """What is damaged of the metadata's files and cost nothing, for others have it."""
+        return tuple(damage.reason for damage in iter_not_needed(self.reader.txn))
+
+    @cached_property
+    def unknown_bookies(self) -> tuple[str, ...] | Unknown:
+        """The imported bookies that the metadata names nowhere, neither in a cookie nor in an ensemble."""
+        found = find_unknown_bookies(self.reader.txn)
+        return Unknown("there is no metadata, or no cookie says which bookies these are") if found is None else found
+
+    @cached_property
+    def has_bookkeeper(self) -> bool | Unknown:
+        """Whether the metadata has BookKeeper's part: its layout (``LedgerLayout``), or any ledger."""
+        if not self.has_metadata:
+            return Unknown("there is no metadata")
+        txn = self.reader.txn
+        return txn.view("tree", LAYOUT) is not None or next(iter_ledger_ids(txn), None) is not None
+
+    @cached_property
+    def has_metadata(self) -> bool:
+        """Whether a metadata store was imported."""
+        return any(source["kind"] != "bookie" for source in self.store.info.sources)
 
     @cached_property
     def unknown_trees(self) -> tuple[Tree, ...]:

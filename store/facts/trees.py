@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 
 from store.db.environment import Txn
+from store.db.files import iter_incompleteness
 from store.db.tree import iter_children, iter_paths, tree_key
 from store.errors import Refused
 from store.frozen import frozen
@@ -127,6 +128,22 @@ def trees_text(trees: Iterable[Tree]) -> str:
         nodes, names = sum(tree.nodes for tree in found), ", ".join(tree.path for tree in found)
         texts.append(f"{counted(len(found), 'tree')} of {writer}: {counted(nodes, 'node')}, kept as they are ({names})")
     return "; ".join(texts)
+
+
+def check_seen(txn: Txn, accepted: Collection[str]) -> None:
+    """Raise Refused unless what the metadata of the store may have beside what is known is among the paths ACCEPTED.
+
+    For what destroys or rebuilds because nothing references a ledger: unknown trees by their paths, and "/" for a tree of which a part
+    could not be read.
+    """
+    reasons = [damage.reason for damage in iter_incompleteness(txn)]
+    if reasons and not any(path.strip("/") == "" for path in accepted):
+        raise Refused(
+            f"the metadata is incomplete: {reasons[0]}: what is missing may reference ledgers that nothing else references",
+            hint="bring sound files, then run: pulsar-admin store refresh; where there are none, add --accept-unknown-tree /",
+            trees=[{"path": "/", "problems": reasons}],
+        )
+    check_accepted(unknown_trees(txn), accepted)
 
 
 def check_accepted(trees: Iterable[Tree], accepted: Collection[str]) -> None:

@@ -1,6 +1,7 @@
 """Bookies that the metadata names and none of whose disks was imported: what only they hold is not seen.
 
-Row (database ``state``): ``bookies``, JSON {"imported": [ids], "absent": [ids]}; there where both are known.
+Row (database ``state``): ``bookies``, JSON {"imported": [ids], "absent": [ids], "unknown": [ids]}; there where they are known.
+``unknown``: imported ones that metadata, which is there, names nowhere, neither in a cookie nor in an ensemble.
 """
 
 from __future__ import annotations
@@ -54,6 +55,13 @@ def find_absent_bookies(txn: Txn) -> AbsentBookies | None:
     return AbsentBookies(tuple(fields["imported"]), tuple(fields["absent"])) if fields["absent"] else None
 
 
+def find_unknown_bookies(txn: Txn) -> tuple[str, ...] | None:
+    """Return the imported bookies that the metadata names nowhere; None where that is not known, as without metadata."""
+    row = txn.get("state", _ROW)
+    unknown = None if row is None else json.loads(bytes(row)).get("unknown")
+    return None if unknown is None else tuple(unknown)
+
+
 def index_absent_bookies(store: Store, txn: Txn, left_out: Collection[str] = ()) -> None:
     """Find the absent bookies among those of the cookies and of every ledger's ensembles, and keep them in TXN.
 
@@ -73,4 +81,6 @@ def index_absent_bookies(store: Store, txn: Txn, left_out: Collection[str] = ())
             except StoreError:
                 continue  # `store check` names it
     fields = {"imported": sorted(imported), "absent": sorted(named.difference(imported))}
+    if any(source["kind"] != "bookie" for source in store.info.sources):
+        fields["unknown"] = sorted(set(imported) - named)
     txn.put("state", _ROW, json.dumps(fields).encode())

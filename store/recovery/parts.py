@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -15,7 +15,7 @@ from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import Damage, iter_metadata_damage
 from store.db.next_ledger_id import NextLedgerId, find_next_ledger_id
 from store.db.tree import Node, decode_node, iter_values, put_nodes
-from store.errors import Refused, SourceNotFound
+from store.errors import MetadataCorrupt, Refused, SourceNotFound
 from store.frozen import frozen
 from store.recovery.known import Known, no_metadata, read_known
 from store.sources.cluster import read_stored_layout
@@ -85,12 +85,14 @@ def read_source(metadata: Source, bookies: Sequence[str] = ()) -> Known:
     """Return what METADATA says of ledgers and of BOOKIES; raises StoreErrors of its kind, and Unsupported for an unknown layout."""
     problems: list[str] = []
     stream = _zookeeper_of(metadata, problems)
+    if stream is not None:
+        with suppress(MetadataCorrupt):
+            known = read_known(metadata.name, stream.nodes(), bookies=bookies)
+            return replace(known, next_id=stream.next_ledger_id, problems=tuple(problems))
+        problems.clear()
     next_ids: list[int] = []
-    nodes = _iter_values(metadata, problems, next_ids.append) if stream is None else stream.nodes()
-    known = read_known(metadata.name, nodes, bookies=bookies)
-    stored = next_ids[-1] if next_ids else None
-    next_id = stored if stream is None else stream.next_ledger_id
-    return replace(known, next_id=next_id, problems=tuple(problems))
+    known = read_known(metadata.name, _iter_values(metadata, problems, next_ids.append), bookies=bookies)
+    return replace(known, next_id=next_ids[-1] if next_ids else None, problems=tuple(problems))
 
 
 @contextmanager

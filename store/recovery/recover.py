@@ -11,7 +11,7 @@ from store.changes.plan import Plan
 from store.changes.report import ChangePart
 from store.db.environment import Txn
 from store.errors import Refused
-from store.facts.trees import check_accepted, unknown_trees
+from store.facts.trees import check_seen
 from store.names import parse_topic
 from store.recovery.from_ledgers import COMMAND, Sources, plan_from_ledgers
 from store.recovery.names_file import GivenNames, read_names, write_names
@@ -28,7 +28,7 @@ def plan_recovery(
     NAMES: the file of names that level C writes, or reads where it exists. ACCEPTED: unknown trees that reference none of the ledgers.
     """
     txn = sources.reader.txn
-    check_accepted(unknown_trees(txn), accepted)
+    check_seen(txn, accepted)
     check_layout(txn)
     survey = read_survey(txn)
     condition = read_condition(txn, survey)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
+from store.facts import Unknown
 from store.facts.cluster import ClusterFacts
 from store.facts.managed_ledgers import others_text
 from store.rules.cause import Cause, Severity
@@ -36,7 +37,71 @@ def _other_ledgers(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
+def _not_needed(facts: ClusterFacts) -> Iterator[Evidence]:
+    for reason in facts.not_needed:
+        yield Evidence("metadata store", reason)
+
+
+def _unknown_bookies(facts: ClusterFacts) -> Iterator[Evidence]:
+    found = facts.unknown_bookies
+    for bookie in () if isinstance(found, Unknown) else found:
+        yield Evidence(
+            f"bookie {bookie}",
+            "the metadata names it nowhere, neither in a cookie nor in the ensemble of a ledger: it is of another cluster, or of another"
+            " part of this ZooKeeper",
+            {"bookie": bookie},
+        )
+
+
+def _no_bookkeeper(facts: ClusterFacts) -> Iterator[Evidence]:
+    if facts.has_bookkeeper is False:
+        yield Evidence(
+            "metadata store",
+            "it has no metadata of BookKeeper, not one ledger and no /ledgers/LAYOUT: that is elsewhere, or lost",
+        )
+
+
 CLUSTER_RULES = (
+    Rule(
+        Cause(
+            "bookie-unknown",
+            Severity.CRITICAL,
+            "The metadata knows nothing of an imported bookie",
+            "Neither a cookie nor the ensemble of a ledger names it. Metadata and disks are not of one cluster, or the metadata is new.",
+            "The bookie refuses to start (InvalidCookieException). With a new cookie it deletes all that it has.",
+            "pulsar-admin store ls /ledgers/cookies",
+            "Import the metadata that the bookie's `bookkeeper.conf` names (`metadataServiceUri`) into a store of its own; of a ZooKeeper "
+            "with several clusters, `--chroot` names one. If that is lost, import the bookies alone and run `store recover`.",
+            "Run `store preflight` before bookies start on other metadata.",
+        ),
+        _unknown_bookies,
+        "All entries of the bookie, if it starts on this metadata.",
+    ),
+    Rule(
+        Cause(
+            "bookkeeper-metadata-absent",
+            Severity.CRITICAL,
+            "The metadata has no part of BookKeeper",
+            "There is no ledger and no layout in it. Brokers may use another ZooKeeper or path (`bookkeeperMetadataServiceUri`).",
+            "Bookies that start on it delete all that they have.",
+            "pulsar-admin store ls /ledgers",
+            "Import again with BookKeeper's root: `--ledgers-root`, or the `bookkeeper.conf` of a bookie. If it is lost, run `store "
+            "recover`.",
+        ),
+        _no_bookkeeper,
+    ),
+    Rule(
+        Cause(
+            "metadata-file-damaged",
+            Severity.NOTE,
+            "A damaged file of the metadata was not needed",
+            "Other files have what stood in it, so nothing is missing here.",
+            "ZooKeeper takes an older snapshot and its logs, too. RocksDB refuses to open a damaged database.",
+            "pulsar-admin store refresh",
+            "Replace the disk if it failed. The note ends when the file is gone, or whole, and the store is refreshed.",
+        ),
+        _not_needed,
+    ),
     Rule(
         Cause(
             "unknown-tree",

@@ -7,6 +7,7 @@ reads ZooKeeper takes paths as a broker of the cluster sees them (``Roots.inner`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -19,8 +20,8 @@ from store.names import shell_word
 PULSAR_MARKS = ("/admin/clusters", "/managed-ledgers")
 """Nodes that only brokers make, below their chroot."""
 LAYOUT_MARK = "/LAYOUT"
-"""The node that every BookKeeper makes directly below its root; its value names a ``LedgerManagerFactory``."""
-_LAYOUT_VALUE = b"LedgerManagerFactory"
+"""The node that every BookKeeper makes directly below its root (``LedgerLayout``: its version, then class and version of the factory)."""
+_LAYOUT_VALUE = re.compile(rb"[0-9]+\n[\w.]+:[0-9]+\s*")
 _NAMED = ("/admin/", "/ledgers/", "/loadbalance/", "/managed-ledgers/", "/namespace/", "/schemas/")
 """Below these the names are those of users, who may call a tenant ``admin`` and a namespace ``clusters``."""
 
@@ -137,7 +138,7 @@ class Marks:
             chroot, found, below = path.partition(mark)
             if found and below[:1] in ("", "/"):
                 self._pulsars.add(chroot)
-        if path.endswith(LAYOUT_MARK) and _LAYOUT_VALUE in value:
+        if path.endswith(LAYOUT_MARK) and _LAYOUT_VALUE.fullmatch(value):
             self._ledgers.add(path.removesuffix(LAYOUT_MARK))
 
     def chroots(self) -> list[str]:

@@ -45,6 +45,11 @@ def of_cluster() -> list[ZooKeeperNode]:
     return [node for node in nodes if not f"{node.path}/".startswith("/zookeeper/")]
 
 
+def made(path: str) -> int:
+    """How many nodes were ever made below PATH: as many as ledgers got an id."""
+    return 1_000 if path.endswith("/idgen") else 0
+
+
 def write_files(folder: Path, nodes: Iterable[ZooKeeperNode]) -> Path:
     """Write NODES and what lies above them as a server's snapshot below FOLDER; return its dataDir."""
     known = {node.path: node for node in nodes}
@@ -54,7 +59,7 @@ def write_files(folder: Path, nodes: Iterable[ZooKeeperNode]) -> Path:
     with open(folder / "version-2" / f"snapshot.{ZXID:x}", "wb") as file:
         for part in iter_snapshot(
             (
-                SnapshotNode(path, node.data, node.version, 0, node.created_ms, node.modified_ms)
+                SnapshotNode(path, node.data, node.version, made(path), node.created_ms, node.modified_ms)
                 if (node := known.get(path)) is not None
                 else SnapshotNode(path, b"", 0, 0, 1, 1)
                 for path in paths

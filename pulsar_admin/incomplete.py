@@ -1,0 +1,24 @@
+"""Said whenever a command or program asks a store whose metadata could not be read whole. Imports little: every cold question asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from store.db.files import iter_incompleteness
+from store.wording import counted
+
+if TYPE_CHECKING:
+    from store.db.environment import Store
+
+
+def incomplete_text(store: Store) -> str:
+    """Return what is said of a STORE whose metadata could not be read whole, "" of any other."""
+    with store.read() as txn:
+        reasons = [damage.reason for damage in iter_incompleteness(txn)]
+    if not reasons:
+        return ""
+    more = f", and {counted(len(reasons) - 1, 'problem')} more" if len(reasons) > 1 else ""
+    return (
+        f"the metadata is incomplete, so this answer may lack something or be out of date: {reasons[0]}{more}"
+        " (see: pulsar-admin store check)"
+    )

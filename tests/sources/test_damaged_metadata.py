@@ -1,0 +1,205 @@
+"""Damaged metadata is read as far as it goes: what is taken is told, and what the rest may change says so."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import struct
+import warnings
+from pathlib import Path
+
+import pytest
+
+import pulsar_admin
+from store.codec.zookeeper import ZooKeeperNode
+from store.sources.zookeeper import read_snapshot
+from tests.conftest import Cli
+from tests.sources.test_roots import of_cluster, tree, write_files
+from tests.test_clusters import bookie, disks  # noqa: F401 - a fixture
+from tests.worlds import world
+from tests.zookeeper_files import read_zookeeper_nodes
+
+Read = tuple[dict[str, ZooKeeperNode], list[str], list[str]]
+
+
+def read(directory: Path) -> Read:
+    problems: list[str] = []
+    notes: list[str] = []
+    nodes = {node.path: node for node in read_zookeeper_nodes(directory, problems, notes)}
+    return nodes, problems, notes
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Path:
+    """The one snapshot of a dataDir in which nothing else is."""
+    folder = write_files(tmp_path / "zk", of_cluster())
+    (file,) = (folder / "version-2").iterdir()
+    return file
+
+
+def ends(file: Path) -> dict[str, int]:
+    """Where each node of a sound snapshot ends, by its parts' lengths."""
+    raw = file.read_bytes()
+    nodes = read_snapshot(file, "").nodes.values()
+    return {
+        node.path: raw.index(struct.pack(">i", len(node.path.encode())) + node.path.encode())
+        + 4 + len(node.path.encode()) + 4 + len(node.data) + 68
+        for node in nodes
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("zeros", [60, 4_000, 30_000])
+def test_a_snapshot_whose_end_is_zeros_gives_every_node_before_them(zeros: int, alone: Path) -> None:
+    sound, raw, places = read(alone.parent)[0], alone.read_bytes(), ends(alone)
+    alone.write_bytes(raw[:-zeros] + bytes(zeros))
+    nodes, problems, notes = read(alone.parent)
+    expected = {path for path, end in places.items() if end <= len(raw) - zeros}
+    assert nodes == {path: sound[path] for path in sound if path in expected}
+    assert 0 < len(nodes) <= len(sound) - (zeros > 1_000)
+    (text,) = problems
+    assert f"{len(expected)} nodes of it can be read, there is no older one, so the others are missing" in text
+    assert notes == []
+
+
+def test_a_cut_snapshot_gives_every_node_before_the_cut(alone: Path) -> None:
+    sound, raw, places = read(alone.parent)[0], alone.read_bytes(), ends(alone)
+    for cut in random.Random(1).sample(range(2_000, len(raw)), 30):
+        alone.write_bytes(raw[:cut])
+        nodes, problems, _ = read(alone.parent)
+        assert nodes == {path: sound[path] for path, end in places.items() if end <= cut and path in sound}
+        assert len(problems) == 1
+
+
+def test_a_flipped_bit_costs_a_node_or_two_and_is_told(alone: Path) -> None:
+    """Behind it reading goes on; of all that is taken one node at most is not what it was."""
+    sound, raw, random_ = read(alone.parent)[0], alone.read_bytes(), random.Random(3)
+    for _ in range(150):
+        at, bit = random_.randrange(len(raw)), 1 << random_.randrange(8)
+        alone.write_bytes(raw[:at] + bytes([raw[at] ^ bit]) + raw[at + 1 :])
+        nodes, problems, _ = read(alone.parent)
+        assert len(problems) == 1, (at, bit)
+        assert sum(nodes.get(path) != node for path, node in sound.items()) <= 2, (at, bit)
+        assert len(nodes.keys() - sound.keys()) <= 1
+
+
+def test_what_only_a_damaged_snapshot_has_is_put_over_what_is_older(tmp_path: Path) -> None:
+    """Snapshots of 35d and 481 without the logs between; of the damaged one the first half counts, of the other the rest."""
+    source = world("cluster") / "crashed" / "zookeeper" / "version-2"
+    whole = tmp_path / "whole"
+    shutil.copytree(source, whole)
+    newest = max(whole.glob("snapshot.*"), key=lambda file: int(file.suffix[1:], 16))
+    older = sorted(whole.glob("snapshot.*"), key=lambda file: int(file.suffix[1:], 16))[-2]
+    folder = tmp_path / "damaged"
+    folder.mkdir()
+    raw = newest.read_bytes()
+    (folder / newest.name).write_bytes(raw[: len(raw) // 2])
+    shutil.copy(older, folder)
+    old, new = read_snapshot(older, "").nodes, read_snapshot(newest, "").nodes
+    kept = {path for path, end in ends(newest).items() if end <= len(raw) // 2}
+    expected = {path: new[path] if path in kept else old[path] for path in old.keys() | kept}
+    nodes, problems, _ = read(folder)
+    assert nodes == {path: node for path, node in expected.items() if not node.ephemeral}
+    assert any(
+        f"{len(kept)} nodes of it can be read, the others are as of transaction 0x{older.suffix[1:]}" in text
+        for text in problems
+    )
+
+
+# -- through the commands ---------------------------------------------------------------------------------------------
+
+ASKED = (
+    ("topics", "list", "acme/orders"),
+    ("overview",),
+    ("store", "info"),
+    ("store", "check"),
+    ("namespaces", "topics", "acme/orders"),
+    ("topics", "stats", "public/default/plain"),
+    ("ledgers", "orphans"),
+    ("store", "preflight"),
+    ("topics", "create", "acme/orders/new", "--dry-run"),
+)
+DESTROY = (
+    ("ledgers", "delete", "5", "--force", "--dry-run"),
+    ("ledgers", "forget", "5", "--force", "--dry-run"),
+    ("store", "recover", "--dry-run"),
+)
+
+
+def test_each_answer_of_an_incomplete_store_says_so_until_sound_files_come(
+    alone: Path,
+    disks: Path,  # noqa: F811
+    tmp_path: Path,
+    cli: Cli,
+) -> None:
+    store, raw = tmp_path / "s", alone.read_bytes()
+    alone.write_bytes(raw[:-4_000] + bytes(4_000))
+    words = [word for number in (1, 2, 3) for word in ("--bookie", bookie(disks, number))]
+    answer = cli("--store", store, "store", "import", "cluster", "--zookeeper", alone.parent, *words)
+    assert (answer.exit_code, "nodes of it can be read" in answer.stderr) == (1, True)
+    for question in ASKED:
+        answer = cli("--store", store, *question)
+        assert (answer.exit_code, "the metadata is incomplete" in answer.stderr) == (1, True), question
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        pulsar_admin.open_store(store).close()
+    assert [warning.category for warning in caught] == [pulsar_admin.PartialData]
+    for command in DESTROY:
+        refused = cli("--store", store, *command, "-o", "json")
+        assert refused.exit_code == 3, command
+        hint = json.loads(refused.stderr.splitlines()[-1])["error"]["hint"]
+        assert "store refresh" in hint
+        assert hint.endswith("--accept-unknown-tree /")
+        accepted = cli("--store", store, *command, "--accept-unknown-tree", "/")
+        assert "the metadata is incomplete: " not in accepted.stderr
+    refused = cli("--store", store, "store", "reclaim", bookie(disks, 1), "--dry-run")
+    assert (refused.exit_code, "could not be read whole" in refused.stderr) == (3, True)
+    alone.write_bytes(raw)
+    assert cli("--store", store, "store", "refresh").exit_code == 0
+    assert {path: row[0] for path, row in tree(store).items()} == {node.path: node.data for node in of_cluster()}
+    for question in ASKED[:3]:
+        assert "incomplete" not in cli("--store", store, *question).stderr
+
+
+def test_a_damaged_snapshot_that_was_not_needed_is_a_note(tmp_path: Path, cli: Cli) -> None:
+    folder, store = tmp_path / "zk" / "version-2", tmp_path / "s"
+    shutil.copytree(world("cluster") / "crashed" / "zookeeper" / "version-2", folder)
+    newest = max(folder.glob("snapshot.*"), key=lambda file: int(file.suffix[1:], 16))
+    raw = newest.read_bytes()
+    newest.write_bytes(raw[:-4_000] + bytes(4_000))
+    answer = cli("--store", store, "store", "import", "cluster", "--zookeeper", folder.parent, "-o", "json")
+    assert (answer.exit_code, answer.json["undecodableValues"]) == (0, 0)
+    rows = cli("--store", store, "store", "check", "-o", "json").json
+    (row,) = [row for row in rows if "metadata" in row["code"]]
+    assert (row["severity"], row["code"], "not needed" in row["message"]) == ("note", "metadata-file-damaged", True)
+    assert "incomplete" not in cli("--store", store, "topics", "list", "acme/orders").stderr
+    assert cli("--store", store, "store", "export", "zookeeper-snapshot", tmp_path / "out").exit_code == 0
+    newest.write_bytes(raw)
+    assert cli("--store", store, "store", "refresh").exit_code == 0
+    assert not [row for row in cli("--store", store, "store", "check", "-o", "json").json if "metadata" in row["code"]]
+
+
+# -- metadata of others -----------------------------------------------------------------------------------------------
+
+
+def findings(store: Path, cli: Cli) -> dict[str, str]:
+    rows = cli("--store", store, "doctor", "-o", "json").json
+    return {row["code"]: row["severity"] for row in rows}
+
+
+def test_a_bookie_that_the_metadata_does_not_know_is_a_critical(disks: Path, tmp_path: Path, cli: Cli) -> None:  # noqa: F811
+    new = [node for node in of_cluster() if node.path.startswith("/admin") or node.path == "/ledgers/LAYOUT"]
+    words = [word for number in (1, 2, 3) for word in ("--bookie", bookie(disks, number))]
+    zookeeper = write_files(tmp_path / "zk", new)
+    assert cli("--store", tmp_path / "s", "store", "import", "cluster", "--zookeeper", zookeeper, *words).exit_code == 1
+    assert findings(tmp_path / "s", cli)["bookie-unknown"] == "critical"
+    assert cli("--store", tmp_path / "s", "doctor").exit_code == 1
+    whole = write_files(tmp_path / "whole", of_cluster())
+    assert cli("--store", tmp_path / "t", "store", "import", "cluster", "--zookeeper", whole, *words).exit_code == 0
+    assert findings(tmp_path / "t", cli).keys().isdisjoint({"bookie-unknown", "bookkeeper-metadata-absent"})
+
+
+def test_metadata_without_bookkeepers_part_is_a_critical(tmp_path: Path, cli: Cli) -> None:
+    zookeeper = write_files(tmp_path / "zk", [node for node in of_cluster() if not node.path.startswith("/ledgers")])
+    assert cli("--store", tmp_path / "s", "store", "import", "cluster", "--zookeeper", zookeeper).exit_code == 0
+    assert findings(tmp_path / "s", cli)["bookkeeper-metadata-absent"] == "critical"
