@@ -69,7 +69,7 @@ class ColdPages:
     def drop(self, start: int, end: int) -> None:
         """Drop what was cold of the bytes from START to END; of a page that END lies in, nothing."""
         page = max(-(-(start - self._start) // mmap.PAGESIZE), 0)
-        last = min((end - self._start) // mmap.PAGESIZE, len(self._hot))
+        last = max(min((end - self._start) // mmap.PAGESIZE, len(self._hot)), 0)  # below 0 it would count from the end
         while (page := self._hot.find(0, page, last)) >= 0:
             stop = self._hot.find(1, page, last)
             stop = last if stop < 0 else stop

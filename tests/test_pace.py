@@ -84,6 +84,20 @@ def test_what_was_hot_stays_and_what_was_cold_goes(disk: Path) -> None:
     assert hot(path) == before
 
 
+@pytest.mark.parametrize("ours", [False, True])
+def test_bytes_before_the_part_that_is_read(ours: bool, disk: Path) -> None:
+    """A scan that goes on in the middle of a file has a window that begins at 0 and is empty."""
+    path = disk / "file"
+    path.write_bytes(os.urandom(MEGA))
+    with path.open("rb", buffering=0) as file:
+        cold = ColdPages(file.fileno(), MEGA // 2 + 100, MEGA, ours=ours)
+        before = hot(path)
+        cold.drop(0, 0)
+        cold.drop(0, MEGA // 4)
+        cold.drop(2 * MEGA, 0)
+        assert hot(path) == before
+
+
 @pytest.mark.parametrize("how", [[], ["--copy"], ["--jobs", "2"]])
 def test_an_import_leaves_the_page_cache_as_it_was(how: list[str], disk: Path, cli: Cli) -> None:
     current = scratch_copy("small", "clean", disk) / "bookkeeper" / "current"
