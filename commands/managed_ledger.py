@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import click
+
 from pulsar_admin.context import App
 from pulsar_admin.options import Command
 from pulsar_admin.upstream import mirrored
-from store.errors import InvalidValue, LedgerNotFound, StalePlan, StoreError, SubscriptionNotFound, TopicNotFound
+from store.errors import (
+    InvalidValue,
+    LedgerNotFound,
+    Refused,
+    StalePlan,
+    StoreError,
+    SubscriptionNotFound,
+    TopicNotFound,
+)
 from store.names import parse_managed_ledger, parse_position
 
 _HELPS = {
@@ -85,20 +95,27 @@ def delete_managed_ledger_ids(app: App, managed_ledger_path: str, ledger_ids: st
 @_declared(
     "update-mark-delete-cursor",
     "-mlp public/default/persistent/plain -cn half -cm 9:3",
-    [TopicNotFound, SubscriptionNotFound, StalePlan],
+    [TopicNotFound, SubscriptionNotFound, Refused, StalePlan],
     changes=True,
 )
+@click.option("--force", is_flag=True, help="Also move what a broker keeps for itself, such as __compaction.")
 def update_mark_delete_cursor(
-    app: App, managed_ledger_path: str, cursor_name: str | None, cursor_mark_delete: str | None, **_ignored: object
+    app: App,
+    managed_ledger_path: str,
+    cursor_name: str | None,
+    cursor_mark_delete: str | None,
+    force: bool,
+    **_ignored: object,
 ) -> None:
     """Set the mark-delete position of a subscription.
 
     Upstream's script has no effect where the position is in a cursor ledger. Here the whole state goes into the metadata then.
+    A broker's own cursors (__compaction, pulsar.dedup, those of transaction logs) need --force.
     """
     name, cursor = parse_managed_ledger(managed_ledger_path), _given(cursor_name, "--cursorName")
     position = parse_position(_given(cursor_mark_delete, "--cursorMarkDelete"))
     subscription = app.session.topic(name).cursor(cursor)
-    app.change(subscription.set_mark_delete(position))
+    app.change(subscription.set_mark_delete(position, force=force))
     _print_updated(app, f"{name.cursor_path(cursor)} with value \n", subscription.cursor_info_text)
 
 

@@ -55,12 +55,19 @@ DIFFERENCES: Mapping[str, str] = {
     "managed-ledger delete-managed-ledger-ids": "Same, also for compressed values; `-zk` is optional; unknown ids are refused.",
     "managed-ledger print-cursor": "Same, also for compressed values; `-zk` is optional.",
     "managed-ledger print-managed-ledger": "Same, also for compressed values; `-zk` is optional.",
-    "managed-ledger update-mark-delete-cursor": "Also works when the position is in a cursor ledger; `-zk` is optional.",
+    "managed-ledger update-mark-delete-cursor": "Also works when the position is in a cursor ledger; `-zk` is optional; a broker's own "
+    "cursors need `--force`.",
     "documents generate": "Prints upstream's own documentation; ours is `--help` and [docs/cli](cli/pulsar-admin.md).",
     "namespaces topics": _SAME_DEFAULT,
+    "topics clear-backlog": "Same; the flag of a replicated subscription stays, which a broker drops and writes again with the next "
+    "acknowledgement.",
+    "topics create-partitioned-topic": "Same, also beside partitions that are there, as 4.2.4 does; 4.0.8 answers 409.",
     "topics expire-messages": "`-t` has no default; upstream's default of -1 means that it was left out.",
     "topics expire-messages-all-subscriptions": "`-t` is optional: without it, the TTL of the topic applies.",
-    "topics reset-cursor": "`-s` is optional when other options select subscriptions.",
+    "topics reset-cursor": "`-s` is optional when other options select subscriptions; a broker's own cursors need `--force`.",
+    "topics skip": "Same; the flag of a replicated subscription stays, as with `clear-backlog`.",
+    "topics truncate": "Same: the compacted view is dropped, and its ledger left to nobody; the preview names the keys that are lost. Only "
+    "the properties of other cursors stay, which a broker drops and writes again.",
 }
 """How options or output differ from upstream's, by command."""
 

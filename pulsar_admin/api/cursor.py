@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pulsar_admin.api.cursors import Cursors
+from pulsar_admin.api.given import given_flag
 from pulsar_admin.api.session import Place, Session, position_of
 from store.db.tree import read_node
 from store.frozen import frozen
@@ -137,14 +138,17 @@ class Cursor(Cursors):
             read_cursor(reader.txn, reader, read_topic(reader.txn, self._topic), self._name)
             return cursor_info_text(read_node(reader.txn, path).value, path)
 
-    def set_mark_delete(self, position: Place) -> Plan:
+    def set_mark_delete(self, position: Place, *, force: bool = False) -> Plan:
         """Plan the mark-delete at POSITION, in the metadata; entries behind it that are acknowledged stay so.
 
-        Raises as ``state``, and LedgerNotFound, EntryNotFound, InvalidValue.
+        Raises as ``state``, and LedgerNotFound, EntryNotFound, InvalidValue, and unless FORCE Refused for a cursor of the broker's own.
         """
         from store.changes.managed_ledgers import plan_mark_delete
 
-        return self._session.plan(plan_mark_delete, self._topic, self._name, position_of(position))
+        forced, place = given_flag("force", force), position_of(position)
+        return self._session.plan(
+            lambda reader, now_ms: plan_mark_delete(reader, self._topic, self._name, place, now_ms, force=forced)
+        )
 
     def nacks(self) -> Nacks:
         """Return the negative acks that the store keeps for the subscription."""

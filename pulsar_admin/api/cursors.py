@@ -320,14 +320,13 @@ class Cursors:
         return found
 
     def _plan(self, command: str, moved: Moved, *, force: bool) -> Plan:
-        from store.changes.cursors import CursorMove, check_movable, plan_moves
+        from store.changes.cursors import CursorMove, plan_moves
 
         moves = []
         given_flag("force", force)
         with self._session.reader() as reader:
             for topic, cursor in self._cursors(reader):
-                check_movable(cursor, force=force)
-                moves.append(CursorMove(topic, cursor, moved(topic, cursor.state)))
+                moves.append(CursorMove(topic, cursor, moved(topic, cursor.state), force=force))
             return plan_of(plan_moves(reader, command, moves, self._session.clock_ms), reader.txn)
 
     def _cursors(

@@ -9,17 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from store.changes.chunks import chunk_warnings
+from store.changes.guards import check_move, guard_text, is_guarded, passes_entries
 from store.changes.plan import Plan, Step, put_value_step
 from store.changes.report import ChangePart, Deletable, ExpiryDetails, LedgerPart, MoveBasis
 from store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
 from store.db.environment import Txn
 from store.db.tree import read_node
-from store.errors import Refused
 from store.frozen import frozen
 from store.model.coverage import absent_of
 from store.model.cursors import (
-    COMPACTION_CURSOR,
-    DEDUP_CURSOR,
     Cursor,
     CursorSource,
     backlog_entries,
@@ -28,6 +27,7 @@ from store.model.cursors import (
 )
 from store.model.extent import Extent, Intervals, extent_of, iter_ledger_parts, pending_intervals, subtract
 from store.model.reader import EntryReader
+from store.model.references import COMPACTED_LEDGER
 from store.model.topics import Topic
 from store.names import Position
 from store.policies.trimming import Freed, freed_ledgers, read_mark_deletes
@@ -46,18 +46,38 @@ class CursorMove:
     warnings: tuple[str, ...] = ()
     misses: bool = False
     """Whether nothing is at or after the time that it goes to, so that it goes to the end."""
+    force: bool = False
+    """Whether a cursor that a broker keeps for itself is to move all the same."""
+    as_broker: bool = False
+    """Whether a broker moves it so itself, whatever it keeps for itself."""
+
+    def check(self) -> None:
+        """Raise Refused for a cursor that a broker keeps for itself, unless it is forced or a broker does the same."""
+        check_move(self.topic, self.cursor, self.state, force=self.force or self.as_broker)
+
+    @property
+    def is_forced(self) -> bool:
+        """Whether only ``force`` allows it."""
+        is_own = self.force and not self.as_broker and is_guarded(self.topic.name, self.cursor.name)
+        return is_own and passes_entries(self.topic, self.cursor.state, self.state)
 
 
 def plan_moves(reader: EntryReader, command: str, moves: Iterable[CursorMove], now_ms: int) -> Plan:
-    """Return one plan for MOVES: all of them or none. A cursor that stands there already is reported and not written."""
+    """Return one plan for MOVES: all of them or none. A cursor that stands there already is reported and not written.
+
+    Raises Refused for a cursor that a broker keeps for itself.
+    """
     listed = list(moves)
+    for move in listed:
+        move.check()
     steps = tuple(_move_step(reader.txn, move, now_ms) for move in listed if _moves(move))
     after = {(move.topic.name, move.cursor.name): move.state.mark_delete for move in listed}
     topics = {move.topic.name: move.topic for move in listed}
     freed = {name: _freed(reader, topic, after, now_ms) for name, topic in topics.items()}
-    parts = tuple(_move_part(reader.txn, move, freed[move.topic.name]) for move in listed)
+    parts = tuple(_move_part(reader, move, freed[move.topic.name]) for move in listed)
     untouched = frozenset(place for place, move in enumerate(listed) if not _moves(move))
-    return Plan(command, reader.txn.id, steps, parts, untouched=untouched)
+    forced = any(move.is_forced for move in listed)
+    return Plan(command, reader.txn.id, steps, parts, untouched=untouched, forced=forced)
 
 
 def _moves(move: CursorMove) -> bool:
@@ -94,41 +114,42 @@ def info_of_state(
     )
 
 
-def check_movable(cursor: Cursor, *, force: bool) -> None:
-    """Raise Refused for the broker's own cursors unless FORCE, with the reason."""
-    reasons = {
-        COMPACTION_CURSOR: "marks how far the topic is compacted; moved, readers see other messages",
-        DEDUP_CURSOR: "marks up to where the broker knows its producers' sequence ids; moved, it drops or doubles messages",
-    }
-    if cursor.name in reasons and not force:
-        raise Refused(
-            f"{cursor.name} of {cursor.topic} {reasons[cursor.name]}",
-            hint="add --force to move it all the same; its properties (CompactedTopicLedger) stay",
-            topic=str(cursor.topic),
-            subscription=cursor.name,
-        )
-
-
 # -- reports ----------------------------------------------------------------------------------------------------------
 
 
-def _move_part(txn: Txn, move: CursorMove, freed: Freed) -> ChangePart:
+def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> ChangePart:
+    txn = reader.txn
     before, after = pending_intervals(move.topic, move.cursor.state), pending_intervals(move.topic, move.state)
     replayed = extent_of(txn, move.topic, subtract(after, before))
     skipped = extent_of(txn, move.topic, subtract(before, after))
     return ChangePart(
         topic=str(move.topic.name),
         subscription=move.cursor.name,
-        before=state_json(move.topic, move.cursor.state),
-        after=state_json(move.topic, move.state),
+        before=state_json(move.topic, move.cursor.state) | _view_json(move, move.cursor.state),
+        after=state_json(move.topic, move.state) | _view_json(move, move.state),
         extent=replayed + skipped,
         replayed=replayed,
         skipped=skipped,
         deletable=deletable_of(freed),
         basis=move.basis,
         expiry=move.expiry,
-        warnings=(*_source_warnings(move, _absent(txn, move.cursor)), *move.warnings),
+        warnings=(
+            *((guard_text(move.cursor),) if move.is_forced else ()),
+            *_source_warnings(move, _absent(txn, move.cursor)),
+            *move.warnings,
+            *(
+                chunk_warnings(reader, move.topic, move.state)
+                if move.state.mark_delete != move.cursor.mark_delete
+                else ()
+            ),
+        ),
     )
+
+
+def _view_json(move: CursorMove, state: CursorState) -> dict[str, int | None]:
+    """Return the compacted ledger of STATE where MOVE gives it another one or none."""
+    before, after = (one.properties.get(COMPACTED_LEDGER) for one in (move.cursor.state, move.state))
+    return {} if before == after else {"compactedLedger": state.properties.get(COMPACTED_LEDGER)}
 
 
 def _absent(txn: Txn, cursor: Cursor) -> tuple[str, ...]:

@@ -19,19 +19,25 @@ from store.changes.report import ChangePart
 from store.changes.subscriptions import own_ledgers
 from store.codec.ledgermetadata import ledger_path
 from store.codec.schema import decode_schema_locator
+from store.compaction import find_compacted_view
+from store.compaction.dropping import find_dropped_keys
 from store.db.environment import Txn
 from store.db.owners import OwnerKind, find_owners
 from store.db.tree import find_node
-from store.errors import Corrupt, Refused, TopicNotFound, Unsupported
-from store.model.cursors import is_own, iter_cursor_names, read_cursor, read_cursors
+from store.errors import Corrupt, Refused, StoreError, TopicNotFound, Unsupported
+from store.model.cursors import COMPACTION_CURSOR, Cursor, is_own, iter_cursor_names, read_cursor, read_cursors
 from store.model.extent import Extent, extent_of, pending_intervals
 from store.model.partitions import existing_partitions, read_partitioned
 from store.model.reader import EntryReader
+from store.model.references import COMPACTED_LEDGER
 from store.model.topics import Topic, TopicLedger, read_topic
 from store.names import Position, TopicName, shell_word
 from store.policies.trimming import trimmable
+from store.wording import counted, listed, plural
 
 _INDEX = "index"
+_KEYS = 5
+"""Keys that a warning names."""
 
 
 # -- terminate --------------------------------------------------------------------------------------------------------
@@ -87,18 +93,61 @@ def plan_trim(reader: EntryReader, names: Iterable[TopicName], now_ms: int) -> P
 
 
 def plan_truncate(reader: EntryReader, names: Iterable[TopicName], now_ms: int) -> Plan:
-    """Plan clearing every cursor of NAMES and deleting all ledgers but the last, whatever retention says; raises TopicNotFound."""
+    """Plan clearing every cursor of NAMES and deleting all ledgers but the last, whatever retention says; raises TopicNotFound.
+
+    Of a compacted topic that drops the view, as a broker's does: its acknowledgement of everything has no properties
+    (``ManagedCursorImpl.asyncClearBacklog``, tried on 4.0.8 and 4.2.4), and the compacted ledger is left to nobody. Properties of other
+    cursors stay: a broker that goes on writes these again.
+    """
     steps: list[Step] = []
     parts: list[ChangePart] = []
     for name in names:
         topic = read_topic(reader.txn, name)
         cursors = read_cursors(reader.txn, reader, topic).values()
-        moves = [CursorMove(topic, cursor, cleared(topic, cursor.state)) for cursor in cursors]
+        moves = [_cleared(reader, topic, cursor) for cursor in cursors]
         moved = plan_moves(reader, "", moves, now_ms)
         cut, part = _cut(reader, topic, topic.ledgers[:-1], now_ms)
         steps += [*moved.steps, *cut]
         parts += [part, *(replace(one, deletable=None) for one in moved.parts)]
     return Plan("topics truncate", reader.txn.id, tuple(steps), tuple(parts))
+
+
+def _cleared(reader: EntryReader, topic: Topic, cursor: Cursor) -> CursorMove:
+    state = cleared(topic, cursor.state)
+    if cursor.name != COMPACTION_CURSOR or COMPACTED_LEDGER not in state.properties:
+        return CursorMove(topic, cursor, state, as_broker=True)
+    properties = {key: value for key, value in state.properties.items() if key != COMPACTED_LEDGER}
+    ledger_id = state.properties[COMPACTED_LEDGER]
+    return CursorMove(
+        topic,
+        cursor,
+        replace(state, properties=properties),
+        warnings=(_dropped_view(reader, topic, ledger_id),),
+        as_broker=True,
+    )
+
+
+def _dropped_view(reader: EntryReader, topic: Topic, ledger_id: int) -> str:
+    """Say what readers of the compacted view lose."""
+    text = (
+        f"the compacted view is dropped, as by a broker: ledger {ledger_id}, which it is in, stays with BookKeeper and nothing "
+        "references it any more"
+    )
+    try:
+        view = find_compacted_view(reader, topic)
+        dropped = (
+            None if view is None else find_dropped_keys(reader, topic, view, topic.ranks[max(len(topic.ids) - 1, 0)])
+        )
+    except StoreError as error:
+        return f"{text}; which keys it holds cannot be read: {error.message}"
+    if dropped is None:
+        return f"{text}; see which keys it holds before with: pulsar-admin compaction read {shell_word(topic.name)}"
+    keys = [
+        f"{counted(len(found), 'key')} ({listed(map(repr, found), _KEYS)}) {plural(len(found), 'is', 'are')} {where}"
+        for found, where in ((dropped.of_view, "in that ledger alone"), (dropped.gone, "in no ledger any more"))
+        if found
+    ]
+    return "; ".join((text, *keys))
 
 
 def _cut(

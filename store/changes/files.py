@@ -68,6 +68,7 @@ def load_plan(data: bytes, where: str) -> Plan | Intent:
             tuple(step_of(step) for step in fields["steps"]),
             (),
             undoes=None if undoes is None else integer(undoes, "undoes", 1),
+            forced=fields.get("forced") is True,
         )
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidValue(f"{where} is not a plan: {reason_of(error)}", hint=_HINT, path=where) from error
@@ -168,13 +169,13 @@ class _SortedOut:
         removed = [one for one in self.cursors if one[2].after is None]
         made = [one for one in self.cursors if one[2].before is None]
         if moved:
-            moves = [_move(reader, *one) for one in moved]
+            moves = [replace(_move(reader, *one), force=plan.forced) for one in moved]
             # Reports are of now, steps of when they were planned.
             steps = plan_moves(reader, command, moves, _planned_ms(moved[0][2])).steps
             yield replace(plan_moves(reader, command, moves, now_ms), steps=steps)
         if removed:
             found = [(topic, read_cursor(txn, reader, topic, name)) for topic, name in _read(reader, removed)]
-            yield plan_unsubscribe(reader, command, found, now_ms, force=True)
+            yield plan_unsubscribe(reader, command, found, now_ms, force=plan.forced)
         for one in made:
             yield _creation(reader, plan, *one)
         if self.annotated:

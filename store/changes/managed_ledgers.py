@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from store.changes.cursors import CursorMove, check_movable, plan_moves
+from store.changes.cursors import CursorMove, plan_moves
 from store.changes.ledger_list import put_managed_ledger
 from store.changes.plan import Plan
 from store.changes.report import ChangePart
@@ -39,19 +39,25 @@ def plan_forget_ledgers(txn: Txn, name: TopicName, ledger_ids: Collection[int], 
     return Plan("managed-ledger delete-managed-ledger-ids", txn.id, (step,), (part,))
 
 
-def plan_mark_delete(reader: EntryReader, name: TopicName, cursor: str, position: Position, now_ms: int) -> Plan:
+def plan_mark_delete(
+    reader: EntryReader, name: TopicName, cursor: str, position: Position, now_ms: int, *, force: bool = False
+) -> Plan:
     """Plan the cursor's mark-delete at POSITION, as typed; what was acknowledged one by one stays acknowledged.
 
     Upstream's script writes it into ManagedCursorInfo, where no broker looks while the position is in a cursor ledger; here the
-    whole state moves into ManagedCursorInfo then. Raises SubscriptionNotFound, LedgerNotFound and EntryNotFound.
+    whole state moves into ManagedCursorInfo then. Raises SubscriptionNotFound, LedgerNotFound and EntryNotFound, and unless FORCE
+    Refused for a cursor that a broker keeps for itself.
     """
     topic = read_topic(reader.txn, name)
     found = read_cursor(reader.txn, reader, topic, cursor)
-    check_movable(found, force=True)
     check_position(topic, position, "")
     ledger_id = found.info.cursors_ledger_id
     said = f"the position was in the cursor ledger {ledger_id}, where pulsar-managed-ledger-admin would have left it"
     move = CursorMove(
-        topic, found, replace(found.state, mark_delete=position), warnings=(said,) if ledger_id >= 0 else ()
+        topic,
+        found,
+        replace(found.state, mark_delete=position),
+        warnings=(said,) if ledger_id >= 0 else (),
+        force=force,
     )
     return plan_moves(reader, "managed-ledger update-mark-delete-cursor", [move], now_ms)

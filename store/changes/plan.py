@@ -60,6 +60,8 @@ class Plan:
     warnings: tuple[str, ...] = field(default=())
     untouched: frozenset[int] = frozenset()
     """Places in ``parts`` of what stays as it is beside what changes: shown, and no part of the change."""
+    forced: bool = False
+    """Whether it moves or removes what a broker keeps for itself, as it was told to."""
 
     def preview(self) -> ChangeReport:
         """Return what applying would report, with ``dry_run``."""
@@ -80,6 +82,7 @@ class Plan:
             "loses": self.loses,
             "undoes": self.undoes,
             "warnings": list(self.warnings),
+            **({"forced": True} if self.forced else {}),
         }
         return json.dumps(fields, indent=1).encode() + b"\n"
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal
 
-from store.changes.cursors import CursorMove, check_movable, plan_moves
+from store.changes.cursors import CursorMove, plan_moves
 from store.changes.out_of_time import check_nows_agree, check_resets_meet
 from store.changes.plan import Plan
 from store.changes.report import BrokerMove, MoveBasis
@@ -163,15 +163,16 @@ def _errors_name(where: str) -> Iterator[None]:
 
 
 def _move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ResetTarget, request: ResetRequest) -> CursorMove:
-    check_movable(cursor, force=request.force)
     move = _target_move(reader, topic, cursor, target, request)
+    move = replace(move, force=request.force)
+    move.check()
     if not request.force:
         _check_not_lost(reader, topic, move.state.mark_delete)
     if target.exclude and (target.shift_by is not None or target.to_subscription is not None):
         raise InvalidValue("--exclude-reset-position goes with a time or a position")
     ttl = ttl_warnings(reader, topic, cursor, move.state, request.now_ms)
     basis = move.basis or MoveBasis(request.rule)
-    return CursorMove(topic, cursor, move.state, basis, warnings=(*move.warnings, *ttl), misses=move.misses)
+    return replace(move, basis=basis, warnings=(*move.warnings, *ttl))
 
 
 def _check_not_lost(reader: EntryReader, topic: Topic, mark_delete: Position) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 
 from store.changes.cursors import CursorMove, deletable_of, info_of_state, plan_moves, state_json
+from store.changes.guards import check_removal, is_guarded
 from store.changes.plan import Plan, Step, delete_step, put_value_step
 from store.changes.report import ChangePart
 from store.changes.resets import start_state
@@ -94,18 +95,13 @@ def plan_unsubscribe(
     """Plan removing CURSORS, all or none; the broker's own are refused unless FORCE."""
     steps: list[Step] = []
     parts: list[ChangePart] = []
-    for topic, cursor in cursors:
-        if cursor.name in (COMPACTION_CURSOR, DEDUP_CURSOR) and not force:
-            raise Refused(
-                f"{cursor.name} of {topic.name} is the broker's own: without it "
-                + ("the compacted view is gone" if cursor.name == COMPACTION_CURSOR else "deduplication forgets"),
-                hint="add --force to remove it all the same",
-                topic=str(topic.name),
-                subscription=cursor.name,
-            )
+    listed = list(cursors)
+    for topic, cursor in listed:
+        check_removal(cursor, force=force)
         steps.append(delete_step(reader.txn, topic.name.cursor_path(cursor.name)))
         parts.append(_removal_part(reader, topic, cursor, now_ms))
-    return Plan(command, reader.txn.id, tuple(steps), tuple(parts))
+    forced = any(is_guarded(topic.name, cursor.name) for topic, cursor in listed)
+    return Plan(command, reader.txn.id, tuple(steps), tuple(parts), forced=forced)
 
 
 def _removal_part(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int) -> ChangePart:

@@ -6,8 +6,10 @@ makes one when it loads the topic, as it does with partitions of its own that no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from store.changes.cursors import info_of_state
 from store.changes.plan import Plan, Step, put_value_step
@@ -19,16 +21,20 @@ from store.codec.managedledger import ManagedLedger, decode_managed_ledger, enco
 from store.codec.policies import PartitionedTopic, decode_partitioned_topic, encode_partitioned_topic
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_children
-from store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, TopicNotFound
+from store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, StoreError, TopicNotFound
 from store.model.cursors import is_subscription, iter_cursor_names, read_cursor
-from store.model.partitions import read_partitioned
+from store.model.partitions import list_partitions, read_partitioned
 from store.model.reader import EntryReader
 from store.model.topics import check_namespace, read_topic
 from store.model.transactions import ASSIGN
 from store.names import PARTITION_SUFFIX, Position, TopicName, shell_word
+from store.wording import counted, listed, plural
 
 SHADOW_SOURCE = "PULSAR.SHADOW_SOURCE"
 Properties = Mapping[str, str]
+_SHOWN = 10
+"""Partitions and subscriptions that a warning names."""
+
 _PARTITIONS_MAX = 1_000_000  # 7 s to plan, as each is a step
 
 # -- making -----------------------------------------------------------------------------------------------------------
@@ -67,11 +73,45 @@ def _plan_partitioned(
     if PARTITION_SUFFIX in name.local_name:
         raise InvalidValue(f"Partitioned Topic Name should not contain '{PARTITION_SUFFIX}'", value=str(name))
     _check_new(txn, name)
+    there = list_partitions(txn, name)
+    if there and there[-1].partition_index >= partitions:
+        most = there[-1].partition_index
+        raise Refused(
+            f"The topic has a max partition index of {most}, the number of partitions must be at least {most + 1}",
+            hint=f"create it with --partitions {most + 1}; or delete partitions: pulsar-admin topics delete {shell_word(there[-1])}",
+            topic=str(name),
+        )
     kept = in_hash_map_order(properties)
     record = encode_partitioned_topic(PartitionedTopic(partitions, False, kept))
     steps = [put_value_step(txn, name.partitioned_path, record, now_ms), *_missing(txn, name, partitions, now_ms)]
-    part = ChangePart(topic=str(name), after={"partitions": partitions, "properties": kept})
+    after: dict[str, Any] = {"partitions": partitions, "properties": kept}  # Any: JSON
+    if there:
+        after["adopted"] = [one.partition_index for one in there]
+    part = ChangePart(topic=str(name), after=after, warnings=tuple(_adopted(txn, there, partitions)))
     return Plan(command, txn.id, tuple(steps), (part,))
+
+
+def _adopted(txn: Txn, there: Sequence[TopicName], partitions: int) -> Iterator[str]:
+    """Yield what becomes part of a new partitioned topic, and what a broker would say of it."""
+    if not there:
+        return
+    entries, subscriptions = 0, set[str]()
+    for name in there:
+        subscriptions.update(filter(is_subscription, iter_cursor_names(txn, name)))
+        with suppress(StoreError):  # what reads the topic reports it
+            entries += read_topic(txn, name).number_of_entries
+    names = listed(sorted(subscriptions), _SHOWN) or "no subscription"
+    which = listed((one.partition_index for one in there), _SHOWN)
+    yield (
+        f"{plural(len(there), 'partition')} {which} {plural(len(there), 'is', 'are')} there and {plural(len(there), 'becomes', 'become')} "
+        f"part of it, with {counted(entries, 'entry')} and {names}"
+    )
+    new = [index for index in range(partitions) if index not in {one.partition_index for one in there}]
+    if new:
+        yield (
+            f"{plural(len(new), 'partition')} {listed(new, _SHOWN)} {plural(len(new), 'is', 'are')} created empty, without subscriptions"
+        )
+    yield "a broker of 4.0 answers 409 (This topic already exists) while partitions are there; one of 4.2 does the same as this"
 
 
 def plan_missing_partitions(txn: Txn, name: TopicName, now_ms: int) -> Plan:

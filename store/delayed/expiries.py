@@ -7,6 +7,7 @@ from dataclasses import field, replace
 
 from store.changes.cursors import CursorMove, plan_moves
 from store.changes.expiry import ExpiryRequest, expiry_move, unchanged_move
+from store.changes.guards import is_guarded
 from store.changes.out_of_time import check_expiries_meet, check_nows_agree
 from store.changes.plan import Plan
 from store.delayed.not_due import forecast_warnings, with_not_due
@@ -29,8 +30,8 @@ def plan_expiries(reader: EntryReader, command: str, cursors: Cursors, request: 
     Raises InvalidValue, NothingMatches (no TTL, or see ``check_expiries_meet``), LedgerNotFound, EntryNotFound, and Refused for a
     cursor of the broker's own.
     """
-    for _, cursor in cursors:
-        _check_expirable(cursor.name)
+    for topic, cursor in cursors:
+        _check_expirable(topic, cursor.name)
     if request.position not in (None, EARLIEST, LATEST) and len(cursors) > 1:
         raise InvalidValue(
             f"Expire message at position is not supported for {len(cursors)} topics: {request.position} is in one of them",
@@ -68,8 +69,8 @@ def _earlier(request: ExpiryRequest, earlier_ms: int) -> ExpiryRequest:
     return replace(request, now_ms=request.now_ms - earlier_ms, limit_ms=limit_ms)
 
 
-def _check_expirable(name: str) -> None:
-    if not is_consumed(name):
+def _check_expirable(topic: Topic, name: str) -> None:
+    if not is_consumed(name) or is_guarded(topic.name, name):
         raise Refused(f"expiry never touches {name}: it is the broker's own cursor", subscription=name)
 
 
@@ -152,8 +153,8 @@ def forecast_expiries(
     INTERVAL_MS of a row: by default a 24th. A cursor without a TTL is left out. Raises InvalidValue, NothingMatches (no TTL at
     all), and Refused for a cursor of the broker's own.
     """
-    for _, cursor in cursors:
-        _check_expirable(cursor.name)
+    for topic, cursor in cursors:
+        _check_expirable(topic, cursor.name)
     ttls = _read_ttls(reader, [topic for topic, _ in cursors]) if request.limit_ms is None else {}
     given_ms = 0 if request.limit_ms is None else request.now_ms - request.limit_ms
     if request.limit_ms is not None and given_ms <= 0:

@@ -18,6 +18,8 @@ from store.names import NamespaceName, Position, TopicName, decode_name, shell_w
 
 COMPACTION_CURSOR = "__compaction"
 DEDUP_CURSOR = "pulsar.dedup"
+LOG_CURSOR, PENDING_ACK_CURSOR = "transaction.subscription", "__pending_ack_state"
+"""Of ``MLTransactionLogImpl`` and ``MLPendingAckStore``: the only cursors of their managed ledgers."""
 REPLICATOR_PREFIX = "pulsar.repl."
 INTERNAL_PROPERTY_PREFIX = "#pulsar.internal."
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Literal
 
-from store.changes.cursors import CursorMove, check_movable, plan_moves
+from store.changes.cursors import CursorMove, plan_moves
 from store.changes.plan import Plan
 from store.changes.report import MoveBasis
 from store.codec.cursor import CursorState
@@ -79,7 +79,6 @@ def plan_as_of(
 
 
 def _move(reader: EntryReader, topic: Topic, cursor: Cursor, as_of: AsOf) -> CursorMove:
-    check_movable(cursor, force=as_of.force)
     states = as_of.past.states(reader, topic, cursor.name)
     if as_of.time_ms is None:
         found = _named(states, cursor, as_of.name)
@@ -94,6 +93,7 @@ def _move(reader: EntryReader, topic: Topic, cursor: Cursor, as_of: AsOf) -> Cur
         found.state,
         MoveBasis(f"as-of {found.name}", time_ms=as_of.time_ms),
         warnings=(*found.warnings, *_trimmed(topic, found.state.mark_delete)),
+        force=as_of.force,
     )
 
 

@@ -26,7 +26,7 @@ from store.db.tree import find_node
 from store.errors import InvalidValue, Refused, StoreError
 from store.files import read_file
 from store.frozen import frozen
-from store.model.cursors import COMPACTION_CURSOR, read_cursor_ledger
+from store.model.cursors import COMPACTION_CURSOR, LOG_CURSOR, PENDING_ACK_CURSOR, read_cursor_ledger
 from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
 from store.model.resources import CLUSTER, TENANT, cluster_path, tenant_path
@@ -37,7 +37,6 @@ from store.recovery.closing import Closed, close_ledger
 from store.recovery.contents import COMPACTED, CURSOR, MESSAGES, PENDING_ACKS, SCHEMA, TRANSACTIONS
 from store.recovery.evidence import LedgerEvidence, iter_unlisted, read_evidence
 from store.recovery.from_ledgers import COMMAND, Remade, Sources, default_policies, plan_from_ledgers
-from store.recovery.holding import LOG_CURSOR, PENDING_ACK_CURSOR
 from store.recovery.master_keys import read_master_keys
 from store.recovery.names_file import SUBSCRIPTION, TOPIC, GivenNames, Row
 from store.recovery.naming import LOST_AND_FOUND, Naming, find_names, name_of

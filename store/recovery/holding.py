@@ -7,13 +7,11 @@ readers make, at the beginning, as they do.
 
 from __future__ import annotations
 
-from store.model.cursors import COMPACTION_CURSOR
+from store.model.cursors import COMPACTION_CURSOR, LOG_CURSOR, PENDING_ACK_CURSOR
 from store.model.topics import Topic
 from store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, TopicName
 
 HOLDING = "recovered"
-LOG_CURSOR, PENDING_ACK_CURSOR = "transaction.subscription", "__pending_ack_state"
-"""Of ``MLTransactionLogImpl`` and ``MLPendingAckStore``."""
 
 
 def holding_name(topic: Topic, names: set[str]) -> str | None:

@@ -1,0 +1,304 @@
+"""What a broker keeps for itself is guarded wherever a cursor is changed; previews name what a broker does besides."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import pulsar_admin as pa
+from store.codec.cursor import CursorInfo, decode_cursor_info
+from store.codec.message import encode_message_entry
+from store.db.environment import open_store
+from store.db.owners import find_owners
+from store.db.tree import read_node, tree_key
+from store.names import Position, parse_topic
+from store.proto.pulsar_api_pb2 import MessageMetadata
+from tests.commands.changing import check_undo, rows_of
+from tests.compaction.entries import Batch, Slot, compacted, entry
+from tests.conftest import Cli
+from tests.synthetic import CREATED_MS, Made, MadeCompacted, MadeTopic, make_store
+
+PENDING_ACKS = "a/b/t-sub__transaction_pending_ack"
+LOG = "pulsar/system/__transaction_log_0"
+GUARDED = {
+    "a/b/compacted": "__compaction",
+    "a/b/deduplicated": "pulsar.dedup",
+    PENDING_ACKS: "__pending_ack_state",
+    LOG: "transaction.subscription",
+}
+
+
+def made_store(path: Path, topics: Mapping[str, MadeTopic]) -> Path:
+    return make_store(path / "s", topics)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Each of the guarded cursors in the middle of two ledgers of four entries, and one of users with such a name."""
+    ledgers = [[Made(CREATED_MS + number) for number in range(4)] for _ in range(2)]
+    names = GUARDED | {"a/b/users": "transaction.subscription"}
+    topics = {
+        topic: MadeTopic(ledgers, cursors={cursor: CursorInfo(-1, Position(10 + 2 * place, 1))})
+        for place, (topic, cursor) in enumerate(names.items())
+    }
+    return made_store(tmp_path, topics)
+
+
+def first_ledger(topic: str) -> int:
+    return 10 + 2 * list(GUARDED).index(topic)
+
+
+def mlp(topic: str) -> str:
+    namespace, _, local = topic.rpartition("/")
+    return f"{namespace}/persistent/{local}"
+
+
+@pytest.mark.parametrize("topic", GUARDED)
+@pytest.mark.parametrize(
+    "words",
+    [
+        "topics reset-cursor TOPIC -s CURSOR -m earliest",
+        "topics reset-cursor TOPIC -s CURSOR -m latest --rule broker",
+        "topics reset-cursor TOPIC -s CURSOR --shift-by 1",
+        "topics reset-cursor TOPIC -s CURSOR -t 1970-01-01T00:00:01Z",
+        "topics skip TOPIC -s CURSOR -n 1",
+        "topics clear-backlog TOPIC -s CURSOR",
+        "topics unsubscribe TOPIC -s CURSOR",
+        "managed-ledger update-mark-delete-cursor -mlp MLP -cn CURSOR -cm LEDGER:3",
+    ],
+)
+def test_every_change_of_it_is_refused_and_warns_when_forced(store: Path, cli: Cli, topic: str, words: str) -> None:
+    for word, value in (("TOPIC", topic), ("CURSOR", GUARDED[topic]), ("MLP", mlp(topic))):
+        words = words.replace(word, value)
+    words = words.replace("LEDGER", str(first_ledger(topic)))
+    before = rows_of(store)
+    refused = cli("--store", store, *words.split(), "-o", "json")
+    assert refused.exit_code == 3, refused.stdout
+    assert GUARDED[topic] in refused.error["message"]
+    assert "--force" in refused.error["hint"]
+    assert rows_of(store) == before
+    forced = cli("--store", store, *words.split(), "--force", "-o", "json")
+    assert forced.exit_code == 0, forced.stderr
+    if "unsubscribe" not in words:
+        assert any("moved" in text for text in forced.json["warnings"])
+    check_undo(cli, store, 1, before)
+
+
+def test_an_expiry_of_it_is_refused(store: Path, cli: Cli) -> None:
+    for topic, cursor in GUARDED.items():
+        for more in ((), ("--rule", "broker")):
+            refused = cli("--store", store, "topics", "expire", topic, "-s", cursor, "-t", "1s", *more)
+            assert refused.exit_code == 3, (topic, refused.stderr)
+
+
+def test_one_of_users_with_such_a_name_moves(store: Path, cli: Cli) -> None:
+    moved = cli("--store", store, "topics", "skip", "a/b/users", "-s", "transaction.subscription", "-n", "1")
+    assert moved.exit_code == 0
+
+
+def test_a_row_of_a_file_is_named(store: Path, cli: Cli, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"topic": PENDING_ACKS, "subscription": "__pending_ack_state", "messageId": "earliest"}))
+    refused = cli("--store", store, "topics", "reset-cursor", "--from-file", rows)
+    assert refused.exit_code == 3
+    assert "line 1: __pending_ack_state of" in refused.stderr
+
+
+def test_python_calls_are_guarded(store: Path) -> None:
+    with pa.open_store(store, writable=True) as opened:
+        cursor = opened.topic("a/b/compacted").cursor("__compaction")
+        for call in (
+            lambda: cursor.reset(to="earliest"),
+            lambda: cursor.skip(1),
+            lambda: cursor.clear(),
+            lambda: cursor.delete(),
+            lambda: cursor.set_mark_delete("10:3"),
+        ):
+            with pytest.raises(pa.Refused):
+                opened.apply(call())
+        report = opened.apply(cursor.set_mark_delete("10:3", force=True))
+        assert "marks how far the topic is compacted" in report.warnings[0]
+
+
+def test_a_plan_says_that_it_was_forced(store: Path, cli: Cli, tmp_path: Path) -> None:
+    """A file without that word moves nothing that is guarded."""
+    plan = tmp_path / "plan.json"
+    skip = ("topics", "skip", "a/b/compacted", "-s", "__compaction", "-n", "1")
+    assert cli("--store", store, *skip, "--force", "--plan", plan).exit_code == 0
+    fields = json.loads(plan.read_text())
+    assert fields["forced"] is True
+    del fields["forced"]
+    (tmp_path / "edited.json").write_text(json.dumps(fields))
+    refused = cli("--store", store, "apply", tmp_path / "edited.json", "-y")
+    assert refused.exit_code == 3
+    assert "marks how far the topic is compacted" in refused.stderr
+    applied = cli("--store", store, "apply", plan, "-y", "-o", "json")
+    assert applied.exit_code == 0, applied.stderr
+    assert "marks how far the topic is compacted" in applied.json["warnings"][0]
+
+
+def test_the_cure_of_a_dead_pending_ack_log_is_allowed(tmp_path: Path, cli: Cli) -> None:
+    """The log is one empty ledger, its cursor in a ledger that was trimmed (apache/pulsar#26368): nothing lies between."""
+    cursors = {"__pending_ack_state": CursorInfo(-1, Position(7, 13))}
+    store = made_store(tmp_path, {PENDING_ACKS: MadeTopic([[]], cursors=cursors)})
+    cure = ("managed-ledger", "update-mark-delete-cursor", "-mlp", mlp(PENDING_ACKS), "-cn", "__pending_ack_state")
+    done = cli("--store", store, *cure, "-cm", "10:-1")
+    assert done.exit_code == 0, done.stderr
+    with open_store(store) as opened, opened.read() as txn:
+        path = parse_topic(PENDING_ACKS).cursor_path("__pending_ack_state")
+        assert decode_cursor_info(read_node(txn, path).value, path).mark_delete == Position(10, -1)
+
+
+# -- truncate of a compacted topic ------------------------------------------------------------------------------------
+
+T = "a/b/t"
+
+
+def keyed(*keys: str) -> list[Made]:
+    return [
+        Made(CREATED_MS, raw=entry(Batch([Slot(key, b"v")], alone=True), number)) for number, key in enumerate(keys)
+    ]
+
+
+def compacted_store(path: Path) -> Path:
+    """Compacted to 10:3 (k0 to k3 in ledger 42); then k3 to k7 in 11 and k7 in 12; a subscription at the beginning."""
+    old = keyed("k0", "k1", "k2", "k3")
+    payloads = [compacted(10, number, one.raw or b"") for number, one in enumerate(old)]
+    made = MadeTopic(
+        [old, keyed("k3", "k4", "k5", "k6", "k7"), keyed("k7")],
+        cursors={"s": CursorInfo(-1, Position(10, -1))},
+        compacted=MadeCompacted(42, payloads, Position(10, 3)),
+    )
+    return made_store(path, {T: made})
+
+
+def test_truncate_drops_the_compacted_view_as_a_broker_does(tmp_path: Path, cli: Cli) -> None:
+    """Pulsar 4.0.8 and 4.2.4 left ``__compaction`` at the end without properties, and the compacted ledger to nobody."""
+    store = compacted_store(tmp_path)
+    before = rows_of(store)
+    assert "k0" in cli("--store", store, "compaction", "read", T, "-o", "jsonl").stdout
+    dry = cli("--store", store, "topics", "truncate", T, "--dry-run", "-o", "json")
+    (text,) = [text for part in dry.json for text in part.get("warnings", ())]
+    assert "ledger 42, which it is in, stays with BookKeeper and nothing references it any more" in text
+    assert "3 keys ('k0', 'k1' and 'k2') are in that ledger alone" in text
+    assert "4 keys ('k3', 'k4', 'k5' and 'k6') are in no ledger any more" in text
+    (own,) = [part for part in dry.json if part.get("subscription") == "__compaction"]
+    assert (own["before"]["compactedLedger"], own["after"]["compactedLedger"]) == (42, None)
+    assert cli("--store", store, "topics", "truncate", T, "-y").exit_code == 0
+    with open_store(store) as opened, opened.read() as txn:
+        path = parse_topic(T).cursor_path("__compaction")
+        info = decode_cursor_info(read_node(txn, path).value, path)
+        assert (info.mark_delete, dict(info.properties)) == (Position(12, 0), {})
+        assert not find_owners(txn, 42)
+        assert txn.get("tree", tree_key("/ledgers/00/0000/L0042")) is not None
+    left = [row["key"] for row in cli("--store", store, "compaction", "read", T, "-o", "jsonl").json_lines]
+    assert left == ["k7"]
+    check_undo(cli, store, 1, before)
+
+
+def test_truncate_keeps_what_a_broker_writes_again(tmp_path: Path, cli: Cli) -> None:
+    info = CursorInfo(-1, Position(10, 0), properties={"p": 7})
+    ledgers = [[Made(CREATED_MS)], [Made(CREATED_MS)]]
+    store = made_store(tmp_path, {T: MadeTopic(ledgers, cursors={"pulsar.dedup": info})})
+    done = cli("--store", store, "topics", "truncate", T, "-y", "-o", "json")
+    assert not any(part.get("warnings") for part in done.json)
+    with open_store(store) as opened, opened.read() as txn:
+        path = parse_topic(T).cursor_path("pulsar.dedup")
+        found = decode_cursor_info(read_node(txn, path).value, path)
+        assert (found.mark_delete, dict(found.properties)) == (Position(11, 0), {"p": 7})
+
+
+# -- chunked messages -------------------------------------------------------------------------------------------------
+
+
+def chunk(uuid: str, number: int, of: int) -> Made:
+    metadata = MessageMetadata(producer_name="p", sequence_id=1, publish_time=CREATED_MS + 1)
+    if of > 1:
+        metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg, metadata.total_chunk_msg_size = (
+            uuid,
+            number,
+            of,
+            of,
+        )
+    return Made(CREATED_MS, raw=encode_message_entry(metadata, b"x"))
+
+
+@pytest.fixture
+def chunked(tmp_path: Path) -> Path:
+    """As a client wrote it: a message, one of three chunks, with one of another producer among them, a message."""
+    entries = [chunk("", 0, 1), chunk("u", 0, 3), chunk("v", 0, 2), chunk("u", 1, 3), chunk("u", 2, 3), chunk("", 0, 1)]
+    return made_store(tmp_path, {T: MadeTopic([entries], cursors={"s": CursorInfo(-1, Position(10, -1))})})
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (
+            "reset-cursor T -s s -m 10:3",
+            "10:3 is chunk 2 of 3 of a message that begins at 10:1: consumers get its last 2 alone",
+        ),
+        (
+            "reset-cursor T -s s -m 10:4",
+            "10:4 is chunk 3 of 3 of a message that begins at 10:1: consumers get its last 1 alone",
+        ),
+        ("skip T -s s -n 3", "to give all of it again: -m 10:1"),
+        ("reset-cursor T -s s --shift-by 4", "to give all of it again: -m 10:1"),
+    ],
+)
+def test_a_move_into_a_chunked_message_is_told(chunked: Path, cli: Cli, words: str, text: str) -> None:
+    """A real client of 4.0.8 dropped the rest of such a message, and its entries stayed in the backlog."""
+    done = cli("--store", chunked, "topics", *words.replace("T", T, 1).split(), "--dry-run", "-o", "json")
+    assert any(text in warning for warning in done.json["warnings"]), done.json
+
+
+@pytest.mark.parametrize("target", ["10:0", "10:1", "10:2", "10:5", "latest"])
+def test_a_move_to_a_whole_message_is_not(chunked: Path, cli: Cli, target: str) -> None:
+    done = cli("--store", chunked, "topics", "reset-cursor", T, "-s", "s", "-m", target, "--dry-run", "-o", "json")
+    assert not done.json.get("warnings")
+
+
+# -- partitions that are there ----------------------------------------------------------------------------------------
+
+
+def partitions(path: Path, *indexes: int) -> Path:
+    """Partitions of a/b/readings without its record: 20 entries each, subscription of the first one at the beginning."""
+    entries = [[Made(CREATED_MS + number) for number in range(20)]]
+    topics = {
+        f"a/b/readings-partition-{index}": MadeTopic(
+            entries, cursors={"workers": CursorInfo(-1, Position(10 + place, -1))} if not place else {}
+        )
+        for place, index in enumerate(indexes)
+    }
+    return made_store(path, topics | {"a/b/readings-partition-x": MadeTopic(entries), "a/b/other": MadeTopic(entries)})
+
+
+def test_a_partitioned_topic_says_what_it_adopts(tmp_path: Path, cli: Cli) -> None:
+    store = partitions(tmp_path, 0, 2)
+    create = ("--store", store, "topics", "create-partitioned-topic", "a/b/readings", "-p")
+    done = cli(*create, "4", "-o", "json").json
+    assert done["after"]["adopted"] == [0, 2]
+    adopted, created, broker = done["warnings"]
+    assert adopted == "partitions 0 and 2 are there and become part of it, with 40 entries and workers"
+    assert created == "partitions 1 and 3 are created empty, without subscriptions"
+    assert "409" in broker
+    listed = cli("--store", store, "topics", "list", "a/b", "-o", "json").json
+    assert {f"persistent://a/b/readings-partition-{index}" for index in range(4)} <= set(listed)
+
+
+def test_fewer_partitions_than_are_there_are_refused_as_by_4_2(tmp_path: Path, cli: Cli) -> None:
+    """4.2.4: "The topic has a max partition index of 4, the number of partitions must be at least 5"; 4.0.8: 409 in any case."""
+    store = partitions(tmp_path, 0, 4, 10)
+    refused = cli("--store", store, "topics", "create-partitioned-topic", "a/b/readings", "-p", "10")
+    assert refused.exit_code == 3
+    assert "The topic has a max partition index of 10, the number of partitions must be at least 11" in refused.stderr
+    assert cli("--store", store, "topics", "create-partitioned-topic", "a/b/readings", "-p", "11").exit_code == 0
+
+
+def test_a_partitioned_topic_beside_nothing_says_nothing(tmp_path: Path, cli: Cli) -> None:
+    store = partitions(tmp_path, 0)
+    done = cli("--store", store, "topics", "create-partitioned-topic", "a/b/reading", "-p", "2", "-o", "json").json
+    assert "warnings" not in done
+    assert "adopted" not in done["after"]
