@@ -35,7 +35,7 @@ _SCANNING = {"store.codec.logscan", "store.codec.entrylog", "store.engine.local"
 _QUESTIONS = {
     f"topics find-by-time {_TOPIC} --time 2026-11-20T16:00:00Z": {"store.search.broker", "store.model.publish_times"},
     f"topics stats-internal {_TOPIC}": {"store.search.by_time"},
-    f"compaction last-id {_TOPIC}": {"google_crc32c", "store.search.by_time", "store.model.messages"},
+    f"compaction last-id {_TOPIC}": {"store.search.by_time", "store.model.messages"},
 }
 _CODE = """
 import sys

@@ -139,7 +139,7 @@ def test_damage_kills_no_process(
     if damage is _cut:  # a page of the newest state is missing: there is no place to cut where none is
         assert {code for _, code in codes} == {6}
     else:
-        assert ("check", 6) in codes
+        assert {("check", 6), ("check", 1)} & codes  # a page that is damaged, or a row whose digest does not fit
 
 
 @pytest.mark.parametrize("damage", [_zero, _flip])
@@ -156,7 +156,7 @@ def test_check_names_what_rotted_in_place(
         file.write_bytes(damage(bytearray(good), random_.randrange(len(good))))
         os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
         codes.add(_in_child(("--store", str(path), "store", "check")))
-    assert 6 in codes
+    assert {1, 6} & codes  # a row whose digest does not fit, or a page
     assert codes <= {0, 1, 6}
 
 

@@ -58,6 +58,7 @@ def _source_text(source: Mapping[str, Any]) -> str:  # Any: JSON
 def _render_info(summary: StoreSummary) -> str:
     rows = [
         ("store", f"{summary.store} (format {summary.format_version}, {summary.state})"),
+        *([] if summary.row_digests else [("rows", "without digests; `store refresh` or the next change adds them")]),
         ("created", render_cell(summary.created_ms, "time")),
         *(("source", _source_text(source)) for source in summary.sources),
         ("metadata nodes", f"{summary.databases['tree']:,}"),

@@ -43,7 +43,7 @@ def _looking(session: Session, label: str, *, deep: bool) -> Iterator[tuple[Engi
     from store.db.files import catalogued_bytes
     from store.model.topics import count_topics
 
-    with session.read() as txn:
+    with session.read() as txn, txn.passing_altered():  # what looks tells of them
         size_bytes = catalogued_bytes(txn) if deep else 0
         what = (size_bytes, "bytes") if deep else (count_topics(txn), "topics")
     with session.engine([], size_bytes) as engine, session.progress(*what, label) as advance:

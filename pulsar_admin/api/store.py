@@ -28,6 +28,7 @@ from pulsar_admin.incomplete import incomplete_text
 from store.db.environment import open_store as open_store_file
 from store.db.tree import Node, iter_children, read_node
 from store.errors import TopicNotFound
+from store.frozen import replace
 from store.model.topics import (
     check_namespace,
     expand_topic,
@@ -391,6 +392,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
     def _make_index(self, work: Callable[..., RebuildResult], *, verify: bool, writes: bool) -> RebuildResult:
         from store.db.files import catalogued_bytes
+        from store.model.references import count_wrong_owners, index_owners
 
         with self._session.read() as txn:
             size_bytes = catalogued_bytes(txn)
@@ -399,7 +401,12 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
             self._session.engine([], size_bytes) as engine,
             self._session.progress(size_bytes, "bytes", "index", resumes=writes) as advance,
         ):
-            return work(store, verify=verify, advance=advance, engine=engine)
+            result = work(store, verify=verify, advance=advance, engine=engine)
+            with store.read() as txn:
+                owners = count_wrong_owners(store, txn)
+            if owners and writes:
+                store.write(lambda txn: index_owners(store, txn))
+            return replace(result, changed_rows=result.changed_rows + owners)
 
     def search(self, *topics: str, **wanted: Unpack[Wanted]) -> Messages:
         """Return the messages of TOPICS (default: all) that are all of what is WANTED, as ``Topic.search``.

@@ -63,6 +63,7 @@ class Transfers:
 
         given_flags(forget=forget, verify=verify)
         with self._session.writing() as store:
+            store.add_digests()  # also where the source is gone
             size_bytes = survey_files(store, read_stored_layout(store.info)).bytes()
             with self._bringing(size_bytes, "refresh") as (engine, advance, warn):
                 options = RefreshOptions(verify, forget, self._session.clock_ms, engine)

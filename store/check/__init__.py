@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from store.check.data import TopicVisitor, check_data
 from store.check.deep import check_deep
-from store.check.finding import Finding, data_problem, note, weight
+from store.check.finding import Finding, Severity, weight
 from store.check.nacks import check_nacks
 from store.check.rows import check_rows
 from store.check.summing import sum_up
@@ -62,9 +62,18 @@ def iter_findings(
     store: Store, reader: EntryReader, visit: TopicVisitor = lambda topic, cursors: None
 ) -> Iterator[Finding]:
     """Yield what all but the deep check find, as it is found; VISIT is called with each topic and its cursors."""
-    for rule, evidence in judge(ClusterFacts(store, reader)):
-        make = note if rule.cause.severity is RuleSeverity.NOTE else data_problem
-        yield make(rule.cause.code, evidence.where, evidence.sentence, rule.hint(evidence), **evidence.values)
-    yield from check_rows(store, reader.txn)
-    yield from check_nacks(reader.txn)
-    yield from check_data(store, reader, visit)
+    with reader.txn.passing_altered():  # the rules tell of them
+        for rule, evidence in judge(ClusterFacts(store, reader)):
+            cause = rule.cause
+            yield Finding(
+                Severity.NOTE if cause.severity is RuleSeverity.NOTE else Severity.PROBLEM,
+                cause.code,
+                rule.scope,
+                evidence.where,
+                evidence.sentence,
+                rule.hint(evidence),
+                context=evidence.values,
+            )
+        yield from check_rows(store, reader.txn)
+        yield from check_nacks(reader.txn)
+        yield from check_data(store, reader, visit)

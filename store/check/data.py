@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 
-from store.check.finding import Finding, data_problem, note, problem_of
+from store.check.finding import Finding, data_problem, note, problem_of, to_the_end
 from store.check.replicas import Copies
 from store.codec.ledgermetadata import LedgerState, ledger_id_of_path, ledger_path
 from store.db.blocks import decode_times, ledger_of_key
@@ -58,11 +58,11 @@ def check_data(
     store: Store, reader: EntryReader, visit: TopicVisitor = lambda topic, cursors: None
 ) -> Iterator[Finding]:
     """Yield what the checks of this module find; VISIT is called with each topic."""
-    yield from check_nodes(reader.txn)
-    yield from check_topics(reader, visit)
-    yield from check_references(reader.txn)
-    yield from check_journals(store, reader.txn)
-    yield from check_ledgers(reader.txn)
+    yield from to_the_end(check_nodes(reader.txn), "the metadata")
+    yield from to_the_end(check_topics(reader, visit), "the topics")
+    yield from to_the_end(check_references(reader.txn), "references to ledgers")
+    yield from to_the_end(check_journals(store, reader.txn), "the journals")
+    yield from to_the_end(check_ledgers(reader.txn), "the ledgers")
 
 
 def check_nodes(txn: Txn) -> Iterator[Finding]:

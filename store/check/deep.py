@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store.check.finding import Finding, Severity, data_problem, note, store_problem
+from store.check.finding import Finding, Severity, data_problem, note, store_problem, to_the_end
 from store.codec.entrylog import log_file_name
 from store.codec.ledgermetadata import LedgerState
 from store.db.bookies import iter_imported_bookies
@@ -29,9 +29,10 @@ def check_deep(
     store: Store, reader: EntryReader, advance: Callable[[int], None], engine: Engine | None
 ) -> Iterator[Finding]:
     """Yield what the checks of this module find."""
-    yield from check_lengths(reader)
-    yield from check_index_files(store, reader.txn)
-    yield from check_files_deep(store, reader.txn, advance, engine)
+    with reader.txn.passing_altered():  # the rules tell of them
+        yield from to_the_end(check_lengths(reader), "the lengths of ledgers")
+        yield from to_the_end(check_index_files(store, reader.txn), "index files of bookies")
+        yield from to_the_end(check_files_deep(store, reader.txn, advance, engine), "the files of entries")
 
 
 def check_lengths(reader: EntryReader) -> Iterator[Finding]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from enum import StrEnum
 
-from store.errors import StoreError
+from store.errors import IndexCorrupt, StoreError
 from store.frozen import frozen
 from store.names import EVENTS
 from store.rules.table import LEADING
@@ -59,9 +59,19 @@ def problem_of(error: StoreError, code: str, scope: str, where: str) -> Finding:
     return Finding(Severity.PROBLEM, code, scope, where, error.message, error.hint, "", error.context)
 
 
+def to_the_end(found: Iterator[Finding], where: str) -> Iterator[Finding]:
+    """Yield what is FOUND; where a row stops it that a later check can do without, say that WHERE was not checked to its end."""
+    try:
+        yield from found
+    except IndexCorrupt as error:
+        yield problem_of(error, "check-stopped", "store", where)
+
+
 _WORST = (
     *(
         "pages-damaged",
+        "rows-altered",
+        "node-rows-altered",
         "catalogue-damaged",
         "node-damaged",
         "metadata-incomplete",

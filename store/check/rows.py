@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from heapq import merge
-from itertools import groupby, pairwise
-from operator import add, itemgetter
+from itertools import pairwise
+from operator import add
 
 from store.changes.chain import iter_breaks
 from store.changes.plan import iter_changes
-from store.check.finding import Finding, Severity, data_problem, note, problem_of, store_problem
+from store.check.finding import Finding, Severity, data_problem, note, problem_of, store_problem, to_the_end
 from store.db.backups import keep_hint
 from store.db.blocks import (
     BLOCK_BITS,
@@ -28,10 +27,9 @@ from store.db.entry_files import FileState, file_state
 from store.db.environment import Store, Txn
 from store.db.file import check_file
 from store.db.files import DIFFERS, LogFile, iter_damage, iter_logs
-from store.db.owners import Owner, OwnerKind, decode_owners
 from store.db.tree import decode_node
 from store.errors import IndexCorrupt, StoreError
-from store.model.references import find_references
+from store.model.references import find_references, iter_wrong_owners
 from store.names import shell_word
 from store.wording import counted, listed, plural
 
@@ -45,10 +43,10 @@ _LOST = {
 def check_rows(store: Store, txn: Txn) -> Iterator[Finding]:
     """Yield what the checks of this module find."""
     yield from check_pages(store, txn)
-    yield from check_catalogue(store, txn)
-    yield from check_index(txn)
-    yield from check_owners(store, txn)
-    yield from check_changes(txn)
+    yield from to_the_end(check_catalogue(store, txn), "the catalogue of files")
+    yield from to_the_end(check_index(txn), "the index")
+    yield from to_the_end(check_owners(store, txn), "the owners of ledgers")
+    yield from to_the_end(check_changes(txn), "the audit log")
 
 
 def check_pages(store: Store, txn: Txn) -> Iterator[Finding]:
@@ -328,34 +326,15 @@ def _check_times_without_blocks(txn: Txn) -> Iterator[Finding]:
 def check_owners(store: Store, txn: Txn) -> Iterator[Finding]:
     """Check the owners against the references in the tree."""
     try:
-        differing = list(_differing_owners(store, txn))
-    except StoreError as error:
-        yield problem_of(error, "owners-damaged", "store", "owners")
-        return
-    for ledger_id, wanted, found in differing:
-        # The ledger of a compacted topic is known from a cursor ledger, whose file may be gone by now.
-        if {o for o in found - wanted if o.kind is not OwnerKind.COMPACTED} or wanted - found:
+        for ledger_id, wanted, found in list(iter_wrong_owners(txn, find_references(store, txn))):
             yield store_problem(
                 "owners-differ",
                 f"ledger {ledger_id}",
                 f"expected owners: {listed(sorted(map(str, wanted)), 5) or 'none'}; found: {listed(sorted(map(str, found)), 5) or 'none'}",
                 ledgerId=ledger_id,
             )
-
-
-def _differing_owners(store: Store, txn: Txn) -> Iterator[tuple[int, set[Owner], set[Owner]]]:
-    """Yield (ledger id, expected, found) where the row of ``owners`` is not what the tree says."""
-    both = merge(
-        ((key, 0, row) for key, row in find_references(store, txn).rows()),
-        ((key, 1, bytes(row)) for key, row in txn.items("owners")),
-    )
-    for key, group in groupby(both, key=itemgetter(0)):
-        rows = [b"", b""]
-        for _, side, row in group:
-            rows[side] = row
-        if rows[0] != rows[1]:
-            expected, found = ({*decode_owners(ledger_of_key(key), row)} if row else set() for row in rows)
-            yield ledger_of_key(key), expected, found
+    except StoreError as error:
+        yield problem_of(error, "owners-damaged", "store", "owners")
 
 
 def check_changes(txn: Txn) -> Iterator[Finding]:

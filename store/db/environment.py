@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +20,7 @@ from store.db.backups import back_up, damaged_store
 from store.db.file import DATA_FILE, CommitRecord, is_as_committed, read_commit
 from store.db.locks import may_register, take_reader_lock, take_writer_lock, try_reader_lock, writer_lock
 from store.db.mounts import check_local
+from store.db.rows import DIGEST_BYTES, NAME_ENDING, WHOLE, altered_row, crc32c, sealed
 from store.db.storeinfo import (
     FORMAT_VERSION,
     StoreInfo,
@@ -33,6 +34,7 @@ from store.db.storeinfo import (
 from store.errors import (
     DiskFailed,
     DiskFull,
+    IndexCorrupt,
     NotWritable,
     StoreBusy,
     StoreError,
@@ -58,27 +60,38 @@ DATABASES = (
     "state",
 )
 _LATER = ("copies",)  # stores of before have none until they are opened for writing
+_MAX_DATABASES = 2 * len(DATABASES)  # under both names, while rows get their digests
 _FIRST_MAP_BYTES = 1 << 28
 _PART_BYTES = 16 << 20
 _MAX_READERS = 512
 _READER_TABLE_BYTES = 9 << 12  # of lock.mdb, for _MAX_READERS
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_STEPS = 8  # rows that cost less to step over than to search for the row after them
 _T = TypeVar("_T")
+_Row = Any  # a memoryview; lmdb's stubs say bytes as well, which transactions without ``buffers`` give
 
 
 class Txn:
     """One LMDB transaction; keys and values are bytes, ``view`` alone hands out memory of the map.
 
+    Every row is proven by its digest before anything is said of it, and so is that a row is *not* there: rows on both sides of the
+    place where it would be are proven, as it may be one of them whose key was altered. The same holds for where rows of a prefix
+    begin and end, and for those whose keys alone are asked for. What is not so raises IndexCorrupt; where that is suppressed, for
+    one of many, the transaction still ends with it: nobody answers from what an altered row left out, or commits it.
+
     ``memo``: what read models keep of this snapshot, each under a key of its own.
     """
 
-    __slots__ = ("_store", "_txn", "id", "memo")
+    __slots__ = ("_handles", "_met", "_on_altered", "_store", "_txn", "id", "memo")
 
-    def __init__(self, store: Store, txn: lmdb.Transaction) -> None:
+    def __init__(self, store: Store, txn: lmdb.Transaction, handles: Mapping[str, Any]) -> None:  # Any: lmdb's own
         self._store = store
         self._txn = txn
+        self._handles = handles
         self.id: int = txn.id()
         self.memo: dict[object, Any] = {}  # Any: each reader's own
+        self._on_altered: Callable[[bytes], None] | None = None
+        self._met: IndexCorrupt | None = None
 
     @property
     def store(self) -> Store:
@@ -90,98 +103,209 @@ class Txn:
         """What tells of entries without their files; None: the files do."""
         return None
 
+    @property
+    def has_digests(self) -> bool:
+        """Whether rows have digests: those of a store of format 1 get them with its next change."""
+        return True
+
+    @contextmanager
+    def passing_altered(self, told: Callable[[bytes], None] = lambda key: None) -> Iterator[None]:
+        """Let passes go on past altered rows for the life of the block; TOLD gets their keys. Who asks for one row gets its error.
+
+        For checks, which tell of these rows, and for what writes them anew.
+        """
+        before, self._on_altered = self._on_altered, told
+        try:
+            yield
+        finally:
+            self._on_altered = before
+
     def get(self, database: str, key: bytes) -> bytes | None:
-        value = self._txn.get(key, db=self._store.handle(database))
+        value = self.view(database, key)
         return None if value is None else bytes(value)
 
     def view(self, database: str, key: bytes) -> memoryview | None:
         """Return the value without a copy. Valid only until the transaction ends: later it shows other data."""
-        value = self._txn.get(key, db=self._store.handle(database))
-        return None if value is None else memoryview(value)
+        row = self._txn.get(key, db=self._handles[database])
+        if row is None:
+            self._check_absent(database, key)
+            return None
+        return self._proven(database, key, row)
 
     def put(self, database: str, key: bytes, value: bytes) -> None:
-        self._txn.put(key, value, db=self._store.handle(database))
+        self._txn.put(key, sealed(key, value), db=self._handles[database])
 
     def put_all(self, database: str, rows: Iterable[tuple[bytes, bytes]]) -> None:
         """Write ROWS of (key, value): several times as fast as one by one. What yields them may read meanwhile."""
-        with self._txn.cursor(db=self._store.handle(database)) as cursor:
-            cursor.putmulti(rows)
+        with self._cursor(database) as cursor:
+            cursor.putmulti((key, sealed(key, value)) for key, value in rows)
 
     def append(self, database: str, rows: list[tuple[bytes, bytes]]) -> None:
         """Write ROWS; where their keys rise above all that are there they fill its pages and cost no search."""
-        with self._txn.cursor(db=self._store.handle(database)) as cursor:
-            _, added = cursor.putmulti(rows, append=True)
-            if added < len(rows):  # lmdb leaves out what is not in order, in silence
-                cursor.putmulti(rows)
+        whole = [(key, sealed(key, value)) for key, value in rows]
+        with self._cursor(database) as cursor:
+            _, added = cursor.putmulti(whole, append=True)
+            if added < len(whole):  # lmdb leaves out what is not in order, in silence
+                cursor.putmulti(whole)
 
     def delete(self, database: str, key: bytes) -> bool:
-        return bool(self._txn.delete(key, db=self._store.handle(database)))
+        return bool(self._txn.delete(key, db=self._handles[database]))
 
     def items(
         self, database: str, prefix: bytes = b"", start: bytes | None = None
     ) -> Iterator[tuple[bytes, memoryview]]:
         """Yield (key, value view) in key order, from START (default: PREFIX), while keys begin with PREFIX."""
-        with self._txn.cursor(db=self._store.handle(database)) as cursor:
-            first = prefix if start is None else start
-            if first and not cursor.set_range(first):
+        with self._cursor(database) as cursor:
+            if not self._seek(cursor, database, prefix if start is None else start):
                 return
-            for found, value in cursor:
+            for found, row in cursor:
                 key = bytes(found)
+                value = self._passed(database, key, row)
                 if not key.startswith(prefix):
                     return
-                yield key, memoryview(value)
+                if value is not None:
+                    yield key, value
 
     def keys(self, database: str, prefix: bytes) -> Iterator[bytes]:
         """Yield the keys that begin with PREFIX, in order."""
-        with self._txn.cursor(db=self._store.handle(database)) as cursor:
-            found = cursor.set_range(prefix)
-            while found:
-                key = bytes(cursor.key())
-                if not key.startswith(prefix):
-                    return
-                yield key
-                found = cursor.next()
+        return (key for key, _ in self.items(database, prefix))
 
     def parts(self, database: str, prefix: bytes, start: bytes, limit: int) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (part of a key behind PREFIX up to a slash, the key), from the key START on; of those with one part and a slash the first.
+        """Yield (part of a key behind PREFIX up to a slash, the key), from the key START on; of those with one part the first.
 
-        Keys whose part ends behind LIMIT bytes all come.
+        A part comes again where keys of other parts lie between its own (``x``, ``x-1``, ``x/y``). Keys whose part ends behind
+        LIMIT bytes all come.
         """
-        size = len(prefix)
-        with self._txn.cursor(db=self._store.handle(database)) as cursor:
-            found = cursor.set_range(start)
+        size, has_digests = len(prefix), self.has_digests
+        with self._cursor(database) as cursor:
+            found = self._seek(cursor, database, start)
             while found:
-                key = bytes(cursor.key())
-                if not key.startswith(prefix):
-                    return
-                end = key.find(b"/", size, limit)
-                if end < 0:
-                    yield key[size:], key
-                    found = cursor.next()
+                inside, steps = b"", 0  # the part that was yielded last, with a slash; how many of its rows were passed
+                for view, row in cursor:
+                    key = bytes(view)
+                    if crc32c(key + row) != WHOLE and has_digests:
+                        self._tell_altered(database, key)
+                    elif inside and key.startswith(inside):
+                        steps += 1
+                        if steps == _STEPS:
+                            break
+                    elif not key.startswith(prefix):
+                        return
+                    elif (end := key.find(b"/", size, limit)) >= 0:
+                        inside, steps = key[: end + 1], 0
+                        yield key[size:end], key
+                    else:
+                        inside, steps = key + b"/" if len(key) < limit else b"", 0
+                        yield key[size:], key
                 else:
-                    yield key[size:end], key
-                    found = cursor.set_range(key[:end] + b"0")  # the byte behind the slash
+                    return
+                found = self._seek(cursor, database, inside[:-1] + b"0")  # the byte behind the slash
 
     def last(self, database: str, prefix: bytes = b"") -> tuple[bytes, bytes] | None:
         """Return the last (key, value) whose key begins with PREFIX, or None."""
-        with self._txn.cursor(db=self._store.handle(database)) as cursor:
+        with self._cursor(database) as cursor:
             after = prefix.rstrip(b"\xff")
             after = after[:-1] + bytes([after[-1] + 1]) if after else b""
-            found = (cursor.set_range(after) and cursor.prev()) if after else False
-            if not found and not (after and cursor.key()):
+            if after and self._seek(cursor, database, after):
+                self._passed(database, bytes(cursor.key()), cursor.value())
+                found = cursor.prev()
+            else:
                 found = cursor.last()
-            if not found or not bytes(cursor.key()).startswith(prefix):
-                return None
-            return bytes(cursor.key()), bytes(cursor.value())
+            while found:
+                key = bytes(cursor.key())
+                value = self._passed(database, key, cursor.value())
+                if not key.startswith(prefix):
+                    return None
+                if value is not None:
+                    return key, bytes(value)
+                found = cursor.prev()
+            return None
 
     def count(self, database: str) -> int:
         """Return how many rows a database has; one that this store lacks, as it was made without it, has none."""
-        if database in _LATER and not self._store.has(database):
+        if database in _LATER and database not in self._handles:
             return 0
-        return int(self._txn.stat(self._store.handle(database))["entries"])
+        return int(self._txn.stat(self._handles[database])["entries"])
 
     def clear(self, database: str) -> None:
-        self._txn.drop(self._store.handle(database), delete=False)
+        self._txn.drop(self._handles[database], delete=False)
+
+    def _cursor(self, database: str) -> lmdb.Cursor:
+        return self._txn.cursor(db=self._handles[database])
+
+    def _proven(self, database: str, key: bytes, row: _Row) -> memoryview:
+        """Return the value in ROW; raises IndexCorrupt unless it is what was written under KEY."""
+        if crc32c(key + row) != WHOLE:
+            raise self._altered(database, key)
+        value: memoryview = row[:-DIGEST_BYTES]
+        return value
+
+    def _passed(self, database: str, key: bytes, row: _Row) -> memoryview | None:
+        """Return the value in a ROW that a pass meets; None for an altered one that ``on_altered`` was told of."""
+        if crc32c(key + row) != WHOLE:
+            self._tell_altered(database, key)
+            return None
+        value: memoryview = row[:-DIGEST_BYTES]
+        return value
+
+    def _tell_altered(self, database: str, key: bytes, *what: str) -> None:
+        if self._on_altered is None:
+            raise self._altered(database, key, *what)
+        self._on_altered(key)
+
+    def _altered(self, database: str, key: bytes, *what: str) -> IndexCorrupt:
+        error = altered_row(self._store.path, database, key, *what)
+        if self._on_altered is None and self._met is None:
+            self._met = error
+        return error
+
+    def check_met(self) -> None:
+        """Raise the IndexCorrupt of the first altered row that was met, but for those that were to be passed."""
+        if self._met is not None:
+            raise self._met
+
+    def _seek(self, cursor: lmdb.Cursor, database: str, key: bytes) -> bool:
+        """Go to the first row from KEY on and return whether there is one; the row before it is proven, which may have been it."""
+        if not key:
+            return cursor.first()
+        found = cursor.set_range(key)
+        if found and bytes(cursor.key()) == key:
+            return True
+        if cursor.prev() if found else cursor.last():
+            before = bytes(cursor.key())
+            self._passed(database, before, cursor.value())
+            if before >= key:  # a page above names another key than the rows below it
+                self._tell_altered(database, before, "it is not in the order of keys")
+            return found and cursor.next()
+        return found and cursor.first()
+
+    def _check_absent(self, database: str, key: bytes) -> None:
+        """Prove the rows around the place of KEY, which was not found."""
+        with self._cursor(database) as cursor:
+            if self._seek(cursor, database, key):
+                after = bytes(cursor.key())
+                self._passed(database, after, cursor.value())
+                if after <= key:
+                    self._tell_altered(database, after, "it is not in the order of keys")
+
+
+class UndigestedTxn(Txn):
+    """A transaction of a store of format 1, whose rows have no digests: they are taken as they are. It is for reading alone."""
+
+    __slots__ = ()
+
+    @property
+    def has_digests(self) -> bool:
+        return False
+
+    def _proven(self, database: str, key: bytes, row: memoryview) -> memoryview:
+        return row
+
+    def _passed(self, database: str, key: bytes, row: memoryview) -> memoryview:
+        return row
+
+    def _check_absent(self, database: str, key: bytes) -> None:
+        """Nothing tells an altered row from any other."""
 
 
 class Store:
@@ -190,7 +314,8 @@ class Store:
     def __init__(self, path: Path, *, writable: bool, lock: int | None = None) -> None:
         self.path = path
         self.writable = writable
-        self._handles: dict[str, Any] = {}  # Any: lmdb's opaque database handle
+        self._handles: dict[str, Any] = {}  # Any: lmdb's opaque database handles
+        self._has_digests = True
         self._env: lmdb.Environment | None = None
         self._record: CommitRecord | None = None
         self._failed: StoreError | None = None
@@ -252,9 +377,8 @@ class Store:
     def _check_change(self) -> None:
         """Raise IndexCorrupt when the audit log has not the last change that was committed."""
         record = read_commit(self.path / "meta")
-        with self.read() as txn:
-            found = last_change(txn)
-        if record is not None and found < record.change:
+        found = self._last_change()
+        if record is not None and found is not None and found < record.change:
             raise damaged_store(self.path, f"{self.path} lost changes: expected {record.change}, found {found}")
 
     def _open_environment(self, *, registers: bool) -> None:
@@ -265,7 +389,7 @@ class Store:
             env = self._env = lmdb.open(
                 str(self.path / "meta"),
                 create=False,
-                max_dbs=len(DATABASES) + 4,
+                max_dbs=_MAX_DATABASES,
                 max_readers=_MAX_READERS,
                 map_size=max(_FIRST_MAP_BYTES, 1 << (2 * data_bytes - 1).bit_length() if data_bytes else 0),
                 readonly=not self.writable,
@@ -278,13 +402,18 @@ class Store:
                 self._open_databases(env)
 
     def _open_databases(self, env: lmdb.Environment) -> None:
+        """Open the databases by the names that the newest state has them under, which say whether rows have digests."""
+        with env.begin() as txn, txn.cursor() as cursor:
+            names = {bytes(name).decode("utf-8", "replace") for name in cursor.iternext(values=False)}
+        self._has_digests = names.isdisjoint(DATABASES)
+        ending = NAME_ENDING if self._has_digests else ""
+        handles = {}
         for name in DATABASES:
-            try:
-                self._handles[name] = env.open_db(name.encode(), create=self.writable)
-            except lmdb.NotFoundError as error:
-                if name in _LATER:
-                    continue
-                raise damaged_store(self.path, f"{self.path} lacks the database {name!r}") from error
+            if name + ending in names or (name in _LATER and self.writable and self._has_digests):
+                handles[name] = env.open_db((name + ending).encode(), create=self.writable)
+            elif name not in _LATER:
+                raise damaged_store(self.path, f"{self.path} lacks the database {name!r}")
+        self._handles = handles
 
     def _env_of(self) -> lmdb.Environment:
         assert self._env is not None
@@ -292,51 +421,101 @@ class Store:
 
     def _put_record(self) -> None:
         """Record what was committed last, and the number of the last change with it."""
-        if self._record is not None:
-            with self.read() as txn:
-                change = last_change(txn)
+        if self._record is not None and (change := self._last_change()) is not None:
             self._record.put(change)
 
-    def has(self, database: str) -> bool:
-        return database in self._handles
+    def _last_change(self) -> int | None:
+        """Return the number of the last change; None where its row was altered, which whoever asks for it is told."""
+        try:
+            with self.read() as txn:
+                return last_change(txn)
+        except IndexCorrupt:
+            return None
 
-    def handle(self, database: str) -> Any:  # Any: lmdb's opaque database handle
-        return self._handles[database]
+    @property
+    def has_digests(self) -> bool:
+        """Whether rows have digests, as of what was opened or written last."""
+        return self._has_digests
 
     @contextmanager
     def read(self) -> Iterator[Txn]:
         """Open a snapshot for reading."""
-        with self._translated_once():
-            env = self._env_of()
-            try:
-                txn = env.begin(buffers=True)
-            except lmdb.MapResizedError:
-                env.set_mapsize(0)
-                txn = env.begin(buffers=True)
-            except lmdb.ReadersFullError:
-                env.reader_check()
-                txn = env.begin(buffers=True)
-            with txn:
-                yield Txn(self, txn)
+        with self._translated_once(), self._begin() as txn:
+            found = (Txn if self._has_digests else UndigestedTxn)(self, txn, self._handles)
+            yield found
+            found.check_met()
+
+    def _begin(self) -> lmdb.Transaction:
+        env = self._env_of()
+        try:
+            txn = env.begin(buffers=True)
+        except lmdb.MapResizedError:
+            env.set_mapsize(0)
+            txn = env.begin(buffers=True)
+        except lmdb.ReadersFullError:
+            env.reader_check()
+            txn = env.begin(buffers=True)
+        if not self._has_digests and txn.get(DATABASES[0].encode()) is None:  # another process gave rows their digests
+            txn.abort()
+            self._open_databases(env)
+            txn = env.begin(buffers=True)
+        return txn
 
     def write(self, work: Callable[[Txn], _T]) -> _T:
-        """Run WORK in one write transaction and commit; WORK runs again on a larger map when the map was full."""
+        """Run WORK in one write transaction and commit; WORK runs again on a larger map when the map was full.
+
+        In a store of format 1 the same transaction gives every row its digest first.
+        """
         if not self.writable:
             raise NotWritable(f"{self.path} was opened for reading")
         env = self._env_of()
         while True:
             try:
-                with (
-                    self._translated_once(lmdb.MapFullError),
-                    env.begin(write=True, buffers=True) as txn,
-                ):
-                    result = work(Txn(self, txn))
+                with self._translated_once(lmdb.MapFullError):
+                    result = self._write_once(env, work) if self._has_digests else self._write_digests(env, work)
             except lmdb.MapFullError:
                 env.reader_check()
                 env.set_mapsize(env.info()["map_size"] * 2)
             else:
                 self._put_record()
                 return result
+
+    def add_digests(self) -> None:
+        """Give rows of a store of format 1 their digests, which its first change would."""
+        if not self._has_digests:
+            self.write(lambda txn: None)
+
+    def _write_once(self, env: lmdb.Environment, work: Callable[[Txn], _T]) -> _T:
+        with env.begin(write=True, buffers=True) as txn:
+            found = Txn(self, txn, self._handles)
+            result = work(found)
+            found.check_met()
+            return result
+
+    def _write_digests(self, env: lmdb.Environment, work: Callable[[Txn], _T]) -> _T:
+        """Copy every row with its digest into databases of other names, run WORK on these, and drop the old ones: all or nothing."""
+        try:
+            with env.begin(write=True, buffers=True) as txn:
+                handles = {name: env.open_db((name + NAME_ENDING).encode(), txn=txn) for name in DATABASES}
+                new = Txn(self, txn, handles)
+                for name, old in self._handles.items():
+                    with txn.cursor(db=old) as rows, txn.cursor(db=handles[name]) as cursor:
+                        pairs = ((bytes(key), bytes(value)) for key, value in rows)
+                        cursor.putmulti(((key, sealed(key, value)) for key, value in pairs), append=True)
+                    if new.count(name) != txn.stat(old)["entries"]:
+                        raise damaged_store(self.path, f"the rows of {name} in {self.path}/meta are not in order")
+                result = work(new)
+                new.check_met()
+                for old in self._handles.values():
+                    txn.drop(old, delete=True)
+                # Before the commit: what cannot read rows with digests must refuse the store by its number, not find it damaged.
+                self.update_info(format_version=FORMAT_VERSION)
+        except BaseException:
+            with suppress(lmdb.Error):
+                self._open_databases(env)  # LMDB forgets the names of what was dropped, also where that was taken back
+            raise
+        self._open_databases(env)
+        return result
 
     def replace_all(self, database: str, rows: Iterable[tuple[bytes, bytes]]) -> None:
         """Make ROWS all of DATABASE, in transactions of a bounded size: LMDB keeps what one has written in memory.
@@ -434,13 +613,13 @@ def create_store(
         env = lmdb.open(
             str(path / "meta"),
             map_size=_FIRST_MAP_BYTES,
-            max_dbs=len(DATABASES) + 4,
+            max_dbs=_MAX_DATABASES,
             max_readers=_MAX_READERS,
             mode=mode_below(path / "meta"),
         )
         with env.begin(write=True) as txn:
             for name in DATABASES:
-                env.open_db(name.encode(), txn=txn)
+                env.open_db((name + NAME_ENDING).encode(), txn=txn)
         env.close()
     record = CommitRecord(path / "meta")
     record.put(0)

@@ -15,7 +15,8 @@ from store.errors import AlreadyExists, IndexCorrupt, NotWritable, Refused, Stor
 from store.files import read_file, replace_file
 from store.frozen import frozen
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""2: rows have digests. 1: a store of before; its rows get theirs, and it this number, with the next change."""
 
 
 class StoreState(StrEnum):

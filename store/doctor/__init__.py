@@ -40,6 +40,10 @@ _NAMELESS = {
     "metadata-incomplete",
     "topic-unreadable",
     "cursor-unreadable",
+    "rows-altered",
+    "node-rows-altered",
+    "index-rows-altered",
+    "check-stopped",
 }
 """Where one of these is found nobody may call a ledger leaked: what references it may be what is damaged."""
 
@@ -78,8 +82,9 @@ def diagnose(
         refuse_bundle(store)
     with open_reader(store) as reader:
         looked = (lambda: None) if options.deep else (lambda: advance(1))
-        for found in _look(store, reader, TopicDoctor(reader, now_ms, sink, deep=options.deep), looked):
-            sink(found)
+        with reader.txn.passing_altered():  # the rules tell of them
+            for found in _look(store, reader, TopicDoctor(reader, now_ms, sink, deep=options.deep), looked):
+                sink(found)
         if options.deep:
             for finding in check_deep(store, reader, advance, engine):
                 sink(diagnosis_of_finding(finding))

@@ -227,6 +227,15 @@ CAUSES_OF_STORE = (
         "Run the same command again; it continues.",
     ),
     Cause(
+        "check-stopped",
+        Severity.CRITICAL,
+        "A check could not be finished",
+        "A row that the check needs cannot be read. What comes after it was not checked.",
+        _UNSEEN,
+        "pulsar-admin store check",
+        "Repair the rows that other findings name, then check again.",
+    ),
+    Cause(
         "not-checked",
         Severity.WARNING,
         "Files have changed, so the index was not compared with them",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 
 from store.db.environment import Store
 from store.doctor import Diagnosis, DoctorOptions, diagnose
@@ -31,7 +32,9 @@ def read_checked_overview(
     """
     with open_reader(store) as reader:
         wanted = _wanted(store, reader, now, top)
-        return read_overview(store, reader, wanted, _findings(store, reader, now, check), advance)
+        found = _findings(store, reader, now, check)
+        with nullcontext() if found is None else reader.txn.passing_altered():  # the doctor has told of them
+            return read_overview(store, reader, wanted, found, advance)
 
 
 def read_checked_metrics(
@@ -45,7 +48,9 @@ def read_checked_metrics(
     """Return the metrics of STORE at NOW; CHECK, ADVANCE and what is raised: as ``read_checked_overview``."""
     with open_reader(store) as reader:
         wanted = _wanted(store, reader, now, 0)
-        return read_metrics(store, reader, wanted, chosen, _findings(store, reader, now, check), advance)
+        found = _findings(store, reader, now, check)
+        with nullcontext() if found is None else reader.txn.passing_altered():  # the doctor has told of them
+            return read_metrics(store, reader, wanted, chosen, found, advance)
 
 
 def _wanted(store: Store, reader: EntryReader, now: Now, top: int) -> Wanted:

@@ -8,6 +8,7 @@ from store.db.environment import Store
 from store.db.files import iter_not_needed
 from store.facts import Unknown
 from store.facts.managed_ledgers import OtherLedger, other_ledgers
+from store.facts.rows import AlteredRows, altered_rows
 from store.facts.trees import Tree, unknown_trees
 from store.facts.unlisted import HeldLedgers, UnlistedLedgers, find_newer, find_unlisted
 from store.facts.vanished import Vanished, find_vanished
@@ -78,3 +79,8 @@ class ClusterFacts:
     def other_ledgers(self) -> tuple[OtherLedger, ...]:
         """The managed ledgers that are no persistent topics, which a newer Pulsar reads."""
         return other_ledgers(self.reader.txn)
+
+    @cached_property
+    def altered_rows(self) -> tuple[AlteredRows, ...]:
+        """The store's own rows whose key or value is not what was written, by database."""
+        return altered_rows(self.reader.txn)

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from store.db.environment import Txn
-from store.errors import StoreError
+from store.errors import MetadataCorrupt
 from store.frozen import frozen
 from store.model.absent_bookies import find_absent_bookies
 from store.model.coverage import count_unseen, iter_entry_gaps
@@ -63,7 +63,7 @@ def find_missing(txn: Txn, ledger_id: int) -> Missing | None:
 def _find_missing(txn: Txn, ledger_id: int, owners: tuple[Owner, ...], *, is_listed: bool = False) -> Missing | None:
     try:
         ledger = find_ledger(txn, ledger_id)
-    except StoreError:
+    except MetadataCorrupt:
         return Missing(ledger_id, NO_METADATA, 0, (), owners)
     if ledger is None:
         return Missing(ledger_id, NO_LEDGER, 0, (), owners) if owners or is_listed else None

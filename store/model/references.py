@@ -5,18 +5,20 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import chain
+from heapq import merge
+from itertools import chain, groupby
+from operator import itemgetter
 
 from store.codec.cursor import decode_cursor_head, decode_cursor_ledger_id
 from store.codec.given import parse_integer
 from store.codec.managedledger import decode_ledger_ids
 from store.codec.schema import decode_schema_locator
-from store.db.blocks import ledger_key
+from store.db.blocks import ledger_key, ledger_of_key
 from store.db.entry_files import EntryFiles
 from store.db.environment import Store, Txn
-from store.db.owners import Owner, OwnerKind, encode_text, join_owners, owner_part
+from store.db.owners import Owner, OwnerKind, decode_owners, encode_text, join_owners, owner_part
 from store.db.tree import Node, iter_values
-from store.errors import StoreError
+from store.errors import IndexCorrupt, StoreError
 from store.frozen import NamedTuple
 from store.model.cursors import COMPACTION_CURSOR, INTERNAL_PROPERTY_PREFIX, read_cursor
 from store.model.managed_nodes import managed_node
@@ -91,6 +93,36 @@ def make_owners(store: Store) -> None:
     with store.read() as txn:
         found = find_references(store, txn)
     store.replace_all("owners", found.rows())
+
+
+def iter_wrong_owners(txn: Txn, expected: References) -> Iterator[tuple[int, set[Owner], set[Owner]]]:
+    """Yield (ledger id, expected, found) where the row of ``owners`` is not what was EXPECTED; raises IndexCorrupt."""
+    both = merge(
+        ((key, 0, row) for key, row in expected.rows()),
+        ((key, 1, bytes(row)) for key, row in txn.items("owners")),
+    )
+    for key, group in groupby(both, key=itemgetter(0)):
+        rows = [b"", b""]
+        for _, side, row in group:
+            rows[side] = row
+        if rows[0] != rows[1]:
+            wanted, found = ({*decode_owners(ledger_of_key(key), row)} if row else set() for row in rows)
+            # The ledger of a compacted topic is known from a cursor ledger, whose file may be gone by now.
+            if {o for o in found - wanted if o.kind is not OwnerKind.COMPACTED} or wanted - found:
+                yield ledger_of_key(key), wanted, found
+
+
+def count_wrong_owners(store: Store, txn: Txn) -> int:
+    """Return how many ledgers have owners that are not what the tree says, or a row that was altered; raises IndexCorrupt where
+    the tree cannot be read."""
+    expected = find_references(store, txn)
+    altered: list[bytes] = []
+    try:
+        with txn.passing_altered(altered.append):
+            wrong = sum(1 for _ in iter_wrong_owners(txn, expected))
+    except IndexCorrupt:
+        return txn.count("owners")  # a row that cannot be decoded ends the comparison
+    return max(wrong, len(altered))
 
 
 def find_references(store: Store, txn: Txn) -> References:

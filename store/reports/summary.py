@@ -40,11 +40,13 @@ class FileSummary:
 class StoreSummary:
     """A store in numbers. ``cursors``: where each cursor's truth is (``store.model.cursors.Cursor.source``, or "unreadable").
 
-    ``unknown_trees``: trees of the metadata that no Pulsar known here writes; ``other_ledgers``: managed ledgers that are no topics here.
+    ``unknown_trees``: trees of the metadata that no Pulsar known here writes; ``other_ledgers``: managed ledgers that are no topics here;
+    ``row_digests``: whether its rows have digests; those of a store of format 1 get them with the next change.
     """
 
     store: str
     format_version: int
+    row_digests: bool
     created_ms: int
     state: str
     transaction: int
@@ -75,6 +77,7 @@ def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
     return StoreSummary(
         store=str(store.path),
         format_version=store.info.format_version,
+        row_digests=txn.has_digests,
         created_ms=store.info.created_ms,
         state=store.info.state,
         transaction=store.last_txn_id(),

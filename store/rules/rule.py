@@ -15,24 +15,30 @@ class Evidence:
     """Where a rule holds, the sentence that says so, and what shows it: names and numbers by key, JSON values.
 
     ``values`` fill the places of the cause's command; ``bytes`` and ``messages``, ``entries`` or ``missing`` are what is at stake.
+    ``hint``: what to do here, where the store's state decides it; "" where the cause says it.
     """
 
     where: str
     sentence: str
     values: Mapping[str, object] = field(default_factory=dict)
+    hint: str = ""
 
 
 @frozen
 class Rule:
     """One thing that can be wrong. ``cause``: code, severity, words, cure. ``holds``: facts → evidence, one for each place.
 
-    ``loss``: what is lost as long as it holds, or by the cure; "" for nothing.
+    ``loss``: what is lost as long as it holds, or by the cure; "" for nothing. ``scope``: "store" for our own rows, "data" for what
+    Pulsar left.
     """
 
     cause: Cause
     holds: Callable[[ClusterFacts], Iterator[Evidence]]
     loss: str = ""
+    scope: str = "data"
 
     def hint(self, evidence: Evidence) -> str:
         """Return what to do about EVIDENCE, the command at its end."""
+        if evidence.hint:
+            return evidence.hint
         return f"{self.cause.how.removesuffix('.')}: {self.cause.command({'where': evidence.where} | dict(evidence.values))}"

@@ -42,6 +42,7 @@ class TablesTxn(Txn):
         self._tables = store
         self.id = 0
         self.memo = {}
+        self._on_altered = self._met = None
 
     @property
     def columns(self) -> EntryTable:

@@ -53,7 +53,7 @@ from store.transfer.imports import (
 )
 from store.transfer.leading import leading_findings
 from store.transfer.reading import grown, read_disks
-from store.transfer.refresh_tree import NewTree, put_tree_facts, read_tree
+from store.transfer.refresh_tree import NewTree, put_tree_facts, read_altered, read_tree
 from store.transfer.survey import Survey, survey_files
 from store.wording import counted
 
@@ -177,6 +177,7 @@ def refresh_store(
     layout = read_stored_layout(store.info, options.added)
     result = RefreshResult(str(store.path), layout.name, checksums=options.verify, forget=options.forget)
     _warn_of_holder(layout, result, warn)
+    _restore_altered(store, layout, warn)
     with store.read() as txn:
         result.entries_before = count_entries(txn)
         tree = read_tree(txn, layout, result)
@@ -235,6 +236,26 @@ def _newest_node_ms(txn: Txn, options: RefreshOptions, tree: NewTree) -> int:
     for changed in filter(None, tree.rows.values()):
         newest.see(changed)
     return newest.time_ms
+
+
+def _restore_altered(store: Store, layout: Layout, warn: Warn) -> None:
+    """Read nodes whose rows were altered from the source again; raises IndexCorrupt where that has not what they were."""
+    with store.read() as txn:
+        rows = read_altered(txn, layout)
+    if not rows:
+        return
+
+    def work(txn: Txn) -> None:
+        for key, row in rows.items():
+            if row is None:
+                txn.delete("tree", key)
+            else:
+                txn.put("tree", key, row)
+        _begin(txn)  # who owns ledgers is as of what the rows say now
+
+    store.write(work)
+    nodes = sum(row is not None for row in rows.values())
+    warn(f"rows of the metadata were altered on the disk: {counted(nodes, 'node')} read from the source again")
 
 
 def _warn_of_holder(layout: Layout, result: RefreshResult, warn: Warn) -> None:

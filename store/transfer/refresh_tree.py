@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from store.db.backups import keep_hint
 from store.db.environment import Txn
 from store.db.export_intent import find_exported_zxid, intended_rows
 from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage, clear_damage, iter_damage, put_damage
 from store.db.next_ledger_id import put_next_ledger_id
+from store.db.rows import altered_row
 from store.db.tree import Node, Row, decode_node
-from store.errors import Refused
+from store.errors import IndexCorrupt, Refused
 from store.frozen import frozen
 from store.sources.layout import Layout
 from store.sources.nodes import MetadataDirectory, Source, iter_source_rows
@@ -70,6 +72,46 @@ def read_tree(txn: Txn, layout: Layout, result: RefreshResult) -> NewTree:
         if key not in seen:
             _compare_gone(txn, key, ours, result, rows)
     return NewTree(rows, tuple(damages), next_ids[-1] if next_ids else None)
+
+
+def read_altered(txn: Txn, layout: Layout) -> dict[bytes, bytes | None]:
+    """Return what the altered rows of ``tree`` are in the source: key → row, None: an altered key, which no node has.
+
+    Raises IndexCorrupt where one of them may be a node that the store changed, or one that the source does not tell: it is not
+    known what such a node was.
+    """
+    altered: list[bytes] = []
+    with txn.passing_altered(altered.append):
+        here = {key for key, _ in txn.items("tree")}
+    if not altered:
+        return {}
+    if layout.metadata is None:
+        raise _not_there(txn, altered[0], "no metadata was imported")
+    _check_not_older(txn, layout.metadata)
+    changed = {key for key, _ in txn.items("base")}
+    rows: dict[bytes, bytes | None] = dict.fromkeys(altered)
+    is_whole = True
+    for item in iter_source_rows(layout.metadata):
+        if isinstance(item, Damage):
+            is_whole &= item.costs_nothing
+        elif item[0] not in here and item[0] not in changed:
+            rows[item[0]] = item[1]
+    for key in altered:
+        # A key that no node of the source has may be that of a node which the store changed or made, altered.
+        if key in changed or (rows[key] is None and not changed <= here):
+            raise _not_there(txn, key, "it may be a node that was changed in this store")
+        if rows[key] is None and not is_whole:
+            raise _not_there(txn, key, f"{layout.metadata.name} is damaged")
+    return rows
+
+
+def _not_there(txn: Txn, key: bytes, why: str) -> IndexCorrupt:
+    error = altered_row(txn.store.path, "tree", key)
+    return IndexCorrupt(
+        f"{error.message}, and the source does not tell what it was: {why}",
+        hint=keep_hint(txn.store.path),
+        **error.context,
+    )
 
 
 def _check_not_older(txn: Txn, metadata: Source) -> None:

@@ -1,0 +1,73 @@
+"""The digest of a row, CRC-32C of its key and value, and what to do about a row that it does not fit.  Format: docs/formats/store.md.
+
+One bit that turns in a row would otherwise be an answer that is as certain as any other. The digest lies behind the value, so that
+a view of the value is a slice. Its bytes are little-endian: the CRC-32C of anything that ends with its own is always the same, and
+one call proves a row.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import google_crc32c
+
+from store.db.backups import keep_hint
+from store.errors import IndexCorrupt
+
+crc32c: Callable[[bytes], int] = google_crc32c.value
+"""Takes bytes only: a key and a view of a value are bytes once they are added."""
+DIGEST_BYTES = 4
+WHOLE = 0x48674BC7
+"""The CRC-32C of any bytes that end with their own CRC-32C, little-endian."""
+NAME_ENDING = ".crc32c"
+"""What LMDB's name of a database ends with whose rows have digests: stores of format 1 have ``tree`` for ``tree.crc32c``."""
+DERIVED = ("entries", "times", "copies", "owners")
+"""The databases that ``store index --rebuild`` makes again."""
+
+_NUMBERED = {
+    "entries": ("ledger {}, block {}", struct.Struct(">qq")),
+    "times": ("ledger {}", struct.Struct(">q")),
+    "owners": ("ledger {}", struct.Struct(">q")),
+    "copies": ("ledger {}, file {}", struct.Struct(">qI")),
+    "logs": ("file {}", struct.Struct(">I")),
+    "damage": ("file {}, offset {}", struct.Struct(">IQ")),
+    "changes": ("change {}", struct.Struct(">Q")),
+}
+
+
+def sealed(key: bytes, value: bytes) -> bytes:
+    """Return VALUE with the digest of its row."""
+    return value + crc32c(key + value).to_bytes(DIGEST_BYTES, "little")
+
+
+def altered_row(path: Path, database: str, key: bytes, what: str = "its digest does not fit") -> IndexCorrupt:
+    """Return the error of the row of DATABASE with KEY in the store at PATH, whose key or value is not what was written."""
+    return IndexCorrupt(
+        f"the row {name_of_row(database, key)} of database {database} in {path} was altered: {what}",
+        hint=cure_of(path, database),
+        path=str(path),
+        database=database,
+        key=key.hex(),
+    )
+
+
+def cure_of(path: Path, database: str) -> str:
+    """Return what to do about an altered row of DATABASE in the store at PATH."""
+    if database in DERIVED:
+        return "rebuild the index with: pulsar-admin store index --rebuild"
+    if database == "tree":
+        return (
+            "read it from the source again with: pulsar-admin store refresh; if the source is gone or the node was changed in the store, "
+            + keep_hint(path)
+        )
+    return keep_hint(path)
+
+
+def name_of_row(database: str, key: bytes) -> str:
+    """Return KEY of a row of DATABASE in words."""
+    text, numbers = _NUMBERED.get(database, ("", None))
+    if numbers is not None and len(key) == numbers.size:
+        return f"({text.format(*numbers.unpack(key))})"
+    return repr(key.decode("utf-8", "backslashreplace")) if numbers is None else key.hex()

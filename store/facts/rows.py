@@ -1,0 +1,41 @@
+"""Facts of the store's own rows: whether they have digests, and which do not fit theirs."""
+
+from __future__ import annotations
+
+from store.db.environment import DATABASES, Txn
+from store.db.rows import DERIVED, cure_of, name_of_row
+from store.frozen import frozen
+
+_NAMED = 3
+
+
+@frozen
+class AlteredRows:
+    """The rows of one database whose key or value is not what was written. ``names``: the first of them; ``cure``: what to do.
+
+    ``derived``: whether they can be made again from the files and the metadata.
+    """
+
+    database: str
+    rows: int
+    names: tuple[str, ...]
+    derived: bool
+    cure: str
+
+
+def altered_rows(txn: Txn) -> tuple[AlteredRows, ...]:
+    """Return the altered rows by database, from one pass over all rows of the store; rows without digests tell nothing."""
+    if not txn.has_digests or txn.columns is not None:
+        return ()
+    found = []
+    for database in DATABASES:
+        keys: list[bytes] = []
+        with txn.passing_altered(keys.append):
+            for _ in txn.items(database):
+                pass
+        if keys:
+            names = tuple(name_of_row(database, key) for key in keys[:_NAMED])
+            found.append(
+                AlteredRows(database, len(keys), names, database in DERIVED, cure_of(txn.store.path, database))
+            )
+    return tuple(found)

@@ -1,0 +1,104 @@
+"""Rules about the store's own rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from store.facts.cluster import ClusterFacts
+from store.facts.rows import AlteredRows
+from store.rules.cause import Cause, Severity
+from store.rules.rule import Evidence, Rule
+from store.wording import counted, plural
+
+_UNSEEN = "Nothing: no broker reads the store. Until it is repaired, this toolkit refuses what it would answer from these rows."
+_MEANS = (
+    "A disk, its memory or another program changed bytes of rows in the store's database: their key and value do not fit the "
+    "digest that was written with them. What the rows said is not known."
+)
+_PREVENT = "Keep the store on a reliable disk, and change it only with this toolkit."
+
+
+def _altered(is_meant: Callable[[AlteredRows], bool]) -> Callable[[ClusterFacts], Iterator[Evidence]]:
+    def holds(facts: ClusterFacts) -> Iterator[Evidence]:
+        for altered in filter(is_meant, facts.altered_rows):
+            more = ", …" if altered.rows > len(altered.names) else ""
+            yield Evidence(
+                f"database {altered.database}",
+                f"{counted(altered.rows, 'row')} of {altered.database} {plural(altered.rows, 'was', 'were')} altered:"
+                f" {', '.join(altered.names)}{more}",
+                {"database": altered.database, "rows": altered.rows, "names": list(altered.names)},
+                altered.cure,
+            )
+
+    return holds
+
+
+def _undigested(facts: ClusterFacts) -> Iterator[Evidence]:
+    txn = facts.reader.txn
+    if not txn.has_digests:
+        yield Evidence(
+            str(facts.store.path),
+            "rows without digests: an earlier version wrote this store, and a row that was altered since is not noticed",
+        )
+
+
+ROW_RULES = (
+    Rule(
+        Cause(
+            "rows-altered",
+            Severity.CRITICAL,
+            "Rows of the store are not what was written",
+            _MEANS,
+            _UNSEEN,
+            "pulsar-admin store import standalone DIR --store NEW-STORE",
+            "Put the newest back-up of the database in place (`backups/` in the store), or import the source into a new store "
+            "and make the changes again.",
+            _PREVENT,
+        ),
+        _altered(lambda altered: not altered.derived and altered.database != "tree"),
+        scope="store",
+    ),
+    Rule(
+        Cause(
+            "node-rows-altered",
+            Severity.CRITICAL,
+            "Metadata nodes in the store are not what was written",
+            _MEANS,
+            _UNSEEN,
+            "pulsar-admin store refresh",
+            "Read these nodes from the source again. Nodes that were changed in the store are only in a back-up of its database "
+            "(`backups/` in the store).",
+            _PREVENT,
+        ),
+        _altered(lambda altered: altered.database == "tree"),
+        scope="store",
+    ),
+    Rule(
+        Cause(
+            "index-rows-altered",
+            Severity.WARNING,
+            "Rows of the index are not what was written",
+            _MEANS,
+            _UNSEEN,
+            "pulsar-admin store index --rebuild",
+            "Rebuild the index from the files. Metadata and changes of the store stay as they are.",
+            _PREVENT,
+        ),
+        _altered(lambda altered: altered.derived),
+        scope="store",
+    ),
+    Rule(
+        Cause(
+            "rows-without-digests",
+            Severity.NOTE,
+            "The store's rows have no digests",
+            "An earlier version wrote the store. Its answers are the same, but a bit that turns on the disk goes unnoticed.",
+            "Nothing: no broker reads the store.",
+            "pulsar-admin store refresh",
+            "The next change of the store gives all rows their digests, and so does a refresh. Earlier versions cannot read the "
+            "store then.",
+        ),
+        _undigested,
+        scope="store",
+    ),
+)

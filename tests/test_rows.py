@@ -1,0 +1,510 @@
+"""Digests of rows: an altered bit is never an answer, what a finding prints cures, and stores of earlier formats go on."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import store.db.environment
+from store.db.environment import DATABASES, Store, Txn, open_store
+from store.db.file import CommitRecord
+from store.db.rows import DERIVED
+from store.errors import IndexCorrupt, StoreError
+from tests.altering import RawRow, alter, raw_rows
+from tests.conftest import Cli
+from tests.crash.killing import killing
+from tests.soundness import assert_sound
+from tests.stores import imported, narrow_copy
+from tests.worlds import GOLDEN, assert_unchanged
+
+ACROSS = "persistent://public/default/across"
+NOW = ("--now", "2026-11-24T00:30:00Z")
+FORMATS = {path.name: path for path in sorted(GOLDEN.glob("store-format-*.tar.xz"))}
+ANSWERS = (
+    ("topics", "list", "public/default"), ("topics", "stats", ACROSS), ("topics", "stats-internal", ACROSS),
+    ("topics", "find-by-time", ACROSS, "--time", "2026-11-23T00:31:00Z"), ("topics", "read", ACROSS, "-o", "jsonl"),
+    ("topics", "describe", ACROSS), ("delayed", "status", ACROSS), ("nacks", "stats"),
+    ("nacks", "due"), ("namespaces", "policies", "public/default"), ("clusters", "list"), ("tenants", "list"),
+    ("ledgers", "list"), ("ledgers", "orphans"), ("ledgers", "missing"), ("ledgers", "underreplicated"),
+    ("ledgers", "info", "4"), ("ledgers", "entries", "9"), ("store", "owner", "12"), ("store", "info"), ("store", "log"),
+    ("store", "log", "3"), ("store", "usage"), ("store", "ls", "/"), ("store", "ls", "/ledgers"), ("store", "check"),
+    ("doctor",), ("overview",),
+)  # fmt: skip
+"""What is asked of a store with an altered bit."""
+
+
+def unpacked(archive: Path, folder: Path) -> Path:
+    """Return the store of ARCHIVE, unpacked into FOLDER."""
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
+    return folder / "pulsar-store"
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A store of format 1 that the program of that time wrote."""
+    return unpacked(FORMATS["store-format-1.tar.xz"], tmp_path)
+
+
+@pytest.fixture
+def new(old: Path) -> Path:
+    """The same store, its rows with digests."""
+    with open_store(old, writable=True) as opened:
+        opened.add_digests()
+    return old
+
+
+def crc32c(data: bytes) -> int:
+    """CRC-32C, bit by bit (RFC 3720, appendix B.4), for digests that nothing of ours computed."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def rows_of(path: Path) -> dict[tuple[str, bytes], bytes]:
+    """Return every row of the store at PATH as its readers see it."""
+    with open_store(path) as opened, opened.read() as txn:
+        return {(name, key): bytes(value) for name in DATABASES for key, value in txn.items(name)}
+
+
+def one_of_each(path: Path) -> list[RawRow]:
+    """Return a row of each database of the store at PATH, of those with most to say."""
+    rows = sorted(raw_rows(path), key=lambda row: len(row.value))
+    return [*{row.database: row for row in rows}.values()]
+
+
+# -- digests ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_row_ends_with_the_crc32c_of_key_and_value(new: Path) -> None:
+    assert crc32c(b"123456789") == 0xE3069283  # RFC 3720
+    rows = [*raw_rows(new)]
+    assert {row.database for row in rows} == {*DATABASES}
+    for row in rows:
+        value, digest = row.value[:-4], row.value[-4:]
+        assert int.from_bytes(digest, "little") == crc32c(row.key + value), row
+
+
+def test_new_stores_have_digests(tmp_path: Path) -> None:
+    rows = [*raw_rows(narrow_copy(tmp_path))]
+    assert len(rows) > 50
+    assert all(int.from_bytes(row.value[-4:], "little") == crc32c(row.key + row.value[:-4]) for row in rows)
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("in_key", [False, True], ids=["value", "key"])
+def test_no_altered_bit_is_read(in_key: bool, new: Path) -> None:
+    """Each row in turn: who asks for it, or for its place, or passes over it by any way gets the error."""
+    random = Random(35)
+    whole = (new / "meta" / "data.mdb").read_bytes()
+    rows = [*raw_rows(new)]
+    for row in rows:
+        alter(new, row, random.randrange(len(row.key if in_key else row.value)), random.randrange(8), in_key=in_key)
+        asked: list[Callable[[Txn], object]] = [
+            lambda txn, row=row: txn.get(row.database, row.key),  # type: ignore[misc]  # binds this one
+            lambda txn, row=row: txn.view(row.database, row.key),  # type: ignore[misc]
+            lambda txn, row=row: [*txn.items(row.database)],  # type: ignore[misc]
+            lambda txn, row=row: [*txn.items(row.database, row.key)],  # type: ignore[misc]
+            lambda txn, row=row: [*txn.items(row.database, row.key[:8])],  # type: ignore[misc]
+            lambda txn, row=row: [*txn.keys(row.database, row.key)],  # type: ignore[misc]
+            lambda txn, row=row: [*txn.parts(row.database, row.key, row.key, 400)],  # type: ignore[misc]
+        ]
+        if not [other for other in rows if other != row and other.key.startswith(row.key)]:
+            asked.append(lambda txn, row=row: txn.last(row.database, row.key))  # type: ignore[misc]
+        with suppress(IndexCorrupt), open_store(new) as opened:  # a page whose keys are not in order is not opened
+            for ask in asked:
+                with pytest.raises(IndexCorrupt, match=f"database {row.database}"), opened.read() as txn:
+                    ask(txn)
+        (new / "meta" / "data.mdb").write_bytes(whole)
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_rows_beside_an_altered_one_are_read(new: Path) -> None:
+    row = next(row for row in raw_rows(new) if row.database == "tree" and row.key == b"/ledgers/00/0000/L0004")
+    alter(new, row, 5, 1)
+    with open_store(new) as opened, opened.read() as txn:
+        assert txn.get("tree", b"/ledgers/00/0000/L0003")
+        assert [*txn.keys("tree", b"/managed-ledgers/public")]
+        found: list[bytes] = []
+        with txn.passing_altered(found.append):
+            passed = [*txn.keys("tree", b"/ledgers/00/0000/")]
+        assert found == [row.key]
+        assert b"/ledgers/00/0000/L0003" in passed
+        assert row.key not in passed
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_what_suppresses_an_altered_row_fails_at_its_end(new: Path) -> None:
+    row = next(row for row in raw_rows(new) if row.database == "times")
+    alter(new, row, 5, 1)
+
+    def work(txn: Txn) -> None:
+        with suppress(StoreError):
+            txn.get("times", row.key)
+        txn.put("state", b"written", b"")
+
+    with open_store(new, writable=True) as opened:
+        with pytest.raises(IndexCorrupt, match="times"), opened.read() as txn, suppress(StoreError):
+            txn.get("times", row.key)
+        with pytest.raises(IndexCorrupt, match="times"):
+            opened.write(work)
+        with opened.read() as txn:
+            assert txn.get("state", b"written") is None
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("in_key", [False, True], ids=["value", "key"])
+@pytest.mark.parametrize("database", DATABASES)
+def test_an_altered_bit_is_no_answer(database: str, in_key: bool, new: Path, cli: Cli) -> None:
+    """Every answer is what it was, or an error or a finding that says so; a check finds it always."""
+    command = ("--store", new, *NOW)
+    before = {words: cli(*command, *words) for words in ANSWERS}
+    assert {answer.exit_code for answer in before.values()} <= {0, 1}
+    row = next(row for row in one_of_each(new) if row.database == database)
+    alter(new, row, len(row.key if in_key else row.value) // 2, 2, in_key=in_key)
+    for words, answer in before.items():
+        now = cli(*command, *words)
+        told = now.stdout + now.stderr
+        if now[:2] != answer[:2] or words == ("store", "check"):
+            assert "altered" in told or "not in order" in told, (words, told)
+            assert now.exit_code or words == ("overview",), words  # which lists them as findings
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_checks_and_doctor_go_on_past_altered_rows(new: Path, cli: Cli) -> None:
+    for row in one_of_each(new):
+        alter(new, row, len(row.value) // 2, 3)
+    for words in (("store", "check"), ("store", "check", "--deep"), ("doctor",)):
+        found = cli("--store", new, *NOW, *words, "-o", "json").json
+        codes = {row["code"] for row in found}
+        assert codes >= {"rows-altered", "node-rows-altered", "index-rows-altered"}, words
+        assert "file-damaged" in codes, words  # what lies behind them is looked at, too
+        assert not {"ledgers-unreferenced", "ledgers-deleted"} & codes or words[0] == "store"
+    listed = {row["where"]: row for row in found if "rows-altered" in row["code"]}
+    assert {where.split()[1] for where in listed} == {*DATABASES}
+
+
+# -- cures ------------------------------------------------------------------------------------------------------------
+
+
+def last_command(text: str) -> list[str]:
+    """Return the words of the command that TEXT, a hint, ends with."""
+    return shlex.split(text[text.index("pulsar-admin ") :])[1:]
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("in_key", [False, True], ids=["value", "key"])
+@pytest.mark.parametrize("database", DERIVED)
+def test_derived_rows_are_made_again(database: str, in_key: bool, new: Path, cli: Cli) -> None:
+    before = rows_of(new)
+    row = next(row for row in one_of_each(new) if row.database == database)
+    alter(new, row, len(row.key) - 1 if in_key else 3, 0, in_key=in_key)
+    (found,) = [row for row in cli("--store", new, "store", "check", "-o", "json").json if "altered" in row["code"]]
+    assert found["code"] == "index-rows-altered"
+    words = last_command(found["hint"])
+    assert words == ["store", "index", "--rebuild"]
+    mended = cli("--store", new, *words, "-o", "json")
+    assert mended.exit_code == 0, mended.stderr
+    assert mended.json["changedRows"] >= 1
+    assert rows_of(new) == before
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("in_key", [False, True], ids=["value", "key"])
+def test_nodes_are_read_from_the_source_again(in_key: bool, tmp_path: Path, cli: Cli) -> None:
+    store = narrow_copy(tmp_path)
+    before = rows_of(store)
+    for row in [row for row in raw_rows(store) if row.database == "tree"][3:9:2]:
+        alter(store, row, len(row.key) - 1 if in_key else 40, 0, in_key=in_key)
+    (found,) = [row for row in cli("--store", store, "doctor", "-o", "json").json if "altered" in row["code"]]
+    assert found["code"] == "node-rows-altered"
+    words = last_command(found["mend"])
+    assert words == ["store", "refresh"]
+    mended = cli("--store", store, *words)
+    assert "3 nodes read from the source again" in mended.stderr
+    now = rows_of(store)
+    assert {row: value for row, value in now.items() if row[0] == "tree"} == {
+        row: value for row, value in before.items() if row[0] == "tree"
+    }
+    assert_sound(store)
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("in_key", [False, True], ids=["value", "key"])
+def test_a_changed_node_is_not_taken_from_the_source(in_key: bool, tmp_path: Path, cli: Cli) -> None:
+    store = narrow_copy(tmp_path)
+    cli("--store", store, "namespaces", "set-retention", "public/default", "--size", "10M", "--time", "1d", "-y")
+    row = next(
+        row for row in raw_rows(store) if row.database == "tree" and row.key == b"/admin/policies/public/default"
+    )
+    alter(store, row, len(row.key) - 1 if in_key else 40, 0, in_key=in_key)
+    refused = cli("--store", store, "store", "refresh")
+    assert refused.exit_code == 6
+    assert "altered" in refused.stderr
+    assert "back-up" in refused.stderr or "nowhere else" in refused.stderr
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("database", [name for name in DATABASES if name not in DERIVED])
+def test_a_back_up_cures_what_is_nowhere_else(database: str, new: Path, cli: Cli) -> None:
+    with open_store(new, writable=True) as opened:
+        opened.back_up()
+    before = rows_of(new)
+    row = next(row for row in one_of_each(new) if row.database == database)
+    alter(new, row, len(row.value) - 6, 4)
+    found = [
+        row for row in cli("--store", new, "store", "check", "-o", "json").json if row["code"].endswith("rows-altered")
+    ]
+    assert [row["where"] for row in found] == [f"database {database}"]
+    with pytest.raises(IndexCorrupt) as raised, open_store(new) as opened, opened.read() as txn:
+        txn.get(database, row.key)
+    for hint in (found[0]["hint"], raised.value.hint):
+        assert "mv " in hint
+        if rows_are_whole(new):
+            continue
+        subprocess.run(hint[hint.index("mv ") :], shell=True, check=True)
+    assert rows_of(new) == before
+
+
+def rows_are_whole(path: Path) -> bool:
+    try:
+        rows_of(path)
+    except IndexCorrupt:
+        return False
+    return True
+
+
+# -- earlier formats --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("archive", FORMATS.values(), ids=FORMATS)
+def test_a_store_of_an_earlier_format_is_read(archive: Path, tmp_path: Path, cli: Cli) -> None:
+    store = unpacked(archive, tmp_path)
+    raw = {(row.database, row.key): row.value for row in raw_rows(store)}
+    assert {database for database, _ in raw} == {*DATABASES}
+    with assert_unchanged(store / "entries"):
+        assert rows_of(store) == raw
+        with open_store(store) as opened, opened.read() as txn:
+            assert all(txn.get(*row) == value for row, value in raw.items())
+            assert all(
+                txn.last(name) == max((key, raw[name, key]) for name_, key in raw if name_ == name)
+                for name in DATABASES
+            )
+        info = cli("--store", store, "store", "info")
+        assert "(format 1, ready)" in info.stdout
+        assert "without digests" in info.stdout
+        assert cli("--store", store, "store", "info", "-o", "json").json["rowDigests"] is False
+        found = {row["code"]: row for row in cli("--store", store, "store", "check", "-o", "json").json}
+        assert found["rows-without-digests"]["severity"] == "note"
+    assert {(row.database, row.key): row.value for row in raw_rows(store)} == raw  # reading gave no digests
+
+
+def test_answers_are_the_same_with_digests(old: Path, cli: Cli) -> None:
+    def asked() -> dict[tuple[str, ...], str]:
+        words = [
+            words
+            for words in ANSWERS
+            if words[:2] not in (("store", "info"), ("store", "check")) and words != ("doctor",)
+        ]
+        return {one: cli("--store", old, *NOW, "--quiet", *one).stdout for one in words if one != ("overview",)}
+
+    before, raw = asked(), rows_of(old)
+    with open_store(old, writable=True) as opened:
+        opened.add_digests()
+    assert asked() == before
+    assert rows_of(old) == raw
+
+
+def test_the_first_change_gives_digests_and_undo_goes_on(old: Path, cli: Cli) -> None:
+    before = rows_of(old)
+    command = ("--store", old, *NOW)
+    plan = old.parent / "plan.json"
+    assert cli(*command, "topics", "unsubscribe", ACROSS, "-s", "late", "--plan", plan).exit_code == 0
+    assert not has_digests(old)  # a plan changes nothing
+    assert cli(*command, "apply", plan, "-y").exit_code == 0
+    assert has_digests(old)
+    assert '"formatVersion": 2' in (old / "store.json").read_text()
+    assert cli(*command, "store", "undo", "8", "-y").exit_code == 0
+    after = rows_of(old)
+    assert {row: value for row, value in after.items() if row[0] == "tree"} == {
+        row: value for row, value in before.items() if row[0] == "tree"
+    }
+    for change in (7, 4):  # made by the program of before
+        assert cli(*command, "store", "undo", change, "-y").exit_code == 0
+    assert [row["change"] for row in cli(*command, "store", "log", "-o", "json").json] == [*range(1, 12)]
+    assert_sound(old)
+
+
+def has_digests(path: Path) -> bool:
+    with open_store(path) as opened, opened.read() as txn:
+        return txn.has_digests
+
+
+def test_a_refresh_gives_digests_also_without_a_source(old: Path, cli: Cli) -> None:
+    before = rows_of(old)
+    refreshed = cli("--store", old, "store", "refresh")
+    assert refreshed.exit_code == 5  # the directories of its bookies are on another machine
+    assert has_digests(old)
+    assert rows_of(old) == before
+
+
+def test_rows_get_digests_on_a_larger_map(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store.db.environment, "_FIRST_MAP_BYTES", 1 << 12)
+    before = rows_of(old)
+    with open_store(old, writable=True) as opened:
+        opened.write(lambda txn: txn.put("state", b"large", bytes(1 << 20)))
+        with opened.read() as txn:
+            assert txn.get("state", b"large") == bytes(1 << 20)
+    assert rows_of(old) == before | {("state", b"large"): bytes(1 << 20)}
+
+
+def test_a_change_that_fails_leaves_the_old_rows(old: Path) -> None:
+    raw = [*raw_rows(old, "")]
+
+    def fail(txn: Txn) -> None:
+        txn.put("state", b"written", b"")
+        raise StoreError("no")
+
+    with open_store(old, writable=True) as opened:
+        with pytest.raises(StoreError):
+            opened.write(fail)
+        with opened.read() as txn:
+            assert not txn.has_digests
+            assert txn.get("state", b"written") is None
+        assert '"formatVersion": 1' in (old / "store.json").read_text()
+        opened.write(lambda txn: txn.put("state", b"written", b""))
+    assert has_digests(old)
+    assert len(rows_of(old)) == len(raw) + 1
+
+
+def test_a_reader_that_is_open_sees_the_digests_come(old: Path) -> None:
+    change = f"""
+from pathlib import Path
+from store.db.environment import open_store
+with open_store(Path({str(old)!r}), writable=True) as opened:
+    opened.write(lambda txn: txn.put("state", b"written", b"later"))
+"""
+    with open_store(old) as opened, opened.read() as first:
+        before = {(name, key): bytes(value) for name in DATABASES for key, value in first.items(name)}
+        subprocess.run([sys.executable, "-c", change], check=True)
+        assert {(name, key): bytes(value) for name in DATABASES for key, value in first.items(name)} == before
+        assert first.get("state", b"written") is None
+        with opened.read() as second:
+            assert second.has_digests
+            assert second.get("state", b"written") == b"later"
+        assert not first.has_digests
+
+
+def test_a_back_up_of_before_comes_back(old: Path, cli: Cli) -> None:
+    before = rows_of(old)
+    with open_store(old, writable=True) as opened:
+        backup = opened.back_up()
+        opened.add_digests()
+    shutil.move(old / "meta", old / "meta.damaged")
+    shutil.copytree(backup, old / "meta")
+    assert not has_digests(old)
+    assert rows_of(old) == before
+    assert cli("--store", old, *NOW, "store", "undo", "7", "-y").exit_code == 0
+    assert has_digests(old)
+
+
+def test_stores_of_two_formats_are_compared(old: Path, tmp_path: Path, cli: Cli) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(old, other)
+    with open_store(other, writable=True) as opened:
+        opened.add_digests()
+    assert cli("store", "diff", old, other, "-o", "json").json == []
+    assert cli("--store", other, *NOW, "store", "undo", "4", "-y").exit_code == 0
+    (row,) = cli("store", "diff", old, other, "-o", "json").json
+    assert "public/default" in str(row)
+
+
+def test_a_newer_store_is_refused_by_its_number(new: Path, cli: Cli) -> None:
+    file = new / "store.json"
+    file.write_bytes(file.read_bytes().replace(b'"formatVersion": 2', b'"formatVersion": 3'))
+    for words in (("topics", "list", "public/default"), ("store", "undo", "7", "-y"), ("store", "check")):
+        refused = cli("--store", new, *words)
+        assert refused.exit_code == 7
+        assert "format 3" in refused.stderr
+        assert "up to 2" in refused.stderr
+
+
+# -- kill -9 ----------------------------------------------------------------------------------------------------------
+
+
+def _killed(path: Path, prepare: Callable[[pytest.MonkeyPatch], None]) -> None:
+    """Make the first change of the store at PATH in a child that PREPARE makes kill itself."""
+    child = os.fork()
+    if not child:
+        with pytest.MonkeyPatch.context() as patch:
+            prepare(patch)
+            with open_store(path, writable=True) as opened:
+                opened.write(lambda txn: txn.put("state", b"written", b"later"))
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == -9
+
+
+def _kills(owner: object, name: str, calls: int = 1, *, before: bool) -> Callable[[pytest.MonkeyPatch], None]:
+    return lambda patch: patch.setattr(owner, name, killing(getattr(owner, name), calls, before=before))
+
+
+KILLS = {
+    "at the first row": (_kills(store.db.environment, "sealed", before=True), False),
+    "between rows": (_kills(store.db.environment, "sealed", 100, before=True), False),
+    "before store.json": (_kills(Store, "update_info", before=True), False),
+    "after store.json": (_kills(Store, "update_info", before=False), False),
+    "after the commit": (_kills(CommitRecord, "put", before=True), True),
+    "after its record": (_kills(CommitRecord, "put", before=False), True),
+}
+"""Where the first change of an old store is killed, and whether it is there then."""
+
+
+@pytest.mark.parametrize("when", KILLS)
+def test_a_kill_leaves_the_old_rows_or_the_new_ones(when: str, old: Path) -> None:
+    prepare, is_done = KILLS[when]
+    before = rows_of(old)
+    _killed(old, prepare)
+    after = rows_of(old)
+    assert has_digests(old) is is_done
+    assert after == (before | {("state", b"written"): b"later"} if is_done else before)
+    assert_sound(old)
+    with open_store(old, writable=True) as opened:
+        opened.write(lambda txn: txn.put("state", b"written", b"last"))
+    assert rows_of(old) == before | {("state", b"written"): b"last"}
+
+
+def iter_bits(row: RawRow) -> Iterator[tuple[int, int]]:
+    """Yield (place, bit) of every bit of ROW's value."""
+    return ((place, bit) for place in range(len(row.value)) for bit in range(8))
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_every_bit_of_a_row_counts(tmp_path: Path) -> None:
+    path = shutil.copytree(imported("small", "clean"), tmp_path / "store")
+    row = next(row for row in raw_rows(path) if row.database == "times")
+    for place, bit in islice(iter_bits(row), None):
+        alter(path, row, place, bit)
+        with open_store(path) as opened, pytest.raises(IndexCorrupt), opened.read() as txn:
+            txn.get("times", row.key)
+        alter(path, row._replace(value=_turned(row.value, place, bit)), place, bit)
+    with open_store(path) as opened, opened.read() as txn:
+        assert txn.get("times", row.key) == row.value[:-4]
+
+
+def _turned(value: bytes, place: int, bit: int) -> bytes:
+    return value[:place] + bytes([value[place] ^ 1 << bit]) + value[place + 1 :]
