@@ -245,8 +245,8 @@ class Recoveries:
 
         given, accepted = given_ledgers(ledgers), given_texts("accept_unknown_tree", accept_unknown_tree)
         given_flag("force", force)
-        with self._session.read() as txn:
-            return plan_of(plan_delete_orphans(txn, given, force=force, accepted=accepted), txn)
+        with self._session.reader() as reader:
+            return plan_of(plan_delete_orphans(reader, given, force=force, accepted=accepted), reader.txn)
 
 
 def preflight(

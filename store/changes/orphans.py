@@ -22,11 +22,14 @@ from store.db.owners import Owner, OwnerKind, find_owners
 from store.db.tree import Node, find_node, iter_nodes
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, Refused, StoreError
 from store.facts.trees import check_seen
+from store.facts.vanished import find_vanished
 from store.model.extent import Extent
 from store.model.ledger_owners import custom_text
 from store.model.ledgers import find_metadata, find_times
 from store.model.managed_nodes import managed_node
+from store.model.reader import EntryReader
 from store.names import MANAGED_LEDGERS
+from store.wording import listed, plural
 
 _SCHEMA_DEPTH = 4  # /schemas/TENANT/NAMESPACE/TOPIC
 UNREFERENCED = "unreferenced"
@@ -34,18 +37,28 @@ UNREFERENCED = "unreferenced"
 
 
 def plan_delete_orphans(
-    txn: Txn, ledger_ids: Iterable[int], *, force: bool = False, accepted: Collection[str] = ()
+    reader: EntryReader, ledger_ids: Iterable[int], *, force: bool = False, accepted: Collection[str] = ()
 ) -> Plan:
     """Plan deleting the metadata of LEDGER_IDS; raises LedgerNotFound, and Refused for one that is referenced, or may be.
 
-    FORCE: also where what is unreadable, or no part of Pulsar's topics, could reference it. ACCEPTED: unknown trees that do not.
+    FORCE: also where what is unreadable, or no part of Pulsar's topics, could reference it, and where it may be the only copy of
+    something. ACCEPTED: unknown trees that do not.
     """
+    txn = reader.txn
     check_seen(txn, accepted)
     if not force:
         _check_references(txn)
     indexes = find_index_ledgers(txn)
     ids = tuple(dict.fromkeys(ledger_ids))
+    kept = set() if force else find_vanished(reader).kept & set(ids)
     parts = tuple(_part(txn, ledger_id, indexes, force=force) for ledger_id in ids)
+    if kept:
+        raise Refused(
+            f"{plural(len(kept), 'ledger')} {listed(sorted(kept))} may be the only copy of what a topic had: its node is gone without a"
+            " deletion, or it lost its compacted view",
+            hint="see: pulsar-admin doctor; --force deletes them all the same",
+            ledgerIds=sorted(kept),
+        )
     return Plan("ledgers delete", txn.id, tuple(delete_step(txn, ledger_path(one)) for one in ids), parts)
 
 

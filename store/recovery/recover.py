@@ -97,9 +97,10 @@ def _left_out(condition: Condition, survey: Survey, level: str | None) -> Iterat
 
 def _leftover_text(condition: Condition) -> str:
     names = ", ".join(map(str, condition.leftovers[:_NAMED])) + (" …" if len(condition.leftovers) > _NAMED else "")
+    count = len(condition.leftovers)
     return (
-        f"ledgers name {counted(len(condition.leftovers), 'topic')} that {plural(len(condition.leftovers), 'has', 'have')} no node, beside"
-        f" others of the namespace that have: {names}. As a deletion leaves them that was stopped; if they are lost: --level A"
+        f"left out: {counted(count, 'topic')} that ledgers name and that {plural(count, 'has', 'have')} no node, beside others of the"
+        f" namespace that have: {names}. A broker deletes a topic's ledgers before its node: if they were lost, --level A brings them back"
     )
 
 

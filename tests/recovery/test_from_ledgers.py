@@ -172,7 +172,9 @@ def test_what_is_there_stays(tmp_path: Path, cli: Cli) -> None:
     assert lose_nodes(store, "/managed-ledgers/public/default/persistent/plain")
     report = cli("--store", store, "store", "recover", "-o", "json").json
     assert report["change"] is None
-    assert "persistent://public/default/plain. As a deletion leaves them" in report["warnings"][1]
+    assert (
+        "persistent://public/default/plain. A broker deletes a topic's ledgers before its node" in report["warnings"][1]
+    )
     lines = cli("--store", store, "store", "recover", "--level", "A", "-o", "jsonl").stdout.splitlines()
     assert {json.loads(line).get("topic") for line in lines} == {None, "persistent://public/default/plain"}
     with open_store(store) as again, open_reader(again) as now:

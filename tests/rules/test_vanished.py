@@ -55,6 +55,8 @@ def check_told(cli: Cli, store: Path, names: tuple[str, ...]) -> None:
     lost = {ledger for ledgers in truth.values() for ledger in ledgers}
     leaked = {one for row in found if row["code"].startswith("leaked") for one in row["evidence"]["ledgerIds"]}
     assert not leaked & lost
+    refused = cli("--store", store, "-o", "json", "ledgers", "delete", *map(str, sorted(lost)), "-y")
+    assert (refused.exit_code, set(refused.error["context"]["ledgerIds"]) <= lost) == (3, True)
     problems = cli("--store", store, "store", "check", "-o", "jsonl").json_lines
     assert len([row for row in problems if (row["severity"], row["code"]) == ("problem", "topic-vanished")]) == len(
         names
