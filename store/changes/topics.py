@@ -100,7 +100,11 @@ def _adopted(txn: Txn, there: Sequence[TopicName], partitions: int) -> Iterator[
         subscriptions.update(filter(is_subscription, iter_cursor_names(txn, name)))
         with suppress(StoreError):  # what reads the topic reports it
             entries += read_topic(txn, name).number_of_entries
-    names = listed(sorted(subscriptions), _SHOWN) or "no subscription"
+    names = (
+        f"{plural(len(subscriptions), 'subscription')} {listed(sorted(subscriptions), _SHOWN)}"
+        if subscriptions
+        else "no subscription"
+    )
     which = listed((one.partition_index for one in there), _SHOWN)
     yield (
         f"{plural(len(there), 'partition')} {which} {plural(len(there), 'is', 'are')} there and {plural(len(there), 'becomes', 'become')} "

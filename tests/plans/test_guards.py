@@ -281,7 +281,7 @@ def test_a_partitioned_topic_says_what_it_adopts(tmp_path: Path, cli: Cli) -> No
     done = cli(*create, "4", "-o", "json").json
     assert done["after"]["adopted"] == [0, 2]
     adopted, created, broker = done["warnings"]
-    assert adopted == "partitions 0 and 2 are there and become part of it, with 40 entries and workers"
+    assert adopted == "partitions 0 and 2 are there and become part of it, with 40 entries and subscription workers"
     assert created == "partitions 1 and 3 are created empty, without subscriptions"
     assert "409" in broker
     listed = cli("--store", store, "topics", "list", "a/b", "-o", "json").json
