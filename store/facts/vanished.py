@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import field
 
 from store.codec.claims import COMPACTED_COMPONENT, COMPONENT, CURSOR_KEY, TOPIC_KEY, claimed_topic
-from store.codec.ledgermetadata import LedgerState
+from store.codec.ledgermetadata import LedgerState, ledger_path
 from store.codec.managedledger import decode_ledger_ids
 from store.db.environment import Txn
 from store.db.files import iter_metadata_damage
 from store.db.owners import OwnerKind, find_owners, has_owners
-from store.db.tree import find_node
+from store.db.tree import find_node, tree_key
 from store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
 from store.frozen import frozen
 from store.history.servers import find_servers
@@ -115,8 +115,8 @@ def _iter_orphans(reader: EntryReader) -> Iterable[_Orphan]:
     """Yield the listed ledgers that nothing references and that name a topic."""
     txn = reader.txn
     for ledger_id in sorted_ledger_ids(txn):
-        if has_owners(txn, ledger_id):
-            continue
+        if has_owners(txn, ledger_id) or txn.get("base", tree_key(ledger_path(ledger_id))) == b"":
+            continue  # an empty row: a change of this store brought it back
         with suppress(StoreError):  # what cannot be decoded names nothing
             ledger = find_ledger(txn, ledger_id)
             custom = {} if ledger is None or ledger.metadata is None else ledger.metadata.custom

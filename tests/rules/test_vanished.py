@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from store.codec.claims import topic_claims
+from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
 from store.db.environment import Txn, open_store
 from store.db.tree import find_node, put_nodes
+from store.model.ledgers import find_metadata
+from store.names import parse_topic
 from tests.conftest import Cli
 from tests.stores import apply_values, copied, imported, lose_nodes
 from tests.worlds import CLUSTER, copy_tree, world
@@ -126,3 +131,29 @@ def test_the_view_that_a_truncate_dropped_is_kept(cli: Cli, tmp_path: Path) -> N
     leaked = {one for row in found if row["code"].startswith("leaked") for one in row["evidence"]["ledgerIds"]}
     assert view["ledgerId"] not in leaked
     assert cli("--store", store, *told[0]["mend"].split()[1:]).exit_code == 0
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_logs_that_show_a_deletion_tell_a_leak_from_a_lost_topic(cli: Cli, tmp_path: Path) -> None:
+    """A broker deleted ``doomed``: a ledger that names it and that it did not list was leaked; one that a change brought back neither."""
+    store, doomed = copied(CLUSTER, "crashed", tmp_path), parse_topic("public/default/doomed")
+    rows = cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
+    other = next(row["ledgerId"] for row in rows if row["reason"] == "unreferenced")
+
+    def claim(txn: Txn) -> None:
+        node, metadata = find_node(txn, ledger_path(other)), find_metadata(txn, other)
+        assert node is not None
+        assert metadata is not None
+        claimed = replace(metadata, custom={"application": b"pulsar", **topic_claims(doomed)})
+        put_nodes(txn, [node._replace(value=encode_ledger_metadata(claimed))])
+
+    with open_store(store, writable=True) as opened:
+        opened.write(claim)
+    found = {row["code"]: row for row in diagnoses(cli, store)}
+    assert "topic-vanished" not in found
+    assert found["leaked-topic-ledgers"]["evidence"]["ledgerIds"] == [other]
+    listed = cli("--store", store, "topics", "undelete", str(doomed), "--dry-run", "-o", "json").json[0]["after"][
+        "ledgers"
+    ]
+    assert cli("--store", store, "ledgers", "restore", "--deleted", str(listed[0]), "-y").exit_code == 0
+    assert "topic-vanished" not in {row["code"] for row in diagnoses(cli, store)}
