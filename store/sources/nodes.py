@@ -16,9 +16,11 @@ from store.db.tree import PATH_MAX_BYTES, Node, Row, row_of, row_of_packed
 from store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
 from store.frozen import NamedTuple, frozen
 from store.sources.rocksdb import is_rocksdb, locked_by, open_for_reading
+from store.sources.rocksopen import salvage_in_child
 from store.sources.roots import WHOLE, Roots, Wanted
 from store.sources.zookeeper import ServerFiles, Tree, is_zookeeper, read_again, read_tree
 from store.sources.zookeeper_roots import find_roots
+from store.wording import counted
 
 
 class Source(Protocol):
@@ -132,7 +134,8 @@ def iter_source_rows(
 ) -> Iterator[Row | Damage]:
     """Yield a row for each node of METADATA, and a Damage (of METADATA_FILE_ID) for what is not a node.
 
-    Damage that leaves the tree incomplete comes before the nodes, and so does what was not needed. Ephemeral nodes (live brokers, bookies)
+    Damage that leaves the tree incomplete comes before the nodes, and so does what was not needed; that of a table which shows only when
+    others were read comes last. Ephemeral nodes (live brokers, bookies)
     and RocksDB's two counters are left out. TELL_NEXT_ID gets the ledger id that METADATA gives next, where it says so. Raises
     SourceNotFound, MetadataCorrupt where there is nothing of a cluster.
     """
@@ -145,13 +148,18 @@ def iter_source_rows(
     for begin, texts in ((WHOLE_METADATA, problems), (NOT_NEEDED, notes)):
         for number, text in enumerate(texts):
             yield Damage(METADATA_FILE_ID, begin + number, 0, text, -1, -1)
+    told = len(problems)
     rows = _rows_of(chain(first, nodes), tell_next_id)
+    is_cluster = False
     for row in rows:
         yield row
         if not isinstance(row, Damage) and row[0].startswith(_OF_A_CLUSTER):
+            is_cluster = True
             yield from rows
-            return
-    raise no_cluster(metadata.name, problems)
+    if not is_cluster:
+        raise no_cluster(metadata.name, problems)
+    for number, text in enumerate(problems[told:], told):
+        yield Damage(METADATA_FILE_ID, WHOLE_METADATA + number, 0, text, -1, -1)
 
 
 def _rows_of(
@@ -200,7 +208,35 @@ def _read_tree(metadata: MetadataDirectory) -> tuple[Tree, list[str], list[str]]
 
 
 def _rocksdb_rows(metadata: Path, problems: list[str]) -> Iterator[Row | Damage | NextLedgerId]:
-    with open_for_reading(metadata, problems) as items:
+    """Yield the rows of a RocksDB; of a damaged one those that can be salvaged. A table may show its damage when others were yielded."""
+    reached = [b""]
+    try:
+        with open_for_reading(metadata, problems) as items:
+            yield from _rows_of_pairs(items, metadata, reached)
+        return
+    except MetadataCorrupt as broken:
+        error = broken
+    try:
+        salvaged = salvage_in_child(metadata)
+    except MetadataCorrupt:
+        raise error from None
+    pairs = [pair for pair in salvaged.pairs if pair[0] > reached[-1]]
+    nodes = sum(key.startswith(b"/") for key, _ in salvaged.pairs)
+    tables = f", without {', '.join(salvaged.lost_tables)}" if salvaged.lost_tables else ""
+    problems.append(
+        f"{error.message}; {counted(nodes, 'node')} can be read{tables}: others may be missing, and some may be older or deleted"
+    )
+    for row in _rows_of_pairs(iter(pairs), metadata, []):
+        if not isinstance(row, NextLedgerId):  # which may be older
+            yield row
+
+
+def _rows_of_pairs(
+    items: Iterator[tuple[bytes, bytes]], metadata: Path, reached: list[bytes]
+) -> Iterator[Row | Damage | NextLedgerId]:
+    """Yield the rows of ITEMS; REACHED gets the last key when they end, also by an error."""
+    key = b""
+    try:
         for number, (key, raw) in enumerate(items):
             if not key.startswith(b"/"):
                 if key == COUNTER_KEYS[1]:
@@ -219,6 +255,8 @@ def _rocksdb_rows(metadata: Path, problems: list[str]) -> Iterator[Row | Damage 
                 continue
             if not stat.ephemeral:
                 yield row_of(Node(path, stat, value))
+    finally:
+        reached.append(key)
 
 
 def _counter_item(number: int, raw: bytes, where: str) -> NextLedgerId | Damage:

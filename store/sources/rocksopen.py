@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from store.codec.rockslog import Flaw, encode_log, encode_put, is_plain_log, iter_log_records
 from store.errors import MetadataCorrupt, NotWritable, SourceNotFound, StoreError
@@ -27,7 +27,11 @@ from store.files import (
     scratch_directory,
     writing,
 )
+from store.frozen import NamedTuple
 from store.wording import counted
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 Pairs = Iterator[tuple[bytes, bytes]]
 
@@ -36,6 +40,7 @@ CONFIG_FILE = "rocksdict-config.json"
 
 _SCRATCH = re.compile(r"[^\s:]*/pulsar-admin-[^/]+/files")
 _TRIES = 5
+_SALVAGE_SECONDS = 120.0
 _NOT_TAKEN = frozenset({CONFIG_FILE, "LOCK"})
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ESTALE, errno.EROFS, errno.EACCES)
 
@@ -214,6 +219,61 @@ def salvage_pairs(directory: Path, problems: list[str]) -> list[tuple[bytes, byt
         with _open_strictly(links, directory, problems) as database:
             return _read_both_ways(database, directory, problems)
     return []
+
+
+def salvage_in_child(directory: Path, limit_seconds: float = _SALVAGE_SECONDS) -> Salvaged:
+    """Return what can be read of the damaged RocksDB in DIRECTORY, by another process: damage may crash RocksDB, or never let it end.
+
+    What its own files have is completed by RocksDB's repair of a copy, from all tables and logs there are. Raises MetadataCorrupt.
+    """
+    import multiprocessing  # 10 ms, and few databases are damaged
+
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_salvage_into, args=(sender, str(directory)), daemon=True)
+    process.start()
+    sender.close()
+    found: Salvaged | None = None
+    try:
+        with suppress(EOFError):
+            found = receiver.recv() if receiver.poll(limit_seconds) else None
+    finally:
+        process.kill()
+        process.join()
+        receiver.close()
+    if found is None or not found.pairs:
+        raise _corrupt(directory, "nothing of it can be salvaged")
+    return found
+
+
+class Salvaged(NamedTuple):
+    """What can be read of a damaged database in key order, why it is damaged, and the tables that are left out."""
+
+    pairs: list[tuple[bytes, bytes]]
+    problem: str
+    lost_tables: list[str]
+
+
+def _salvage_into(sender: Connection, directory: str) -> None:
+    with suppress(StoreError, BrokenPipeError):
+        sender.send(_salvage(Path(directory)))
+    sender.close()
+
+
+def _salvage(directory: Path) -> Salvaged:
+    problems: list[str] = []
+    found: dict[bytes, bytes] | None = None
+    with suppress(MetadataCorrupt, SourceNotFound), open_links(directory, problems) as database:
+        problems.clear()
+        found = dict(_read_both_ways(database, directory, problems))
+        if not problems:
+            return Salvaged(sorted(found.items()), "", [])
+    with database_directory() as links:
+        _repair_links(directory, links)
+        lost = sorted(file.name for file in (links / "lost").glob("*.sst")) if (links / "lost").is_dir() else []
+        with _open_strictly(links, directory, []) as database:
+            repaired = dict(_read_both_ways(database, directory, problems))
+    return Salvaged(sorted((repaired | (found or {})).items()), "; ".join(problems), lost)
 
 
 def _read_both_ways(database: Any, shown: Path, problems: list[str]) -> list[tuple[bytes, bytes]]:  # Any: no stubs

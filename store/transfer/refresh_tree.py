@@ -67,6 +67,12 @@ def read_tree(txn: Txn, layout: Layout, result: RefreshResult) -> NewTree:
             damages.append(item)
         else:
             seen.add(_compare_node(txn, item, ours, result, rows))
+    late = tuple(one.reason for one in damages if one.offset >= WHOLE_METADATA and not one.costs_nothing)
+    if unknown := tuple(reason for reason in late if reason not in known):
+        result.undecodable_values = len(unknown)
+        result.nodes_added = result.nodes_updated = 0
+        result.conflicts, result.stopped_export = [], []
+        return NewTree({}, None, unknown=unknown)
     result.undecodable_values = sum(not damage.costs_nothing for damage in damages)
     for key, _ in txn.items("tree"):
         if key not in seen:

@@ -13,11 +13,13 @@ import pytest
 
 import pulsar_admin
 from store.codec.zookeeper import ZooKeeperNode
+from store.db.files import Damage
+from store.sources.nodes import MetadataDirectory, iter_source_rows
 from store.sources.zookeeper import read_snapshot
 from tests.conftest import Cli
 from tests.sources.test_roots import of_cluster, tree, write_files
 from tests.test_clusters import bookie, disks  # noqa: F401 - a fixture
-from tests.worlds import world
+from tests.worlds import assert_unchanged, scratch_copy, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
 Read = tuple[dict[str, ZooKeeperNode], list[str], list[str]]
@@ -203,3 +205,64 @@ def test_metadata_without_bookkeepers_part_is_a_critical(tmp_path: Path, cli: Cl
     zookeeper = write_files(tmp_path / "zk", [node for node in of_cluster() if not node.path.startswith("/ledgers")])
     assert cli("--store", tmp_path / "s", "store", "import", "cluster", "--zookeeper", zookeeper).exit_code == 0
     assert findings(tmp_path / "s", cli)["bookkeeper-metadata-absent"] == "critical"
+
+
+# -- RocksDB ----------------------------------------------------------------------------------------------------------
+
+
+def rocks_rows(directory: Path) -> tuple[dict[bytes, bytes], list[str]]:
+    rows: dict[bytes, bytes] = {}
+    problems: list[str] = []
+    for row in iter_source_rows(MetadataDirectory(directory)):
+        if isinstance(row, Damage):
+            problems.append(row.reason)
+        else:
+            rows[row[0]] = row[1]
+    return rows, problems
+
+
+@pytest.mark.parametrize("name", ["000010.sst", "000017.sst", "MANIFEST-000019", "CURRENT"])
+def test_a_flipped_bit_of_rocksdb_is_read_past_and_told(name: str, tmp_path: Path) -> None:
+    """Old write-ahead logs have what a lost table had; nothing is written, and nothing is wrong without a word."""
+    source = scratch_copy("small", "crashed", tmp_path) / "metadata"
+    sound, random_ = rocks_rows(source)[0], random.Random(name)
+    raw = (source / name).read_bytes()
+    told = 0
+    for _ in range(3):
+        at = random_.randrange(len(raw))
+        (source / name).write_bytes(raw[:at] + bytes([raw[at] ^ 1 << random_.randrange(8)]) + raw[at + 1 :])
+        with assert_unchanged(source):
+            rows, problems = rocks_rows(source)
+        assert rows == sound
+        told += len(problems)
+        assert all("can be read" in text for text in problems)
+    assert told
+
+
+def test_a_table_that_no_log_replaces_is_named_and_the_store_is_incomplete(tmp_path: Path, cli: Cli) -> None:
+    source, store = scratch_copy("small", "crashed", tmp_path), tmp_path / "s"
+    metadata = source / "metadata"
+    sound = rocks_rows(metadata)[0]
+    for log in ("000004.log", "000011.log"):  # which the tables have taken in
+        (metadata / log).unlink()
+    assert rocks_rows(metadata) == (sound, [])
+    table = metadata / "000010.sst"
+    raw = bytearray(table.read_bytes())
+    raw[200] ^= 1
+    table.write_bytes(raw)
+    answer = cli("--store", store, "store", "import", "standalone", source, "-o", "json")
+    assert answer.exit_code == 1
+    assert 0 < answer.json["nodes"] < len(sound)
+    assert "000010.sst" in answer.stderr
+    answer = cli("--store", store, "topics", "list", "acme/orders")
+    assert (answer.exit_code, "the metadata is incomplete" in answer.stderr) == (1, True)
+    before = tree(store)
+    raw[200] ^= 1
+    table.write_bytes(raw)
+    assert cli("--store", store, "store", "refresh").exit_code == 0
+    assert len(tree(store)) == len(sound) > len(before)
+    raw[200] ^= 1
+    table.write_bytes(raw)
+    answer = cli("--store", store, "store", "refresh")
+    assert (answer.exit_code, "keeps the metadata that it has" in answer.stderr) == (1, True)
+    assert len(tree(store)) == len(sound)
