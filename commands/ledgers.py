@@ -155,6 +155,7 @@ def _coverage_document(coverage: Coverage) -> dict[str, Any]:  # Any: JSON
         "entriesOn": {str(copies): entries for copies, entries in enumerate(coverage.on)},
         "underReplicated": coverage.short,
         "lost": coverage.lost,
+        "outside": coverage.outside,
         "unknown": coverage.unknown,
     }
 
@@ -165,7 +166,9 @@ def _copies_document(row: BookieCopies) -> dict[str, Any]:  # Any: JSON
         "imported": row.imported,
         "expected": row.expected,
         "held": row.held,
-        "missing": row.missing if row.imported else None,
+        "gone": row.gone,
+        "missing": row.missing if row.imported or row.gone else None,
+        "unserved": row.unserved,
         "damaged": row.damaged,
         "differing": row.differing,
     }
@@ -278,17 +281,26 @@ def _next_steps(found: Iterable[Missing]) -> Iterator[str]:
     """Yield what can be done, shown on the first ledger of each reason."""
     firsts: dict[str, Missing] = {}
     for row in found:
-        if row.owners:
+        if row.owners or row.outside:
             firsts.setdefault(row.reason, row)
     for row in firsts.values():
         forget = f"take the ledger out of its topic: pulsar-admin ledgers forget {row.ledger_id} --dry-run"
         yield {
             "no-metadata": f"no-metadata: make the metadata again: pulsar-admin ledgers restore {row.ledger_id} --dry-run",
-            "not-imported": "not-imported: bring the disks of "
-            f"{', '.join(row.bookies)}: pulsar-admin store add bookie ID=DIR,DIR",
+            "not-imported": f"not-imported: {_bring(row)}",
             "no-ledger": f"no-ledger: restore ZooKeeper's copy and the bookies' disks, or {forget}",
+            "gone-bookies": "gone-bookies: nobody can close it: "
+            + (
+                f"name the bookies that have it: {row.cure} --dry-run" if row.outside else f"{_bring(row)}; or {forget}"
+            ),
+            "not-served": f"not-served: put the entries back, bookie by bookie: {row.cure} --dry-run",
+            "elsewhere": f"elsewhere: name the bookies that have the entries: {row.cure} --dry-run",
             "entries": f"entries: bring the disks that have them: pulsar-admin store add bookie ID=DIR,DIR; or {forget}",
         }[row.reason]
+
+
+def _bring(row: Missing) -> str:
+    return f"bring the disks of {', '.join(row.bookies)}: pulsar-admin store add bookie ID=DIR,DIR"
 
 
 _UNDERREPLICATED_COLUMNS = (

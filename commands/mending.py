@@ -70,11 +70,23 @@ def forget(app: App, ledgers: tuple[int, ...], force: bool, accept_unknown_tree:
 @click.option(
     "--extend", is_flag=True, help="Closed ledgers, those named or all, that end in front of acknowledged entries."
 )
+@click.option(
+    "--to-bookies",
+    "to_bookies",
+    is_flag=True,
+    help="Ledgers, those named or all, whose entries are on other bookies than their metadata names.",
+)
 @zookeeper_option
 @gaps_option
 @pass_app
 def restore(
-    app: App, ledgers: tuple[int, ...], deleted: bool, extend: bool, directories: tuple[str, ...], with_gaps: bool
+    app: App,
+    ledgers: tuple[int, ...],
+    deleted: bool,
+    extend: bool,
+    to_bookies: bool,
+    directories: tuple[str, ...],
+    with_gaps: bool,
 ) -> None:
     """Rebuild the lost metadata of ledgers from their entries, the bookies that hold them, and what references them.
 
@@ -83,13 +95,17 @@ def restore(
     the last metadata in ZooKeeper's snapshots and logs, closed before the first lost entry. No topic lists it, but
     bookies keep its entries again; `topics undelete` puts it back into a topic. A closed ledger may end before entries
     whose producer got an acknowledgement (bookkeeper#4812). --extend moves the end past those that a later entry or
-    their copies prove, unless the next ledger repeats them.
+    their copies prove, unless the next ledger repeats them. Clients ask the bookies that a ledger's metadata names, and
+    no others. --to-bookies names those that are here and have the entries; a ledger that nobody can close, as its
+    bookies are gone, is closed at its last entry that is here.
     """
-    if (deleted and extend) or not (deleted or extend or ledgers):
-        raise click.UsageError("Name LEDGERS, or --deleted for all that a broker deleted, or --extend.")
+    if deleted + extend + to_bookies > 1 or not (deleted or extend or to_bookies or ledgers):
+        raise click.UsageError("Name LEDGERS, or one of --deleted, --extend and --to-bookies, for all that need it.")
     api = app.session.api
     if deleted:
         app.change(api.undelete_ledgers(*ledgers, zookeeper=directories, with_gaps=with_gaps))
+    elif to_bookies:
+        app.change(api.repoint_ledgers(*ledgers))
     else:
         app.change((api.extend_ledgers if extend else api.restore_ledgers)(*ledgers))
 

@@ -64,7 +64,13 @@ def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:
     if len(found) > _SHOWN:
         texts.append(f"{len(found):,} ledgers are broken or not seen; the first {_SHOWN} are shown")
     texts += beside
-    if beside or any(broken.reason != NOT_SEEN for broken in found):
+    cures = dict.fromkeys(broken.cure for broken in found if broken.cure)
+    if cures:
+        texts.append(
+            f"bring it back with: {next(iter(cures))}"
+            + (f", and {len(cures) - 1:,} more like it" if len(cures) > 1 else "")
+        )
+    if beside or any(broken.reason != NOT_SEEN and not broken.cure for broken in found):
         texts.append(
             "see what is lost with: pulsar-admin ledgers missing; repair it with: ledgers restore, or ledgers forget"
         )

@@ -55,7 +55,7 @@ ARROWS = {
     "scan": {"kernels", "engine", "codec", "db", "model"},
     "nacks": {"db", "model", "codec"},
     "generate": {"codec", "kernels", "proto", "sources"},
-    "index": {"scan", "kernels", "engine", "codec", "db"},
+    "index": {"scan", "kernels", "engine", "sources", "codec", "db"},
     "compaction": {"scan", "kernels", "engine", "codec", "db", "model", "proto"},
     "policies": {"codec", "db", "model", "compaction"},
     "search": {"scan", "kernels", "engine", "compaction", "codec", "db", "model"},
@@ -108,7 +108,7 @@ ARROWS = {
     "dump": {"changes", "policies", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
     "tables": {"policies", "index", "scan", "kernels", "engine", "codec", "db", "model"},
     "transfer": {"rules", "facts", "sources", "reports", "scan", "index", "changes", "codec", "db", "model"},
-    "facts": {"history", "codec", "db", "model"},
+    "facts": {"history", "sources", "codec", "db", "model"},
     "rules": {"facts"},
     "check": {"rules", "facts", "index", "nacks", "changes", "codec", "db", "model"},
     "doctor": {

@@ -65,25 +65,36 @@ def test_write_sets_and_expected_entries() -> None:
 
 
 def counted_one_by_one(
-    metadata: LedgerMetadata, last: int, imported: set[str], held: Held, damaged: set[tuple[str, int]]
-) -> tuple[list[int], int, int, int, int, dict[str, tuple[int, int, int]]]:
-    on, unknown, short, lost, lowest = [0] * (metadata.write_quorum + 1), 0, 0, 0, metadata.write_quorum
-    bookies = {member: [0, 0, 0] for segment in metadata.segments for member in segment.members}
+    metadata: LedgerMetadata,
+    last: int,
+    bookies: tuple[set[str], set[str]],
+    files: tuple[Held, Held],
+    damaged: set[tuple[str, int]],
+) -> tuple[list[int], int, int, int, int, int, dict[str, tuple[int, ...]]]:
+    """BOOKIES: imported, gone; FILES: what bookies serve, what their files have."""
+    (imported, gone), (served, held) = bookies, files
+    on, unknown, short, lost, outside, lowest = [0] * (metadata.write_quorum + 1), 0, 0, 0, 0, metadata.write_quorum
+    rows = {member: [0, 0, 0, 0, 0] for segment in metadata.segments for member in segment.members}
     for entry in range(last + 1):
         there = upstream_write_set(metadata, entry)
-        copies = sum(bookie in imported and entry in held.get(bookie, ()) for bookie in there)
-        known = sum(bookie in imported for bookie in there)
+        copies = sum(bookie in imported and entry in served.get(bookie, ()) for bookie in there)
+        known = sum(bookie in imported | gone for bookie in there)
         on[copies] += 1
         unknown += known < len(there)
         short += copies < known
-        lost += copies == 0 and known == len(there)
+        is_somewhere = any(entry in entries for entries in held.values())
+        lost += copies == 0 and known == len(there) and not is_somewhere
+        outside += copies == 0 and known == len(there) and is_somewhere
         lowest = min(lowest, copies) if copies < known else lowest
         for bookie in there:
-            row = bookies[bookie]
+            has, is_bad = entry in served.get(bookie, ()), (bookie, entry) in damaged
+            row = rows[bookie]
             row[0] += 1
-            row[1] += entry in held.get(bookie, ())
-            row[2] += entry not in held.get(bookie, ()) and (bookie, entry) in damaged
-    return on, unknown, short, lost, lowest, {name: (row[0], row[1], row[2]) for name, row in bookies.items()}
+            row[1] += has
+            row[2] += not has and is_bad
+            row[3] += not has and not is_bad and bookie in imported | gone
+            row[4] += not has and not is_bad and entry in held.get(bookie, ())
+    return on, unknown, short, lost, outside, lowest, {name: tuple(row) for name, row in rows.items()}
 
 
 def test_copies_of_entries() -> None:
@@ -91,13 +102,19 @@ def test_copies_of_entries() -> None:
     for _ in range(300):
         metadata, last = random_ledger(rng), rng.randint(-1, 60)
         imported = {name for name in NAMES if rng.random() < 0.8}
+        gone = {name for name in NAMES if name not in imported and rng.random() < 0.5}
         held = {name: {e for e in range(last + 9) if rng.random() < 0.8} for name in imported}
+        served = {name: {e for e in entries if rng.random() < 0.7} for name, entries in held.items()}
         damaged = {(name, e) for name in imported for e in range(last + 3) if rng.random() < 0.1}
-        arrays = {name: np.array(sorted(entries), np.int64) for name, entries in held.items()}
-        found = count_copies(metadata, last, frozenset(imported), arrays, [(*row, False) for row in damaged])
-        rows = {row.bookie: (row.expected, row.held, row.damaged) for row in found.bookies}
-        expected = counted_one_by_one(metadata, last, imported, held, damaged)
-        assert (list(found.on), found.unknown, found.short, found.lost, found.lowest, rows) == expected
+        arrays = [
+            {name: np.array(sorted(entries), np.int64) for name, entries in one.items()} for one in (served, held)
+        ]
+        bad = [(*row, False) for row in damaged]
+        found = count_copies(metadata, last, frozenset(imported), arrays[0], bad, gone=frozenset(gone), held=arrays[1])
+        rows = {r.bookie: (r.expected, r.held, r.damaged, r.missing, r.unserved) for r in found.bookies}
+        expected = counted_one_by_one(metadata, last, (imported, gone), (served, held), damaged)
+        counts = (list(found.on), found.unknown, found.short, found.lost, found.outside, found.lowest)
+        assert (*counts, rows) == expected
 
 
 def test_a_ledger_without_end_costs_nothing() -> None:

@@ -217,6 +217,15 @@ class Recoveries:
 
         return self._session.plan(plan_extend, given_ledgers(ledgers))
 
+    def repoint_ledgers(self, *ledgers: int) -> Plan:
+        """Plan that LEDGERS, or all that need it, name the bookies that are here and have their entries.
+
+        One that nobody can close, as its bookies are gone, is closed at its last entry. Raises LedgerNotFound, Refused.
+        """
+        from store.recovery.repointing import plan_repoint
+
+        return self._session.plan(plan_repoint, given_ledgers(ledgers))
+
     def undelete_ledgers(self, *ledgers: int, zookeeper: Sequence[str] = (), with_gaps: bool = False) -> Plan:
         """Plan the last metadata of LEDGERS that a broker deleted, or of all that have entries here, so that bookies keep these.
 

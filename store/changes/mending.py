@@ -26,6 +26,7 @@ from store.db.tree import find_node, read_node
 from store.errors import InvalidValue, Refused
 from store.facts.trees import check_seen
 from store.model.broken import find_missing
+from store.model.coverage import absent_of
 from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor
 from store.model.extent import extent_of
 from store.model.ledger_owners import read_owners
@@ -117,6 +118,21 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
             f"{counted(missing.unseen_entries, 'entry')} of ledger {ledger_id} may be on {', '.join(missing.bookies)}, which"
             f" {plural(len(missing.bookies), 'is', 'are')} not imported",
             hint=f"bring them: pulsar-admin store add bookie {missing.bookies[0]}=DIR,DIR; or add --force to forget them all the same",
+            ledgerId=ledger_id,
+        )
+    if not force and missing is not None and missing.outside is not None:
+        found, are = missing.outside, plural(missing.outside.entries, "is", "are")
+        raise Refused(
+            f"{counted(found.entries, 'entry')} of ledger {ledger_id} {are} on {', '.join(found.bookies)}, where clients do not get them",
+            hint=f"bring them back: {missing.cure}; or add --force to forget them all the same",
+            ledgerId=ledger_id,
+        )
+    absent = absent_of(txn, ledger_id) if not force and missing is None else ()
+    if absent:
+        raise Refused(
+            f"every entry of ledger {ledger_id} is here; whether clients get them is not known, as {', '.join(absent)}, which it names,"
+            f" {plural(len(absent), 'is', 'are')} not imported",
+            hint="add --force to forget it all the same",
             ledgerId=ledger_id,
         )
     if not force and missing is None:

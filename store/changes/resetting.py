@@ -181,8 +181,10 @@ def _check_not_lost(reader: EntryReader, topic: Topic, mark_delete: Position) ->
     for broken in find_broken(reader.txn, topic):
         if broken.holds(first):
             raise Refused(
-                f"{topic.name}: {first} is lost: ledger {broken.ledger_id}: {broken.what()}: {broken.broker()}",
-                hint=f"take it out with: pulsar-admin ledgers forget {broken.ledger_id}; or reset there with --force",
+                f"{topic.name}: {first} {broken.fate}: ledger {broken.ledger_id}: {broken.what()}: {broken.broker()}",
+                hint=f"bring it back with: {broken.cure}; or reset there with --force"
+                if broken.cure
+                else f"take it out with: pulsar-admin ledgers forget {broken.ledger_id}; or reset there with --force",
                 topic=str(topic.name),
                 ledgerId=broken.ledger_id,
             )

@@ -64,15 +64,16 @@ def iter_findings(
     """Yield what all but the deep check find, as it is found; VISIT is called with each topic and its cursors."""
     with reader.txn.passing_altered():  # the rules tell of them
         for rule, evidence in judge(ClusterFacts(store, reader)):
-            cause = rule.cause
+            cause, severity = rule.cause, evidence.severity or rule.cause.severity
+            values = dict(evidence.values) | ({} if evidence.severity is None else {"severity": severity})
             yield Finding(
-                Severity.NOTE if cause.severity is RuleSeverity.NOTE else Severity.PROBLEM,
+                Severity.NOTE if severity is RuleSeverity.NOTE else Severity.PROBLEM,
                 cause.code,
                 rule.scope,
                 evidence.where,
                 evidence.sentence,
                 rule.hint(evidence),
-                context=evidence.values,
+                context=values,
             )
         yield from check_rows(store, reader.txn)
         yield from check_nacks(reader.txn)

@@ -29,6 +29,7 @@ from store.model.ledgers import (
     read_ledger,
 )
 from store.model.managed_nodes import iter_other_cursors, iter_other_ledgers
+from store.model.open_end import read_shortfalls
 from store.model.publish_times import wrong_times
 from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
@@ -319,8 +320,15 @@ def check_ledgers(txn: Txn) -> Iterator[Finding]:
     unreferenced = 0
     copies = Copies(txn)
     yield from copies.begin()
+    shortfalls = read_shortfalls(txn)
     for ledger_id in iter_ledger_ids(txn):
         ledger = None
+        owners: tuple[Owner, ...] = ()
+        with suppress(StoreError):  # check_owners tells
+            owners = find_owners(txn, ledger_id)
+            unreferenced += not owners
+            if shortfalls.settles(ledger_id) and any(owner.kind is OwnerKind.TOPIC for owner in owners):
+                continue  # check_topics looks at these
         try:
             ledger = read_ledger(txn, ledger_id)
         except MetadataCorrupt as error:
@@ -328,12 +336,10 @@ def check_ledgers(txn: Txn) -> Iterator[Finding]:
         except StoreError:
             pass  # the index's check tells
         try:
-            owners = find_owners(txn, ledger_id)
-            unreferenced += not owners
             if ledger is not None and all(owner.kind is not OwnerKind.TOPIC for owner in owners):
-                yield from _check_missing(txn, ledger, f"ledger {ledger_id}")  # check_topics looks at the others
+                yield from _check_missing(txn, ledger, f"ledger {ledger_id}")
         except StoreError:
-            pass  # check_owners tells
+            pass  # the index's check tells
         if ledger is not None:
             with suppress(StoreError):  # the catalogue's check and that of the rows of copies tell
                 yield from copies.check(ledger)

@@ -25,7 +25,7 @@ class Finding:
     """What is wrong or worth knowing, with a stable ``code``.
 
     ``scope``: "store" for our own rows, "data" for what Pulsar left. ``repair``: the derived databases that ``store index --rebuild``
-    makes again ("index"), or empty.
+    makes again ("index"), or empty. ``context``: names and numbers by key; with ``severity`` where a rule says how bad it is here.
     """
 
     severity: Severity

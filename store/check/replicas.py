@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from store.check.finding import Finding, data_problem, note, store_problem
@@ -12,7 +11,7 @@ from store.db.files import iter_logs
 from store.errors import IndexCorrupt
 from store.model.coverage import read_disks
 from store.model.ledgers import Ledger
-from store.model.open_end import read_confirmed, read_open_end
+from store.model.open_end import read_confirmed, read_open_end, read_shortfalls
 from store.wording import counted
 
 _HINT = "see: pulsar-admin ledgers underreplicated"
@@ -23,7 +22,6 @@ class Copies:
 
     def __init__(self, txn: Txn) -> None:
         self._txn = txn
-        self._absent: Counter[str] = Counter()
         self._is_known = False
 
     def begin(self) -> Iterator[Finding]:
@@ -41,11 +39,11 @@ class Copies:
     def check(self, ledger: Ledger) -> Iterator[Finding]:
         """Yield what is wrong with the copies of LEDGER's entries; raises what reading their rows raises."""
         if self._is_known:
-            yield from _check_ledger(self._txn, ledger, self._absent)
+            yield from _check_ledger(self._txn, ledger)
 
     def end(self) -> Iterator[Finding]:
         """Yield the bookies that ledgers need and nobody imported."""
-        for bookie, ledgers in sorted(self._absent.items()):
+        for bookie, ledgers in sorted(read_shortfalls(self._txn).absent.items()) if self._is_known else ():
             yield note(
                 "bookie-not-imported",
                 f"bookie {bookie}",
@@ -70,17 +68,15 @@ def _check_rows(txn: Txn) -> Iterator[Finding]:
             yield store_problem("copies-without-file", f"copies of file {file_id}", "no such file is catalogued")
 
 
-def _check_ledger(txn: Txn, ledger: Ledger, absent: Counter[str]) -> Iterator[Finding]:
-    coverage, where = read_confirmed(txn, ledger), f"ledger {ledger.ledger_id}"
-    if coverage is None:
-        return
-    absent.update(row.bookie for row in coverage.bookies if row.expected and not row.imported)
-    if coverage.short:
+def _check_ledger(txn: Txn, ledger: Ledger) -> Iterator[Finding]:
+    where = f"ledger {ledger.ledger_id}"
+    coverage = read_confirmed(txn, ledger) if ledger.ledger_id in read_shortfalls(txn).ledgers else None
+    if coverage is not None and any(row.imported and (row.missing or row.damaged) for row in coverage.bookies):
         bookies = {row.bookie: row.missing + row.damaged for row in coverage.bookies if row.missing or row.damaged}
         text = coverage.text(ledger.entries)
-        if any(row.missing for row in coverage.bookies) or coverage.lost:
+        if coverage.short > coverage.outside and (any(row.missing for row in coverage.bookies) or coverage.lost):
             yield data_problem("copies-missing", where, text, _HINT, ledgerId=ledger.ledger_id, bookies=bookies)
-        else:
+        elif coverage.short > coverage.outside:
             yield note("copies-damaged", where, text, _HINT, ledgerId=ledger.ledger_id, bookies=bookies)
     end = read_open_end(txn, ledger)
     if end is not None and end.verdict == "damaged":

@@ -70,6 +70,14 @@ def _merge(one: Bookie, other: Bookie) -> Bookie:
     )
 
 
+def disks_of(info: StoreInfo, bookie_id: str) -> str:
+    """Return how a command line names the disks of a bookie that was imported, ID=DIR,DIR; its id alone where nobody knows them."""
+    bookies = (bookie for bookie in iter_imported_bookies(info) if bookie.bookie_id == bookie_id)
+    directories = dict.fromkeys(path for bookie in bookies for path in bookie.directories)
+    roots = ",".join(str(path.parent if path.name == "current" else path) for path in directories)
+    return f"{bookie_id}={roots}" if roots else bookie_id
+
+
 UNFINISHED = "unfinished"
 """In a source of ``store.json``: true while not all of what was added is there."""
 

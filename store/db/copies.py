@@ -65,6 +65,13 @@ def iter_copies(txn: Txn, ledger_id: int) -> Iterator[tuple[int, BitMap64]]:
         yield _unpack(key)[1], _decode(key, value)
 
 
+def iter_copy_keys(txn: Txn) -> Iterator[tuple[int, int]]:
+    """Yield (ledger id, file id) of every row whose key is not damaged."""
+    for key in txn.keys("copies", b""):
+        with suppress(IndexCorrupt):
+            yield _unpack(key)
+
+
 def iter_all_copies(txn: Txn) -> Iterator[tuple[int, int, BitMap64]]:
     """Yield (ledger id, file id, entries) of every row that is not damaged."""
     for key, value in txn.items("copies"):

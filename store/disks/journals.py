@@ -23,7 +23,7 @@ from store.errors import JournalCorrupt
 from store.files import open_file
 from store.frozen import NamedTuple, frozen
 from store.scan.wholefile import WholeFile
-from store.sources.bookies import read_bookie_directory, read_mark
+from store.sources.bookies import read_bookie_directory, read_marks
 
 _LEN = struct.Struct(">i")
 _IDS = struct.Struct(">qq")
@@ -87,8 +87,7 @@ class Frame(NamedTuple):
 def survey_journals(bookie: Bookie, held: Entries, unproven: Container[int]) -> JournalSurvey:
     """Read all journals of BOOKIE. HELD: what its entry logs have; UNPROVEN: ledgers whose digests cannot be verified here."""
     reader = _Reader(held, unproven)
-    for number, current in enumerate(bookie.journal_dirs):
-        mark = read_mark(bookie, number, [])
+    for current, mark in read_marks(bookie, []).items():
         journals = read_bookie_directory(current).journals
         if mark.journal_id > 0 and all(journal_id != mark.journal_id for journal_id, _ in journals):
             path = current / f"{mark.journal_id:x}.txn"

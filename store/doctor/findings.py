@@ -14,7 +14,14 @@ _MESSAGES = ("messages", "missing", "entries", "unseen")
 
 def diagnosis_of_finding(finding: Finding) -> Diagnosis:
     """Return the diagnosis that FINDING is."""
-    return diagnosis_of(finding.code, finding.where, finding.message, finding.context)
+    severity = finding.context.get("severity")
+    return diagnosis_of(
+        finding.code,
+        finding.where,
+        finding.message,
+        finding.context,
+        Severity(severity) if isinstance(severity, str) else None,
+    )
 
 
 def diagnosis_of(

@@ -7,6 +7,7 @@ from functools import cached_property
 from store.db.environment import Store
 from store.db.files import iter_not_needed
 from store.facts import Unknown
+from store.facts.bookies import BookieFacts
 from store.facts.managed_ledgers import OtherLedger, other_ledgers
 from store.facts.rows import AlteredRows, altered_rows
 from store.facts.trees import Tree, unknown_trees
@@ -84,3 +85,8 @@ class ClusterFacts:
     def altered_rows(self) -> tuple[AlteredRows, ...]:
         """The store's own rows whose key or value is not what was written, by database."""
         return altered_rows(self.reader.txn)
+
+    @cached_property
+    def bookies(self) -> BookieFacts:
+        """Facts of the bookies."""
+        return BookieFacts(self.store, self.reader)

@@ -25,6 +25,7 @@ from store.files import remove_file, remove_tree, scratch_directory
 from store.frozen import frozen
 from store.index.build import Advance, Scanning, index_files, ledger_digests
 from store.index.held import note_copies
+from store.index.unserved import index_unserved
 from store.wording import counted, listed
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def rebuild_index(
         store.back_up()
         with scratch.read() as new:
             paths = {log.file_id: log.path for log in logs}
-            changed = store.write(lambda txn: _take_over(txn, new, paths))
+            changed = store.write(lambda txn: _take_over(store, txn, new, paths))
             rows = sum(new.count(name) for name in DERIVED)
     return _result(store, read_catalogue(store), (rows, changed), verify)
 
@@ -192,7 +193,7 @@ def read_catalogue(store: Store) -> tuple[LogFile, ...]:
         return tuple(iter_logs(txn))
 
 
-def _take_over(txn: Txn, new: Txn, paths: Mapping[int, str]) -> int:
+def _take_over(store: Store, txn: Txn, new: Txn, paths: Mapping[int, str]) -> int:
     changed = _count_differences(txn, new)
     take_copies(txn, new)
     for database in DERIVED:
@@ -205,6 +206,7 @@ def _take_over(txn: Txn, new: Txn, paths: Mapping[int, str]) -> int:
         put_log(txn, replace(log, path=paths[log.file_id]))
     for damage in iter_damage(new):
         put_damage(txn, damage)
+    index_unserved(store, txn)
     return changed
 
 

@@ -1,4 +1,7 @@
-"""Bookies that the metadata names and none of whose disks was imported: what only they hold is not seen.
+"""Bookies that the metadata names and none of whose disks was imported: what only they hold is not seen, or nobody serves it.
+
+A bookie without a cookie in the metadata does not start (``LegacyCookieValidation``, BookKeeper 4.17): one that ledgers name and that
+neither has a cookie nor is here is gone, for clients too. Where the metadata has no cookie at all it tells of none.
 
 Row (database ``state``): ``bookies``, JSON {"imported": [ids], "absent": [ids], "unknown": [ids]}; there where they are known.
 ``unknown``: imported ones that metadata, which is there, names nowhere, neither in a cookie nor in an ensemble.
@@ -7,9 +10,9 @@ Row (database ``state``): ``bookies``, JSON {"imported": [ids], "absent": [ids],
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
-from store.codec.ledgermetadata import decode_members, ledger_id_of_path
+from store.codec.ledgermetadata import COOKIES, decode_members, ledger_id_of_path
 from store.db.bookies import iter_imported_bookies
 from store.db.environment import Store, Txn
 from store.db.tree import iter_children, iter_values
@@ -23,7 +26,7 @@ _LEDGERS = "/ledgers/"
 
 @frozen
 class AbsentBookies:
-    """Ids of the bookies that are imported, and of those that are not but registered or in an ensemble."""
+    """Ids of the bookies that are imported, and of those that are not but may run: their entries are not seen."""
 
     imported: tuple[str, ...]
     absent: tuple[str, ...]
@@ -48,11 +51,32 @@ def bring_hint(bookie_id: str) -> str:
 
 def find_absent_bookies(txn: Txn) -> AbsentBookies | None:
     """Return which bookies were absent at the last import, refresh or addition; None when none was, or nobody knows."""
-    row = txn.get("state", _ROW)
-    if row is None:
-        return None
-    fields = json.loads(bytes(row))
-    return AbsentBookies(tuple(fields["imported"]), tuple(fields["absent"])) if fields["absent"] else None
+    imported, absent, _ = _split(txn)
+    return AbsentBookies(imported, absent) if absent else None
+
+
+def find_gone_bookies(txn: Txn) -> frozenset[str]:
+    """Return the bookies that ledgers named at the last import, refresh or addition, without a cookie and not imported."""
+    return frozenset(_split(txn)[2])
+
+
+def absent_in(txn: Txn, members: Iterable[str]) -> tuple[str, ...]:
+    """Return those of MEMBERS that may run and are not imported, in their order, each once."""
+    absent = _split(txn)[1]
+    return tuple(bookie for bookie in dict.fromkeys(members) if bookie in absent)
+
+
+def _split(txn: Txn) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return (imported, absent, gone)."""
+    if _split not in txn.memo:
+        row = txn.get("state", _ROW)
+        fields = {"imported": [], "absent": []} if row is None else json.loads(bytes(row))
+        cookies = {*iter_children(txn, COOKIES)} if fields["absent"] else set()
+        gone = tuple(bookie for bookie in fields["absent"] if cookies and bookie not in cookies)
+        absent = tuple(bookie for bookie in fields["absent"] if bookie not in gone)
+        txn.memo[_split] = (tuple(fields["imported"]), absent, gone)
+    found: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = txn.memo[_split]
+    return found
 
 
 def find_unknown_bookies(txn: Txn) -> tuple[str, ...] | None:
@@ -72,8 +96,9 @@ def index_absent_bookies(store: Store, txn: Txn, left_out: Collection[str] = ())
     imported = [bookie_id for bookie_id in ids if bookie_id not in left_out]
     if "" in imported:
         txn.delete("state", _ROW)
+        txn.memo.pop(_split, None)
         return
-    named = set(iter_children(txn, f"{_LEDGERS}cookies"))
+    named = set(iter_children(txn, COOKIES))
     for path, value in iter_values(txn, _LEDGERS):
         if ledger_id_of_path(path) is not None:
             try:
@@ -84,3 +109,4 @@ def index_absent_bookies(store: Store, txn: Txn, left_out: Collection[str] = ())
     if any(source["kind"] != "bookie" for source in store.info.sources):
         fields["unknown"] = sorted(set(imported) - named)
     txn.put("state", _ROW, json.dumps(fields).encode())
+    txn.memo.pop(_split, None)

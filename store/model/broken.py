@@ -1,4 +1,4 @@
-"""Which ledgers are broken: metadata or entries that are lost, and what a broker does on a topic that lists such a ledger.
+"""Which ledgers are broken: metadata or entries that are lost, or that no client gets, and what a broker does on a topic that lists one.
 
 Upstream (Pulsar 4.0.8): ``ManagedLedgerImpl.initialize`` drops a last ledger that BookKeeper does not know, ``OpReadEntry`` stops at
 one before it, or passes over it with ``autoSkipNonRecoverableData``.
@@ -6,19 +6,25 @@ one before it, or passes over it with ``autoSkipNonRecoverableData``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from store.codec.ledgermetadata import LedgerState
+from store.db.bookies import disks_of
 from store.db.environment import Txn
-from store.errors import MetadataCorrupt
+from store.db.unserved import has_unserved
+from store.errors import MetadataCorrupt, StoreError
 from store.frozen import frozen
-from store.model.absent_bookies import find_absent_bookies
-from store.model.coverage import count_unseen, iter_entry_gaps
-from store.model.ledgers import find_ledger, missing_ranges, read_ledger
+from store.model.absent_bookies import find_absent_bookies, find_gone_bookies
+from store.model.coverage import Outside, count_unseen, find_outside, iter_entry_gaps, read_disks, read_held
+from store.model.ledgers import Ledger, find_ledger, find_metadata, missing_ranges, read_ledger
+from store.model.placement import ensemble_bookies
 from store.model.topics import Topic, TopicLedger
 from store.model.whole import is_whole
-from store.names import EVENTS, Position
+from store.names import EVENTS, Position, shell_word
 from store.wording import counted, plural
 
 if TYPE_CHECKING:
@@ -28,9 +34,19 @@ Range = tuple[int, int]
 
 NO_LEDGER = "no-ledger"
 NO_METADATA = "no-metadata"
+GONE = "gone-bookies"
 ENTRIES = "entries"
+NOT_SERVED = "not-served"
+ELSEWHERE = "elsewhere"
 NOT_SEEN = "not-imported"
 
+_SOME = (ENTRIES, NOT_SERVED, ELSEWHERE)
+"""Reasons of ledgers that have metadata, some of whose entries no client gets."""
+_WHERE = {
+    ENTRIES: "only where no client asks for them",
+    NOT_SERVED: "only in journals that no start reads",
+    ELSEWHERE: "only on bookies that its metadata does not name",
+}
 _RANGES = 3  # that are named
 _SPLIT = 100_000  # ranges of one ledger that are told apart: metadata may claim any number of entries
 _NO_LEDGER = "No such ledger exists on Metadata Server"
@@ -38,10 +54,13 @@ _NO_LEDGER = "No such ledger exists on Metadata Server"
 
 @frozen
 class Missing:
-    """What is not there of a ledger: "no-ledger" (neither metadata nor entries), "no-metadata", "entries", or "not-imported": entries
-    that only bookies have which were not imported.
+    """What no client gets of a ledger, and the worst of the reasons.
 
-    ``ranges``: entry ids, both ends included; ``unseen_entries``: how many of them ``bookies`` should have, which are not imported.
+    "no-ledger": neither metadata nor entries are there; "no-metadata"; "gone-bookies": it was never closed, and the ``bookies`` that a
+    recovery has to hear do not answer any more; "entries": they are nowhere; "not-served": journals have them that no start reads;
+    "elsewhere": bookies have them that its ensemble does not name; "not-imported": only bookies may have them that were not imported.
+    ``ranges``: entry ids, both ends included; ``unseen_entries``: how many of them ``bookies`` should have, which are not imported;
+    ``outside``: those that files have all the same; ``cure``: the command that brings them back.
     """
 
     ledger_id: int
@@ -51,6 +70,17 @@ class Missing:
     owners: tuple[Owner, ...]
     unseen_entries: int = 0
     bookies: tuple[str, ...] = ()
+    outside: Outside | None = None
+    cure: str = ""
+
+    @property
+    def is_astray(self) -> bool:
+        """Whether other bookies than the metadata's have entries that clients would get if it named them."""
+        return self.outside is not None and (self.reason == GONE or not self.outside.asked)
+
+
+def _count(ranges: Iterable[Range]) -> int:
+    return sum(last - first + 1 for first, last in ranges)
 
 
 def find_missing(txn: Txn, ledger_id: int) -> Missing | None:
@@ -69,20 +99,112 @@ def _find_missing(txn: Txn, ledger_id: int, owners: tuple[Owner, ...], *, is_lis
         return Missing(ledger_id, NO_LEDGER, 0, (), owners) if owners or is_listed else None
     if ledger.metadata is None:
         return Missing(ledger_id, NO_METADATA, 0, (), owners) if owners or is_listed else None
-    ranges = missing_ranges(txn, ledger)
-    if not ranges:
+    ranges, silent = missing_ranges(txn, ledger), _silent(txn, ledger)
+    outside = find_outside(txn, ledger, closed=not silent)
+    if not ranges and outside is None and not silent:
         return None
-    missing = sum(last - first + 1 for first, last in ranges)
-    unseen, bookies = count_unseen(txn, ledger, ranges)
-    return Missing(ledger_id, NOT_SEEN if unseen == missing else ENTRIES, missing, ranges, owners, unseen, bookies)
+    missing, (unseen, bookies) = _count(ranges), count_unseen(txn, ledger, ranges)
+    found = Missing(ledger_id, NOT_SEEN if unseen == missing else ENTRIES, missing, ranges, owners, unseen, bookies)
+    if outside is not None:
+        found = replace(
+            found,
+            reason=found.reason if missing > unseen else NOT_SERVED if outside.asked else ELSEWHERE,
+            missing_entries=missing + outside.entries,
+            ranges=_joined([*ranges, *outside.ranges]),
+            outside=outside,
+        )
+    found = replace(found, reason=GONE, bookies=silent) if silent else found
+    return replace(found, cure=_cure(txn, found)) if outside is not None else found
+
+
+def _cure(txn: Txn, missing: Missing) -> str:
+    if missing.is_astray:
+        return f"pulsar-admin ledgers restore {missing.ledger_id} --to-bookies"
+    asked = missing.outside.asked[0] if missing.outside is not None else ""
+    return f"pulsar-admin store salvage {shell_word(disks_of(txn.store.info, asked))}"
+
+
+def iter_unreadable(txn: Txn) -> Iterator[Missing]:
+    """Yield the ledgers of which clients do not get all, though files have it or since bookies are gone, by id."""
+    from store.model.open_end import read_shortfalls  # looks at all ledgers
+
+    shortfalls, gone = read_shortfalls(txn), find_gone_bookies(txn)
+    for ledger_id in sorted(shortfalls.ledgers | shortfalls.others):
+        with suppress(StoreError):  # `store check` names what cannot be read
+            is_short = ledger_id in shortfalls.ledgers or has_unserved(txn, ledger_id)
+            is_gone = bool(gone) and not gone.isdisjoint(_members(txn, ledger_id))
+            missing = find_missing(txn, ledger_id) if is_short or is_gone else None
+            if missing is not None and (missing.outside is not None or is_gone):
+                yield missing
+
+
+@frozen
+class Thinned:
+    """A ledger of which clients get all, though bookies of it are ``gone``. ``spare``: bookies with copies that it does not name."""
+
+    ledger_id: int
+    gone: tuple[str, ...]
+    spare: tuple[str, ...]
+
+
+def iter_thinned(txn: Txn) -> Iterator[Thinned]:
+    """Yield the ledgers that bookies which are gone left with fewer copies, and nothing worse, by id."""
+    from store.model.open_end import read_shortfalls  # looks at all ledgers
+
+    gone = find_gone_bookies(txn)
+    for ledger_id in sorted(read_shortfalls(txn).ledgers) if gone else ():
+        with suppress(StoreError):  # `store check` names what cannot be read
+            found = find_thinned(txn, ledger_id)
+            if found is not None:
+                yield found
+
+
+def find_thinned(txn: Txn, ledger_id: int) -> Thinned | None:
+    """Return a ledger that bookies which are gone left with fewer copies, and nothing worse; None of any other."""
+    members, gone = _members(txn, ledger_id), find_gone_bookies(txn)
+    if gone.isdisjoint(members) or find_missing(txn, ledger_id) is not None:
+        return None
+    disks = read_disks(txn)
+    held = read_held(txn, ledger_id, disks) or {}
+    spare = sorted(bookie for bookie in held if bookie in disks.imported and bookie not in members)
+    return Thinned(ledger_id, tuple(bookie for bookie in members if bookie in gone), tuple(spare))
+
+
+def _members(txn: Txn, ledger_id: int) -> tuple[str, ...]:
+    metadata = find_metadata(txn, ledger_id)
+    return () if metadata is None else ensemble_bookies(metadata)
+
+
+def _silent(txn: Txn, ledger: Ledger) -> tuple[str, ...]:
+    """Return the bookies that do not answer any more and without which nobody can close LEDGER."""
+    if not find_gone_bookies(txn) or ledger.metadata is None or ledger.metadata.state is LedgerState.CLOSED:
+        return ()
+    from store.model.open_end import read_open_end  # few stores lack a bookie
+
+    end = read_open_end(txn, ledger)
+    return () if end is None or end.verdict != "gone" else end.bookies
+
+
+def _joined(ranges: list[Range]) -> tuple[Range, ...]:
+    """Return RANGES, none of which overlap, in order, those that touch as one."""
+    joined: list[Range] = []
+    for first, last in sorted(ranges):
+        if joined and joined[-1][1] == first - 1:
+            joined[-1] = (joined[-1][0], last)
+        else:
+            joined.append((first, last))
+    return tuple(joined)
 
 
 @frozen
 class BrokenLedger:
-    """A ledger in a topic's list of which something is lost, or not seen. ``entries``: as the list counts them; ``lost``: ranges of
-    them that no broker can read; ``is_last``: nothing is listed behind it; ``unseen``: ranges that only ``bookies`` have, which are not
-    imported; ``unseen_entries``: how many these are, all of them; ``unseen_from``: from there on an open ledger may have more on them;
-    ``of_events``: the topic is the ``__change_events`` of a namespace.
+    """A ledger in a topic's list of which something is lost, or not seen.
+
+    ``entries``: as the list counts them; ``lost``: ranges of them that no broker can read, ``outside_entries`` of them files have, and
+    ``cure`` is the command that brings these back;
+    ``is_last``: nothing is listed behind it; ``unseen``: ranges that only ``bookies`` have, which are not imported; ``unseen_entries``: how
+    many these are, all of them; ``unseen_from``: from there on an open ledger may have more on them; ``of_events``: the topic is the
+    ``__change_events`` of a namespace.
     """
 
     ledger_id: int
@@ -95,6 +217,8 @@ class BrokenLedger:
     unseen_from: int | None = None
     bookies: tuple[str, ...] = ()
     of_events: bool = False
+    outside_entries: int = 0
+    cure: str = ""
 
     def holds(self, position: Position) -> bool:
         """Whether POSITION is an entry that is lost, or in front of a lost first one."""
@@ -104,7 +228,12 @@ class BrokenLedger:
 
     @property
     def lost_entries(self) -> int:
-        return sum(last - first + 1 for first, last in self.lost)
+        return _count(self.lost)
+
+    @property
+    def fate(self) -> str:
+        """What became of an entry that is ``lost``: a verb."""
+        return "reaches no client" if self.cure else "is lost"
 
     def not_seen(self) -> str:
         """Say what is not seen; "" when all is."""
@@ -113,7 +242,7 @@ class BrokenLedger:
             shown = ", ".join(
                 f"{first}" if first == last else f"{first}–{last}" for first, last in self.unseen[:_RANGES]
             )
-            rest = self.unseen_entries - sum(last - first + 1 for first, last in self.unseen[:_RANGES])
+            rest = self.unseen_entries - _count(self.unseen[:_RANGES])
             more = f" and {rest:,} more" if rest else ""
             parts.append(
                 f"{plural(self.unseen_entries, 'entry', 'entries')} {shown}{more} of ledger {self.ledger_id} not seen"
@@ -124,15 +253,29 @@ class BrokenLedger:
 
     def what(self) -> str:
         """Say what is lost."""
-        if self.reason == ENTRIES:
-            return f"{self.lost_entries:,} of its {counted(self.entries, 'entry')} {plural(self.lost_entries, 'is', 'are')} lost"
+        if self.reason in _SOME:
+            nowhere, outside = self.lost_entries - self.outside_entries, self.outside_entries
+            texts = (
+                [f"{nowhere:,} of its {counted(self.entries, 'entry')} {plural(nowhere, 'is', 'are')} lost"]
+                if nowhere
+                else []
+            )
+            if outside:
+                of = "" if nowhere else f" of its {counted(self.entries, 'entry')}"
+                texts.append(f"{outside:,}{of} {plural(outside, 'is', 'are')} {_WHERE[self.reason]}")
+            return ", ".join(texts)
+        if self.reason == GONE:
+            bookies, are = ", ".join(self.bookies), plural(len(self.bookies), "is", "are")
+            return f"it was never closed, and {bookies}, without which nobody can close it, {are} not of the cluster"
         if self.reason == NO_METADATA:
             return f"its metadata is lost, with {counted(self.entries, 'entry')}"
         return f"it is lost, with {counted(self.entries, 'entry')}"
 
     def broker(self) -> str:
         """Say what a broker does there."""
-        if self.reason != ENTRIES and self.is_last:
+        if self.reason == GONE and self.is_last:
+            return "a broker cannot load the topic (BKLedgerRecoveryException)"
+        if self.reason not in _SOME and self.is_last:
             return "a broker that loads the topic drops it from the list (Ledger not found)"
         if not self.lost:
             return "a broker that loads the topic drops it, as it is empty"
@@ -141,8 +284,9 @@ class BrokenLedger:
                 "a broker loads no topic of the namespace (Failed to load topic within timeout), unless autoSkipNonRecoverableData "
                 "passes over it"
             )
-        where, why = f"{self.ledger_id}:{self.lost[0][0]}", "No such entry" if self.reason == ENTRIES else _NO_LEDGER
-        beside = ", with readable entries beside them" if self.reason == ENTRIES else ""
+        where, why = f"{self.ledger_id}:{self.lost[0][0]}", "No such entry" if self.reason in _SOME else _NO_LEDGER
+        why = "Error while recovering ledger" if self.reason == GONE else why
+        beside = ", with readable entries beside them" if self.reason in _SOME else ""
         return (
             f"a subscription that gets to {where} gets nothing more from a broker ({why}); with "
             f"autoSkipNonRecoverableData it passes over {'them' if beside else 'it'}{beside}"
@@ -164,9 +308,20 @@ def find_broken_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLed
     # Its list owns it: who else does is not asked, once for each of what may be a hundred thousand.
     missing = _find_missing(txn, listed.ledger_id, (), is_listed=True)
     is_last, of_events = listed.ledger_id == topic.ids[-1], topic.name.local_name == EVENTS
-    if missing is not None and missing.reason not in (ENTRIES, NOT_SEEN):
+    if missing is not None and missing.reason in (NO_LEDGER, NO_METADATA, GONE):
         lost = ((0, listed.entries - 1),) if listed.entries else ()
-        return BrokenLedger(listed.ledger_id, missing.reason, listed.entries, lost, is_last, of_events=of_events)
+        there = 0 if missing.outside is None else missing.outside.entries
+        return BrokenLedger(
+            listed.ledger_id,
+            missing.reason,
+            listed.entries,
+            lost,
+            is_last,
+            bookies=missing.bookies,
+            of_events=of_events,
+            outside_entries=there,
+            cure=missing.cure,
+        )
     found = BrokenLedger(listed.ledger_id, NOT_SEEN, listed.entries, (), is_last, of_events=of_events)
     unseen_from, bookies = end_unseen(txn, listed)
     found = replace(found, unseen_from=unseen_from, bookies=bookies)
@@ -180,13 +335,15 @@ def find_broken_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLed
     )
     if missing.reason == NOT_SEEN:
         return replace(found, unseen=missing.ranges)
+    outside = () if missing.outside is None else missing.outside.ranges
+    found = replace(found, outside_entries=_count(outside), cure=missing.cure)
     if not missing.unseen_entries:
         return replace(found, lost=missing.ranges)
     ledger = read_ledger(txn, listed.ledger_id)
-    gaps = list(islice(iter_entry_gaps(txn, ledger, missing.ranges), _SPLIT))
+    gaps = list(islice(iter_entry_gaps(txn, ledger, missing_ranges(txn, ledger)), _SPLIT))
     return replace(
         found,
-        lost=tuple((gap.first, gap.last) for gap in gaps if not gap.bookies),
+        lost=_joined([*((gap.first, gap.last) for gap in gaps if not gap.bookies), *outside]),
         unseen=tuple((gap.first, gap.last) for gap in gaps if gap.bookies),
     )
 

@@ -1,4 +1,15 @@
-"""On which of the bookies that should have them the entries of a ledger are: expected by its metadata, held by the files imported."""
+"""On which of the bookies that clients ask for them the entries of a ledger are: named by its metadata, served by the files imported.
+
+A client asks the bookies of an entry's write set and no others; one serves what its entry logs have, and what it reads of its journals when
+it starts (``store.db.unserved``). So an entry is in one of four states, which this module alone tells apart:
+
+============  =======================================================================================================
+served        a bookie that clients ask has it
+outside       a file has it, and no bookie that clients ask serves it: a salvage, or another ensemble, brings it back
+nowhere       no file has it, and every bookie that should have it is here or gone
+not imported  a bookie that should have it may run, and is not imported: nobody knows
+============  =======================================================================================================
+"""
 
 from __future__ import annotations
 
@@ -6,13 +17,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from store.codec.ledgermetadata import LedgerMetadata
+from store.codec.ledgermetadata import LedgerMetadata, LedgerState
 from store.db.bookies import iter_imported_bookies
 from store.db.copies import has_copies, iter_copies
 from store.db.environment import Txn
 from store.db.files import DIFFERS, FileMode, iter_damage, iter_logs
+from store.db.unserved import has_unserved, iter_unserved
 from store.frozen import frozen
-from store.model.absent_bookies import find_absent_bookies
+from store.model.absent_bookies import find_absent_bookies, find_gone_bookies
 from store.model.ledgers import Ledger, find_metadata, iter_blocks, missing_ranges
 from store.model.placement import Stripe, ensemble_bookies, stripes_of
 from store.wording import counted, plural
@@ -23,15 +35,21 @@ if TYPE_CHECKING:
     from store.aliases import Array
 
 
+SHORT_LEDGERS = "short ledgers"
+"""Where in a transaction's memo the ids of the ledgers with too few copies are, once all were looked at."""
+
+
 @frozen
 class Disks:
     """Whose the imported files are. ``by_file``: file id → bookie id, "" where nothing proves one; ``own``: files written here;
-    ``imported``: bookie ids; ``tells``: whether this store knows which file has which entries."""
+    ``imported``: bookie ids; ``tells``: whether this store knows which file has which entries; ``gone``: bookies that ledgers name, and
+    that are neither here nor of the cluster."""
 
     by_file: Mapping[int, str]
     own: frozenset[int]
     imported: frozenset[str]
     tells: bool
+    gone: frozenset[str]
 
     @property
     def unknown(self) -> tuple[str, str] | None:
@@ -45,9 +63,10 @@ class Disks:
 
 @frozen
 class BookieCopies:
-    """What one bookie has of the entries that it should have: good records, damaged ones alone, none (``missing``, as far as is known).
+    """What one bookie serves of the entries that it should have: good records, damaged ones alone, none (``missing``, as far as is known).
 
-    ``differing``: of those held, the ones with other bytes than the copy that is read here. Not imported: nobody knows.
+    ``differing``: of those held, the ones with other bytes than the copy that is read here. Not imported: nobody knows, unless it is
+    ``gone``: then all are missing. ``unserved``: of those missing, the ones in journals that no start reads.
     """
 
     bookie: str
@@ -57,13 +76,19 @@ class BookieCopies:
     missing: int
     damaged: int
     differing: int
+    gone: bool = False
+    unserved: int = 0
 
     @property
     def lacks(self) -> str:
         """What it lacks, for a person; "" when nothing."""
         if not self.imported:
-            return f"{self.bookie}: not imported" if self.expected else ""
-        counts = ((self.missing, "missing"), (self.damaged, "damaged"))
+            return f"{self.bookie}: {'gone' if self.gone else 'not imported'}" if self.expected else ""
+        counts = (
+            (self.missing - self.unserved, "missing"),
+            (self.unserved, "in old journals alone"),
+            (self.damaged, "damaged"),
+        )
         found = ", ".join(f"{count:,} {what}" for count, what in counts if count)
         return f"{self.bookie}: {found}" if found else ""
 
@@ -73,8 +98,8 @@ class Coverage:
     """How many copies there are of a ledger's entries.
 
     ``on``: entries on 0, 1, 2, … of the bookies that should have them, those imported; ``unknown``: entries that a bookie which is not
-    imported should have; ``short``: that an imported one should have and has not; ``lost``: on no bookie, and all were imported;
-    ``lowest``: copies of the worst of the short ones, the write quorum where none is.
+    imported should have; ``short``: that an imported one, or one that is gone, should have and has not; ``lost``: that are nowhere;
+    ``outside``: that are outside what clients ask; ``lowest``: copies of the worst of the short ones, the write quorum where none is.
     """
 
     bookies: tuple[BookieCopies, ...]
@@ -83,12 +108,17 @@ class Coverage:
     short: int
     lost: int
     lowest: int
+    outside: int = 0
 
     def text(self, entries: int) -> str:
         """Return what is short of a ledger's ENTRIES as a sentence."""
-        where = "; ".join(row.lacks for row in self.bookies if row.imported and row.lacks)
-        lost = f"{counted(self.lost, 'entry is', 'entries are')} on none" if self.lost else "each has another copy"
-        return f"{self.short:,} of its {counted(entries, 'entry')} {plural(self.short, 'lacks', 'lack')} a copy ({where}); {lost}"
+        where = "; ".join(row.lacks for row in self.bookies if (row.imported or row.gone) and row.lacks)
+        counts = ((self.lost, "on none"), (self.outside, "only where no client asks for them"))
+        lost = ", ".join(f"{counted(count, 'entry is', 'entries are')} {what}" for count, what in counts if count)
+        return (
+            f"{self.short:,} of its {counted(entries, 'entry')} {plural(self.short, 'lacks', 'lack')} a copy ({where});"
+            f" {lost or 'each has another copy'}"
+        )
 
 
 def read_disks(txn: Txn) -> Disks:
@@ -104,6 +134,7 @@ def read_disks(txn: Txn) -> Disks:
             frozenset(log.file_id for log in logs if log.mode is FileMode.OWN),
             frozenset(imported - {""}),
             has_copies(txn) or len({log.disk for log in logs if log.mode is not FileMode.OWN and log.records}) < 2,
+            find_gone_bookies(txn),
         )
     disks: Disks = txn.memo[Disks]
     return disks
@@ -122,15 +153,17 @@ def read_coverage(txn: Txn, ledger: Ledger, last_entry_id: int | None = None) ->
     if not has_copies(txn) and not disks.own and len(ensemble) == 1 and {*disks.by_file.values()} == ensemble:
         return _count_alone(txn, ledger, ledger.metadata, last)
     damaged = read_damaged(txn).get(ledger.ledger_id, ())
-    bitmaps = _read_bitmaps(txn, ledger.ledger_id, disks) if has_copies(txn) and not damaged else None
+    is_plain = has_copies(txn) and not damaged and not has_unserved(txn, ledger.ledger_id)
+    bitmaps = _read_bitmaps(txn, ledger.ledger_id, disks) if is_plain else None
     if bitmaps is not None and disks.imported.issuperset(ensemble_bookies(ledger.metadata)):
         whole = _count_whole(ledger.metadata, last, bitmaps)
         if whole is not None:
             return whole
     held = read_held(txn, ledger.ledger_id, disks)
-    if held is None:
+    served = None if held is None else read_served(txn, ledger.ledger_id, disks, held)
+    if held is None or served is None:
         return None
-    return count_copies(ledger.metadata, last, disks.imported, held, damaged)
+    return count_copies(ledger.metadata, last, disks.imported, served, damaged, disks.gone, held)
 
 
 def _count_whole(metadata: LedgerMetadata, last: int, bitmaps: Mapping[str, BitMap64]) -> Coverage | None:
@@ -176,49 +209,88 @@ def _count_alone(txn: Txn, ledger: Ledger, metadata: LedgerMetadata, last: int) 
     rows = read_damaged(txn).get(ledger.ledger_id, ())
     bad = {entry for whose, entry, differs in rows if whose == bookie and not differs}
     damaged = sum(any(start <= entry <= min(end, last) for start, end in gaps) for entry in bad)
-    copies = BookieCopies(bookie, True, last + 1, last + 1 - missing, missing - damaged, damaged, 0)
-    return Coverage((copies,), (missing, last + 1 - missing), 0, missing, missing, 0 if missing else 1)
+    outside = sum(entries.rank(last) for _, entries in iter_unserved(txn, ledger.ledger_id)) if last >= 0 else 0
+    short = missing + outside
+    copies = BookieCopies(bookie, True, last + 1, last + 1 - short, short - damaged, damaged, 0, unserved=outside)
+    return Coverage((copies,), (short, last + 1 - short), 0, short, missing, 0 if short else 1, outside)
 
 
 def count_copies(
     metadata: LedgerMetadata,
     last_entry_id: int,
     imported: frozenset[str],
-    held: Mapping[str, Array],
+    served: Mapping[str, Array],
     damaged: Sequence[tuple[str, int, bool]] = (),
+    gone: frozenset[str] = frozenset(),
+    held: Mapping[str, Array] | None = None,
 ) -> Coverage:
     """Return how many copies there are of the entries 0 to LAST_ENTRY_ID.
 
-    HELD: bookie → ids of the entries it has (i64, ascending, each once); DAMAGED: (bookie, entry id, whether it only differs).
+    SERVED: bookie → ids of the entries it serves (i64, ascending, each once), HELD: that its files have, None: the same; DAMAGED: (bookie,
+    entry id, whether it only differs); GONE: bookies of which nobody gets anything.
     """
     import numpy as np
 
     nothing = np.empty(0, np.int64)
+    held = served if held is None else held
     stripes = list(stripes_of(metadata, last_entry_id))
     rows, copies = [], [nothing]
     for bookie in ensemble_bookies(metadata):
-        there = held.get(bookie, nothing)
         expected = sum(stripe.count(bookie) for stripe in stripes)
-        right = _written_to(stripes, bookie, there)
+        right = _written_to(stripes, bookie, served.get(bookie, nothing))
         bad = np.array(
             sorted({entry for whose, entry, differs in damaged if whose == bookie and not differs}), np.int64
         )
         other = np.array(sorted({entry for whose, entry, differs in damaged if whose == bookie and differs}), np.int64)
         bad = np.setdiff1d(_written_to(stripes, bookie, bad), right, assume_unique=True)
         differing = len(np.intersect1d(other, right, assume_unique=True))
+        unserved = np.setdiff1d(_written_to(stripes, bookie, held.get(bookie, nothing)), right, assume_unique=True)
         if bookie in imported:
             copies.append(right)
-        missing = expected - len(right) - len(bad) if bookie in imported else 0
-        rows.append(BookieCopies(bookie, bookie in imported, expected, len(right), missing, len(bad), differing))
+        missing = expected - len(right) - len(bad) if bookie in imported or bookie in gone else 0
+        rows.append(
+            BookieCopies(
+                bookie,
+                bookie in imported,
+                expected,
+                len(right),
+                missing,
+                len(bad),
+                differing,
+                bookie in gone,
+                len(np.setdiff1d(unserved, bad, assume_unique=True)),
+            )
+        )
     found, counts = np.unique(np.concatenate(copies), return_counts=True)
     on = np.bincount(counts, minlength=metadata.write_quorum + 1)[: metadata.write_quorum + 1]
     total = sum(stripe.last - stripe.first + 1 for stripe in stripes)
     on[0] = 0
+    known = imported | gone
+    unknown, short, lost, lowest = _shortfall(stripes, known, found, counts, metadata.write_quorum)
+    outside = len(_outside(stripes, known, found, held))
     return Coverage(
         tuple(rows),
         (total - int(on.sum()), *on[1:].tolist()),
-        *_shortfall(stripes, imported, found, counts, metadata.write_quorum),
+        unknown,
+        short,
+        lost - outside,
+        lowest,
+        outside,
     )
+
+
+def _outside(stripes: list[Stripe], known: frozenset[str], found: Array, held: Mapping[str, Array]) -> Array:
+    """Return the entries of STRIPES that a file has (HELD), none of them in FOUND, whose every bookie is KNOWN: ids, i64, ascending."""
+    import numpy as np
+
+    left = np.setdiff1d(np.concatenate([np.empty(0, np.int64), *held.values()]), found)
+    told = np.zeros(len(left), bool)
+    for stripe in stripes if len(left) else ():
+        size = len(stripe.members)
+        table = np.array([known.issuperset(stripe.write_set(residue)) for residue in range(size)])
+        told |= (left >= stripe.first) & (left <= stripe.last) & table[left % size]
+    outside: Array = left[told]
+    return outside
 
 
 def _written_to(stripes: list[Stripe], bookie: str, entry_ids: Array) -> Array:
@@ -236,16 +308,16 @@ def _written_to(stripes: list[Stripe], bookie: str, entry_ids: Array) -> Array:
 
 
 def _shortfall(
-    stripes: list[Stripe], imported: frozenset[str], found: Array, counts: Array, lowest: int
+    stripes: list[Stripe], known_bookies: frozenset[str], found: Array, counts: Array, lowest: int
 ) -> tuple[int, int, int, int]:
-    """Return (unknown, short, lost, lowest) of ``Coverage``; FOUND: entries with as many copies as COUNTS says; LOWEST: of a whole
-    one."""
+    """Return (unknown, short, lost or outside, lowest) of ``Coverage``; FOUND: entries with as many copies as COUNTS says; LOWEST: of a
+    whole one."""
     import numpy as np
 
     unknown = short = lost = 0
     for stripe in stripes:
         size = len(stripe.members)
-        known = np.array([sum(b in imported for b in set(stripe.write_set(residue))) for residue in range(size)])
+        known = np.array([sum(b in known_bookies for b in set(stripe.write_set(residue))) for residue in range(size)])
         whole = np.array([len(set(stripe.write_set(residue))) for residue in range(size)])
         entries = np.array(stripe.counts())
         inside = (found >= stripe.first) & (found <= stripe.last)
@@ -262,7 +334,79 @@ def _shortfall(
     return unknown, short, lost, lowest
 
 
-# -- what no imported file has --------------------------------------------------------------------------------------------
+# -- what no client gets --------------------------------------------------------------------------------------------------
+
+
+@frozen
+class Outside:
+    """Entries that files have and that no bookie serves which clients ask: ``ranges``, both ends included. ``bookies``: whose files have
+    them; ``asked``: those of these that clients ask, which have them in journals that no start reads."""
+
+    ranges: tuple[tuple[int, int], ...]
+    bookies: tuple[str, ...]
+    asked: tuple[str, ...]
+
+    @property
+    def entries(self) -> int:
+        return sum(last - first + 1 for first, last in self.ranges)
+
+
+def find_outside(txn: Txn, ledger: Ledger, *, closed: bool = True) -> Outside | None:
+    """Return the entries up to LEDGER's end that are outside what clients ask, None where none is. Not CLOSED: no client can open it, and
+    all of its entries are outside."""
+    disks, metadata = read_disks(txn), ledger.metadata
+    if metadata is None or disks.unknown is not None or ledger.sums is None:
+        return None
+    short = txn.memo.get(SHORT_LEDGERS)  # of those that are open it looks at what is confirmed alone
+    if short is not None and metadata.state is LedgerState.CLOSED and ledger.ledger_id not in short:
+        return None
+    if closed and not has_copies(txn) and not has_unserved(txn, ledger.ledger_id) and not disks.own:
+        ensemble = {*ensemble_bookies(metadata)}
+        if len(ensemble) == 1 and ensemble == {*disks.by_file.values()}:
+            return None
+    coverage = read_coverage(txn, ledger)
+    held = read_held(txn, ledger.ledger_id, disks) if coverage and (coverage.outside or not closed) else None
+    if held is None:
+        return None
+    import numpy as np
+
+    stripes = list(stripes_of(metadata, ledger.last_entry_id))
+    served = read_served(txn, ledger.ledger_id, disks, held)
+    right = [_written_to(stripes, bookie, entries) for bookie, entries in served.items() if bookie in disks.imported]
+    found = np.concatenate([np.empty(0, np.int64), *(right if closed else ())])
+    known = disks.imported | disks.gone if closed else frozenset(ensemble_bookies(metadata))
+    outside = _outside(stripes, known, found, held)
+    if not len(outside):
+        return None
+    having = {bookie: np.intersect1d(entries, outside, assume_unique=True) for bookie, entries in held.items()}
+    bookies = sorted(bookie for bookie, entries in having.items() if bookie and len(entries))
+    asked = (bookie for bookie in bookies if len(_written_to(stripes, bookie, having[bookie])))
+    return Outside(_ranges_of(outside), tuple(bookies), tuple(asked))
+
+
+def lacking_of(txn: Txn, ledger: Ledger, bookie: str, entry_ids: Array) -> Array:
+    """Return those of ENTRY_IDS (i64, ascending) up to LEDGER's end that BOOKIE should serve, by the metadata, and does not."""
+    import numpy as np
+
+    disks, metadata = read_disks(txn), ledger.metadata
+    held = read_held(txn, ledger.ledger_id, disks)
+    if metadata is None or held is None:
+        return np.empty(0, np.int64)
+    should = _written_to(list(stripes_of(metadata, ledger.last_entry_id)), bookie, entry_ids)
+    served = read_served(txn, ledger.ledger_id, disks, held).get(bookie, np.empty(0, np.int64))
+    lacking: Array = np.setdiff1d(should, served, assume_unique=True)
+    return lacking
+
+
+def _ranges_of(entry_ids: Array) -> tuple[tuple[int, int], ...]:
+    """Return ENTRY_IDS (ascending) as ranges, both ends included."""
+    import numpy as np
+
+    if not len(entry_ids):
+        return ()
+    breaks = np.flatnonzero(np.diff(entry_ids) != 1)
+    firsts, lasts = entry_ids[[0, *(breaks + 1).tolist()]], entry_ids[[*breaks.tolist(), len(entry_ids) - 1]]
+    return tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
 @frozen
@@ -302,7 +446,7 @@ def count_unseen(txn: Txn, ledger: Ledger, ranges: Sequence[tuple[int, int]]) ->
 
 
 def absent_ids(txn: Txn) -> frozenset[str]:
-    """Return the bookies that the metadata names and that are not imported."""
+    """Return the bookies that the metadata names, that may run and are not imported."""
     found = find_absent_bookies(txn)
     return frozenset(found.absent if found else ())
 
@@ -332,7 +476,7 @@ def _split(stripe: Stripe, absent: frozenset[str]) -> Iterator[Gap]:
 
 
 def read_held(txn: Txn, ledger_id: int, disks: Disks) -> dict[str, Array] | None:
-    """Return bookie → the entries it has (i64, ascending), None of a ledger that was written here."""
+    """Return bookie → the entries that its files have (i64, ascending), None of a ledger that was written here."""
     import numpy as np
 
     if has_copies(txn):
@@ -350,6 +494,19 @@ def read_held(txn: Txn, ledger_id: int, disks: Disks) -> dict[str, Array] | None
         bookie = disks.by_file.get(next(iter(files)), "")
         parts.append(block.entry_id(0) - slots[0] + np.array(slots, np.int64))
     return {bookie: np.concatenate(parts)}
+
+
+def read_served(txn: Txn, ledger_id: int, disks: Disks, held: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Return bookie → what it serves of a ledger, of what it has by HELD (see ``read_held``)."""
+    import numpy as np
+
+    served = dict(held)
+    for file_id, entries in iter_unserved(txn, ledger_id):
+        bookie = disks.by_file.get(file_id, "")
+        if bookie in served:
+            away = np.array(entries.to_array(), np.int64)
+            served[bookie] = np.setdiff1d(served[bookie], away, assume_unique=True)
+    return served
 
 
 def _read_bitmaps(txn: Txn, ledger_id: int, disks: Disks) -> dict[str, BitMap64] | None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState
 from store.db.environment import Txn
+from store.errors import StoreError
 from store.frozen import frozen
-from store.model.coverage import Coverage, read_coverage, read_damaged, read_disks, read_held
-from store.model.ledgers import Ledger
+from store.model.coverage import (
+    SHORT_LEDGERS,
+    Coverage,
+    read_coverage,
+    read_damaged,
+    read_disks,
+    read_held,
+    read_served,
+)
+from store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
 from store.model.placement import write_set
 
 
@@ -18,8 +28,9 @@ class OpenEnd:
 
     ``last_add_confirmed``: certainly acknowledged, up to there; ``kept``: up to there any recovery finds every entry;
     ``last_entry_id``: the farthest that one may get: entries between are dropped when the bookies without them answer first.
-    ``verdict``: "final": nothing behind was acknowledged; "damaged": a recovery fails at the damaged entry behind; "open": ``bookies``,
-    which are not imported, may have more; "unknown": this store does not know which bookies have what.
+    ``verdict``: "final": nothing behind was acknowledged; "damaged": a recovery fails at the damaged entry behind; "gone": it fails, as
+    ``bookies``, which are not of the cluster, do not answer; "open": ``bookies``, which are not imported, may have more; "unknown": this
+    store does not know which bookies have what.
     """
 
     last_add_confirmed: int
@@ -42,8 +53,9 @@ def read_open_end(txn: Txn, ledger: Ledger) -> OpenEnd | None:
     claims: dict[str, set[int]] = {}
     for bookie, entry_id, _ in read_damaged(txn).get(ledger.ledger_id, ()):
         claims.setdefault(bookie, set()).add(entry_id)
-    found = {bookie: set(entries[entries > confirmed].tolist()) for bookie, entries in held.items()}
-    return find_open_end(metadata, confirmed, disks.imported, found, claims)
+    served = read_served(txn, ledger.ledger_id, disks, held)
+    found = {bookie: set(entries[entries > confirmed].tolist()) for bookie, entries in served.items()}
+    return find_open_end(metadata, confirmed, disks.imported, found, claims, disks.gone)
 
 
 def find_open_end(
@@ -52,12 +64,14 @@ def find_open_end(
     imported: Collection[str],
     held: Mapping[str, Collection[int]],
     damaged: Mapping[str, Collection[int]],
+    gone: Collection[str] = (),
 ) -> OpenEnd:
     """Return where a recovery that knows CONFIRMED to be acknowledged would close a ledger.
 
     Upstream (BookKeeper 4.17): ``LedgerRecoveryOp`` reads one entry after the other from its whole write set; ``PendingReadOp`` ends it
-    as soon as write quorum − ack quorum + 1 bookies said that they have none, even if another one would have answered with it.
-    HELD, DAMAGED: bookie → entries behind CONFIRMED that it has a good, a bad record of.
+    as soon as write quorum − ack quorum + 1 bookies said that they have none, even if another one would have answered with it. Before that
+    ``ReadLastConfirmedOp`` asks the last ensemble, and fails where as many bookies as the ack quorum of any write set do not answer.
+    HELD, DAMAGED: bookie → entries behind CONFIRMED that it has a good, a bad record of; GONE: bookies that never answer.
     """
     enough = metadata.write_quorum - metadata.ack_quorum + 1
     anywhere = set().union(*held.values())
@@ -69,13 +83,64 @@ def find_open_end(
         if kept == end - 1 and there and metadata.write_quorum - len({*there, *claimed}) < enough:
             kept = end
     behind = write_set(metadata, end + 1)
+    silent = gone_quorum(metadata, gone)
+    if silent:
+        return OpenEnd(confirmed, kept, end, "gone", silent)
     missing = [b for b in behind if b in imported and end + 1 not in damaged.get(b, ())]
-    absent = tuple(bookie for bookie in behind if bookie not in imported)
-    verdict = "final" if len(missing) >= enough else "open" if absent else "damaged"
-    return OpenEnd(confirmed, kept, end, verdict, absent if verdict == "open" else ())
+    absent = tuple(bookie for bookie in behind if bookie not in imported and bookie not in gone)
+    lacking = tuple(bookie for bookie in behind if bookie in gone)
+    verdict = "final" if len(missing) >= enough else "open" if absent else "gone" if lacking else "damaged"
+    return OpenEnd(confirmed, kept, end, verdict, {"open": absent, "gone": lacking}.get(verdict, ()))
+
+
+def gone_quorum(metadata: LedgerMetadata, gone: Collection[str]) -> tuple[str, ...]:
+    """Return the GONE bookies of the last ensemble for which a recovery fails, none where enough others answer."""
+    members = metadata.segments[-1].members
+    sets = (write_set(metadata, metadata.segments[-1].first_entry_id + place) for place in range(len(members)))
+    if any(sum(bookie in gone for bookie in one) >= metadata.ack_quorum for one in sets):
+        return tuple(bookie for bookie in dict.fromkeys(members) if bookie in gone)
+    return ()
 
 
 def read_confirmed(txn: Txn, ledger: Ledger) -> Coverage | None:
     """Return the coverage of the entries that were acknowledged for certain: what was in flight need not be on every bookie yet."""
     end = read_open_end(txn, ledger)
     return read_coverage(txn, ledger, None if end is None else end.last_add_confirmed)
+
+
+@frozen
+class Shortfalls:
+    """What one look at the copies of all ledgers found: the ``ledgers`` with entries of which a bookie that is here or gone lacks a copy;
+    those that are not closed, or that cannot be read (``others``); of each bookie that may run and is not imported how many ledgers have
+    entries on it (``absent``)."""
+
+    ledgers: frozenset[int]
+    others: frozenset[int]
+    absent: Mapping[str, int]
+
+    def settles(self, ledger_id: int) -> bool:
+        """Whether a ledger is closed and lacks no copy, as far as its bookies are here."""
+        return ledger_id not in self.ledgers and ledger_id not in self.others
+
+
+def read_shortfalls(txn: Txn) -> Shortfalls:
+    """Look at the copies of all ledgers, once in a transaction."""
+    if read_shortfalls not in txn.memo:
+        short, others, absent = set[int](), set[int](), Counter[str]()
+        for ledger_id in iter_ledger_ids(txn):
+            try:
+                ledger = read_ledger(txn, ledger_id)
+                coverage = read_confirmed(txn, ledger)
+            except StoreError:
+                others.add(ledger_id)  # `store check` tells why
+                continue
+            if ledger.metadata is None or ledger.metadata.state is not LedgerState.CLOSED:
+                others.add(ledger_id)
+            if coverage is not None:
+                absent.update(r.bookie for r in coverage.bookies if r.expected and not r.imported and not r.gone)
+                if coverage.short:
+                    short.add(ledger_id)
+        txn.memo[SHORT_LEDGERS] = ledgers = frozenset(short)
+        txn.memo[read_shortfalls] = Shortfalls(ledgers, frozenset(others), absent)
+    found: Shortfalls = txn.memo[read_shortfalls]
+    return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 from store.codec.ledgermetadata import ledger_path
 from store.db.environment import Txn
 from store.db.tree import tree_key
+from store.db.unserved import has_unserved
 from store.model.ledgers import find_times
 from store.model.topics import Topic, TopicLedger
 
@@ -23,10 +24,12 @@ def may_be_broken(txn: Txn, topic: Topic) -> bool:
 
 
 def is_whole(txn: Txn, listed: TopicLedger) -> bool:
-    """Whether a ledger has metadata, and the index every entry of it; two look-ups."""
+    """Whether a ledger has metadata, the index every entry of it, and no entry is outside what clients ask; few look-ups."""
     if listed.info.offloaded:
         return True
     if txn.view("tree", tree_key(ledger_path(listed.ledger_id))) is None:
+        return False
+    if has_unserved(txn, listed.ledger_id) or (_lacks_bookies(txn) and _is_on_gone(txn, listed.ledger_id)):
         return False
     times = find_times(txn, listed.ledger_id)
     if times is None:
@@ -38,3 +41,13 @@ def is_whole(txn: Txn, listed: TopicLedger) -> bool:
 def _lacks_bookies(txn: Txn) -> bool:
     row = txn.get("state", _BOOKIES)
     return row is not None and not row.endswith(_NONE_ABSENT)
+
+
+def _is_on_gone(txn: Txn, ledger_id: int) -> bool:
+    from store.model.absent_bookies import find_gone_bookies  # few stores lack a bookie
+    from store.model.ledgers import find_metadata
+    from store.model.placement import ensemble_bookies
+
+    gone = find_gone_bookies(txn)
+    metadata = find_metadata(txn, ledger_id) if gone else None
+    return metadata is not None and not gone.isdisjoint(ensemble_bookies(metadata))

@@ -9,8 +9,8 @@ from store.db.files import find_log
 from store.db.owners import Owner, find_owners
 from store.errors import LedgerNotFound
 from store.frozen import frozen
-from store.model.broken import ENTRIES, NO_LEDGER, NO_METADATA, NOT_SEEN
-from store.model.coverage import Coverage, count_unseen, read_coverage
+from store.model.broken import NO_LEDGER, find_missing
+from store.model.coverage import Coverage, read_coverage
 from store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
 from store.model.open_end import OpenEnd, read_open_end
 
@@ -53,7 +53,7 @@ def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
         return LedgerFacts(ledger_id, LOST, -1, 0, 0, None, None, (), NO_LEDGER, (), None, None, owners)
     index = _index_of(txn, ledger_id)
     owners = find_owners(txn, ledger_id)
-    missing = missing_ranges(txn, ledger) if ledger.metadata else ()
+    missing, lost = missing_ranges(txn, ledger) if ledger.metadata else (), find_missing(txn, ledger_id)
     file_ids: set[int] = set()
     for block in iter_blocks(txn, ledger_id):
         column = block.files()
@@ -67,22 +67,12 @@ def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
         metadata=ledger.metadata,
         sums=ledger.sums,
         missing=missing,
-        lost=_lost(txn, ledger, missing, owners if index is None else ()),
+        lost=lost.reason if lost is not None and (index is None or ledger.metadata) else None,
         files=tuple(log.path for file_id in sorted(file_ids) if (log := find_log(txn, file_id)) is not None),
         coverage=read_coverage(txn, ledger),
         open_end=read_open_end(txn, ledger),
         owners=owners if index is None else (index,),
     )
-
-
-def _lost(txn: Txn, ledger: Ledger, missing: tuple[tuple[int, int], ...], owners: tuple[Owner, ...]) -> str | None:
-    """Return what is lost of a ledger, as ``store.model.broken.find_missing`` has it."""
-    if ledger.metadata is None:
-        return NO_METADATA if owners else None
-    if not missing:
-        return None
-    is_lost = count_unseen(txn, ledger, missing)[0] < sum(last - first + 1 for first, last in missing)
-    return ENTRIES if is_lost else NOT_SEEN
 
 
 def _index_of(txn: Txn, ledger_id: int) -> Owner | None:

@@ -68,4 +68,7 @@ def _wrapped(text: str) -> str:
 
 
 def _filled(key: str, evidence: Mapping[str, object]) -> str:
-    return shell_word(str(evidence[key])) if key in evidence else re.sub(r"(?<!^)([A-Z])", r"-\1", key).upper()
+    if key not in evidence:
+        return re.sub(r"(?<!^)([A-Z])", r"-\1", key).upper()
+    value = evidence[key]
+    return " ".join(shell_word(str(one)) for one in (value if isinstance(value, (list, tuple)) else [value]))

@@ -7,7 +7,7 @@ from dataclasses import field
 
 from store.facts.cluster import ClusterFacts
 from store.frozen import frozen
-from store.rules.cause import Cause
+from store.rules.cause import Cause, Severity
 
 
 @frozen
@@ -16,12 +16,14 @@ class Evidence:
 
     ``values`` fill the places of the cause's command; ``bytes`` and ``messages``, ``entries`` or ``missing`` are what is at stake.
     ``hint``: what to do here, where the store's state decides it; "" where the cause says it.
+    ``severity``: where it is another than the cause's.
     """
 
     where: str
     sentence: str
     values: Mapping[str, object] = field(default_factory=dict)
     hint: str = ""
+    severity: Severity | None = None
 
 
 @frozen

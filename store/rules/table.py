@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from store.facts.cluster import ClusterFacts
+from store.rules.bookies import BOOKIE_RULES
 from store.rules.cluster import CLUSTER_RULES
 from store.rules.ledgers import LEDGER_RULES
 from store.rules.rows import ROW_RULES
 from store.rules.rule import Evidence, Rule
 
-RULES: tuple[Rule, ...] = (*ROW_RULES, *LEDGER_RULES, *CLUSTER_RULES)
+RULES: tuple[Rule, ...] = (*ROW_RULES, *LEDGER_RULES, *CLUSTER_RULES, *BOOKIE_RULES)
 LEADING = tuple(rule for rule in RULES if rule.cause.leads)
 """Rules of which other findings may come: cheap to judge, so that an import tells of them."""
 

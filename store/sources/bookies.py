@@ -227,12 +227,33 @@ def find_cookie(data: bytes, where: str) -> Cookie | None:
         return None
 
 
-def read_mark(bookie: Bookie, number: int, problems: list[str]) -> LogMark:
-    """Return the greatest of the marks that the ledger directories have of the NUMBER-th journal directory.
+def read_marks(bookie: Bookie, problems: list[str]) -> dict[Path, LogMark]:
+    """Return each journal directory of BOOKIE, in the order in which BookKeeper numbers them, and where a start begins to read it.
 
-    BookKeeper passes over one that cannot be read; PROBLEMS gets it.
+    Upstream ``Journal.readLog`` (4.17): the greatest of the marks that the ledger directories have; one that cannot be read is passed over,
+    and PROBLEMS gets it. Where more directories are given than the cookie names, those without a journal are none.
     """
-    name = LAST_MARK_FILE if len(bookie.journal_dirs) == 1 else f"{LAST_MARK_FILE}.{number}"
+    cookie = read_bookie_cookie(bookie)
+    named = [] if cookie is None else list(dict.fromkeys(cookie.journal_dirs))
+    directories = list(bookie.journal_dirs)
+    if 0 < len(named) < len(directories):
+        directories = [path for path in directories if read_bookie_directory(path).journals]
+    places = {(Path(name) / "current").resolve(): number for number, name in enumerate(named)}
+    marks = {}
+    for number, path in enumerate(directories):
+        number = places.get(path.resolve(), number)
+        is_alone = len(named or directories) == 1
+        marks[path] = _read_mark(bookie, LAST_MARK_FILE if is_alone else f"{LAST_MARK_FILE}.{number}", problems)
+    return marks
+
+
+def journal_marks(bookies: Iterable[Bookie]) -> dict[str, tuple[int, int]]:
+    """Return the same of all BOOKIES as ``store.db.unserved`` keeps it, by the directories' resolved paths."""
+    found = (pair for bookie in bookies for pair in read_marks(bookie, []).items())
+    return {str(path.resolve()): (mark.journal_id, mark.offset) for path, mark in found}
+
+
+def _read_mark(bookie: Bookie, name: str, problems: list[str]) -> LogMark:
     marks = [LogMark(0, 0)]
     for path in (current / name for current in bookie.ledger_dirs):
         try:

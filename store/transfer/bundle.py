@@ -38,6 +38,7 @@ from store.db.files import Damage, FileMode, LogFile, file_fingerprint, iter_dam
 from store.db.owners import Owner, OwnerKind, iter_owners, put_owners
 from store.db.storeinfo import StoreInfo, StoreState
 from store.db.tree import Node, iter_nodes, put_nodes
+from store.db.unserved import UNSERVED
 from store.errors import InvalidValue, LimitExceeded, MetadataCorrupt, SourceNotFound, StoreError, Unsupported
 from store.files import (
     PRIVATE_FILE,
@@ -167,6 +168,8 @@ def _iter_rows(store: Store, txn: Txn, names: Pseudonyms, result: BundleResult) 
         found = txn.get("state", name.encode())
         if found is not None:
             yield ["row", "state", _text(name.encode()), _text(_state(name, found, names))]
+    for key, value in txn.items("state", UNSERVED):
+        yield ["row", "state", _text(key), _text(value)]
     yield from _iter_records(store, txn, names, result)
 
 

@@ -33,15 +33,17 @@ from store.db.locks import writer_lock
 from store.db.next_ledger_id import put_next_ledger_id
 from store.db.storeinfo import StoreState, check_new_store, read_store_info
 from store.db.tree import Row
+from store.db.unserved import Marks
 from store.errors import AlreadyExists, InvalidValue, Refused, SourceChanged
 from store.files import PRIVATE_DIRECTORY
 from store.frozen import frozen
 from store.index.build import Advance, Scanning, ledger_digests
+from store.index.unserved import index_unserved
 from store.model.absent_bookies import AbsentBookies, find_absent_bookies, index_absent_bookies
 from store.model.absent_journals import find_absent_journals
 from store.model.copy_age import AsOf, put_as_of
 from store.model.references import make_owners
-from store.sources.bookies import files_of, foreign_ids, size_of
+from store.sources.bookies import files_of, foreign_ids, journal_marks, size_of
 from store.sources.given import missing_directories
 from store.sources.layout import Layout
 from store.sources.nodes import MetadataDirectory, iter_source_rows
@@ -162,6 +164,7 @@ def import_layout(
     # One lock from before the store is there until it is whole: of two imports into one path one is refused.
     with writer_lock(path, mode, wait_ms=options.wait_ms) as lock, _begin(path, layout, sources, mode, lock) as store:
         _note_holder(layout, result, warn)
+        marks = journal_marks(layout.bookies)  # first: a bookie that runs moves them on
         newest = NewestNode(options.now_ms)
         tree = import_tree(store, layout, newest)
         result.nodes = tree.nodes
@@ -170,7 +173,7 @@ def import_layout(
         _import_files(store, layout, options, result, advance)
         make_owners(store)
         as_of = read_as_of(store, layout, options.now_ms, newest.time_ms)
-        store.write(lambda txn: _index_state(store, txn, layout, as_of, tree.next_ledger_id))
+        store.write(lambda txn: _index_state(store, txn, layout, marks, as_of, tree.next_ledger_id))
         _note_absent(store, layout, result)
         leading = leading_findings(store)
         result.findings = [*leading] or None
@@ -184,9 +187,12 @@ def import_layout(
     return result
 
 
-def _index_state(store: Store, txn: Txn, layout: Layout, as_of: AsOf | None, next_ledger_id: int | None) -> None:
+def _index_state(
+    store: Store, txn: Txn, layout: Layout, marks: Marks, as_of: AsOf | None, next_ledger_id: int | None
+) -> None:
     put_next_ledger_id(txn, next_ledger_id)
     index_absent_bookies(store, txn, foreign_ids(txn, layout.bookies))
+    index_unserved(store, txn, marks)
     if as_of is not None:
         put_as_of(txn, as_of)
 

@@ -22,7 +22,7 @@ from store.frozen import NamedTuple
 from store.index.build import Scanning, index_files
 from store.index.rebuild import read_catalogue
 from store.names import FileKind
-from store.sources.bookies import BookieFile, iter_links, iter_no_files, read_bookie_directory, read_mark
+from store.sources.bookies import BookieFile, iter_links, iter_no_files, read_bookie_directory, read_marks
 from store.sources.layout import Layout
 from store.sources.rocksdb import locked_by
 from store.sources.storage import DATABASES
@@ -203,14 +203,13 @@ def _unproven(layout: Layout, vanished: Iterable[Vanished]) -> Iterator[str]:
     """Tell of journals that were deleted unread although ``lastMark`` is not past them."""
     unread = [file for file in vanished if file.kind is FileKind.JOURNAL and file.unread]
     for bookie in layout.bookies:
-        for number, directory in enumerate(bookie.journal_dirs):
+        for directory, mark in read_marks(bookie, []).items() if unread else ():
             here = [file for file in unread if file.path.parent.resolve() == directory.resolve()]
-            mark = read_mark(bookie, number, []).journal_id if here else 0
             for file in here:
-                if file.number >= mark:
+                if file.number >= mark.journal_id:
                     yield (
-                        f"{file.path} was deleted before it was read, and lastMark (journal {mark:x}) does not say that its entries are in"
-                        " entry logs: what only it had is missing"
+                        f"{file.path} was deleted before it was read, and lastMark (journal {mark.journal_id:x}) does not say that its"
+                        " entries are in entry logs: what only it had is missing"
                     )
 
 

@@ -31,16 +31,18 @@ from store.db.files import (
     iter_logs,
 )
 from store.db.tree import iter_nodes
+from store.db.unserved import read_journal_marks
 from store.files import scratch_directory
 from store.frozen import frozen
 from store.index.build import Advance, Scanning, ledger_digests
 from store.index.rebuild import build_index, open_scratch, read_catalogue, rebuild_index
+from store.index.unserved import index_unserved
 from store.model.absent_bookies import find_absent_bookies, index_absent_bookies
 from store.model.copy_age import find_as_of, put_as_of, put_refreshed
 from store.model.references import index_owners
 from store.reports.log_files import read_ledger_sizes
 from store.reports.replicas import find_underreplicated
-from store.sources.bookies import find_strangers, foreign_ids
+from store.sources.bookies import find_strangers, foreign_ids, journal_marks
 from store.sources.cluster import check_instance, check_known, read_stored_layout
 from store.sources.layout import Layout
 from store.transfer.cataloguing import delete_logs
@@ -175,6 +177,7 @@ def refresh_store(
     """
     started = time.monotonic()
     layout = read_stored_layout(store.info, options.added)
+    marks = journal_marks(layout.bookies)  # first: a bookie that runs moves them on
     result = RefreshResult(str(store.path), layout.name, checksums=options.verify, forget=options.forget)
     _warn_of_holder(layout, result, warn)
     _restore_altered(store, layout, warn)
@@ -202,9 +205,12 @@ def refresh_store(
         result.entries = count_entries(txn)
         result.differing_copies = sum(1 for _ in iter_differing(txn))
         was_stopped = txn.get("state", _UNFINISHED) is not None
+        marks_moved = read_journal_marks(txn) != marks
     as_of = read_as_of(store, layout, options.now_ms, node_ms)
 
     def finish(txn: Txn) -> None:
+        if result.changes or was_stopped or marks_moved:
+            index_unserved(store, txn, marks)
         if result.changes or was_stopped:
             _finish(store, txn, options, result, tree)
         else:

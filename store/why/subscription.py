@@ -254,9 +254,9 @@ def _lost_reason(case: Case, broken: BrokenLedger, hit: Intervals) -> Reason:
     at_once = before == 0
     where = f"ledger {broken.ledger_id}: {broken.what()}"
     lead = (
-        f"Stuck at {span(first, last)}, which is lost ({where})"
+        f"Stuck at {span(first, last)}, which {broken.fate} ({where})"
         if at_once
-        else f"{entries(before)} can be read; then comes {span(first, last)}, which is lost ({where})"
+        else f"{entries(before)} can be read; then comes {span(first, last)}, which {broken.fate} ({where})"
     )
     return Reason(
         "lost-entries" if at_once else "lost-ahead",
@@ -274,6 +274,8 @@ def _lost_reason(case: Case, broken: BrokenLedger, hit: Intervals) -> Reason:
 
 
 def _past_lost(case: Case, broken: BrokenLedger, end: int) -> str:
+    if broken.cure:
+        return f"{broken.cure} --dry-run"
     if broken.reason == NO_METADATA:
         return f"pulsar-admin ledgers restore {broken.ledger_id} --dry-run"
     if end >= case.topic.number_of_entries:

@@ -1,4 +1,4 @@
-"""Ledgers that a bookie has in its journals alone: it puts them into its index when it starts, before it collects garbage.
+"""What a start of a bookie reads of its journals: entries, and ledgers that it puts into its index before it collects garbage.
 
 Upstream ``Journal.replay`` and ``BookieImpl.readJournal`` (BookKeeper 4.17): from the last mark on; a ledger that the index lacks comes
 back with its master key's record, entries of others are passed over. Heads of records are read, no entries.
@@ -16,7 +16,7 @@ from store.codec.journal import MASTER_KEY_ENTRY_ID, PADDED_HEADER_BYTES, PADDIN
 from store.db.bookies import Bookie
 from store.errors import StoreError
 from store.files import open_file
-from store.sources.bookies import read_bookie_directory, read_mark
+from store.sources.bookies import read_bookie_directory, read_marks
 
 _INT = struct.Struct(">i")
 _IDS = struct.Struct(">qq")
@@ -24,8 +24,7 @@ _IDS = struct.Struct(">qq")
 
 def iter_replayed_ledgers(bookie: Bookie, problems: list[str]) -> Iterator[int]:
     """Yield the ledgers whose master keys the journals of BOOKIE have behind their marks; what cannot be read goes into PROBLEMS."""
-    for number, directory in enumerate(bookie.journal_dirs):
-        mark = read_mark(bookie, number, problems)
+    for directory, mark in read_marks(bookie, problems).items():
         for journal_id, path in read_bookie_directory(directory).journals:
             if journal_id >= mark.journal_id:
                 yield from _iter_keyed(path, mark.offset if journal_id == mark.journal_id else 0, problems)
@@ -33,12 +32,21 @@ def iter_replayed_ledgers(bookie: Bookie, problems: list[str]) -> Iterator[int]:
 
 def _iter_keyed(path: Path, offset: int, problems: list[str]) -> Iterator[int]:
     try:
-        with open_file(path) as file:
-            header = decode_header(file.read(PADDED_HEADER_BYTES), str(path))
-            file.seek(max(offset, header.header_bytes))
-            yield from (ledger_id for ledger_id, entry_id in _iter_ids(file) if entry_id == MASTER_KEY_ENTRY_ID)
+        yield from (ledger_id for ledger_id, entry_id in _iter_records(path, offset) if entry_id == MASTER_KEY_ENTRY_ID)
     except (OSError, StoreError) as error:
         problems.append(f"{path} cannot be read: {error}")
+
+
+def iter_entry_ids(path: Path, offset: int) -> Iterator[tuple[int, int]]:
+    """Yield ledger and entry of each entry that a start which begins at OFFSET reads in the journal PATH; raises OSError, StoreError."""
+    return ((ledger_id, entry_id) for ledger_id, entry_id in _iter_records(path, offset) if entry_id >= 0)
+
+
+def _iter_records(path: Path, offset: int) -> Iterator[tuple[int, int]]:
+    with open_file(path) as file:
+        header = decode_header(file.read(PADDED_HEADER_BYTES), str(path))
+        file.seek(max(offset, header.header_bytes))
+        yield from _iter_ids(file)
 
 
 def _iter_ids(file: BinaryIO) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,80 @@
+"""Entries that a file has and that its bookie does not serve after a start: they lie in journals in front of its mark, and nowhere else.
+
+Rows (database ``state``):
+
+===================================  ==================================================================================
+key                                  value
+===================================  ==================================================================================
+``journal-marks``                    JSON: journal directory → [journal id, offset], where a start begins to read
+``unserved`` ledger i64 file id u32  ids of the entries, a 64-bit Roaring bitmap in the portable format; big-endian key
+===================================  ==================================================================================
+
+A bookie writes an entry to its journal, later to an entry log and its index, then moves the mark: what lies in front of the mark is
+never read again (``Journal.checkpointComplete``, BookKeeper 4.17). So a record there counts only where an entry log has the entry, too.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from store.db.blocks import ledger_key
+from store.db.environment import Txn
+from store.errors import IndexCorrupt, reason_of
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64  # 15 ms; few stores have a row
+
+Marks = Mapping[str, tuple[int, int]]
+"""Journal directory → journal id and offset from which on a start reads it."""
+
+UNSERVED = b"unserved"
+_MARKS = b"journal-marks"
+_KEY = struct.Struct(">qI")
+
+
+def read_journal_marks(txn: Txn) -> dict[str, tuple[int, int]] | None:
+    """Return the marks as of the last import, addition or refresh; None of a store that an older version made."""
+    row = txn.get("state", _MARKS)
+    return None if row is None else {path: (mark[0], mark[1]) for path, mark in json.loads(bytes(row)).items()}
+
+
+def put_journal_marks(txn: Txn, marks: Marks) -> None:
+    """Write the marks."""
+    txn.put("state", _MARKS, json.dumps(marks).encode())
+
+
+def put_unserved(txn: Txn, found: Iterable[tuple[int, int, BitMap64]]) -> None:
+    """Write FOUND, (ledger id, file id, entries), in the place of all rows."""
+    for key in [key for key, _ in txn.items("state", UNSERVED)]:
+        txn.delete("state", key)
+    for ledger_id, file_id, entries in found:
+        entries.run_optimize()
+        txn.put("state", UNSERVED + _KEY.pack(ledger_id, file_id), entries.serialize())
+    txn.memo.pop(has_unserved, None)
+
+
+def has_unserved(txn: Txn, ledger_id: int) -> bool:
+    """Whether a file has entries of a ledger that its bookie does not serve."""
+    if has_unserved not in txn.memo:
+        txn.memo[has_unserved] = next(txn.items("state", UNSERVED), None) is not None
+    return bool(txn.memo[has_unserved]) and next(txn.items("state", UNSERVED + ledger_key(ledger_id)), None) is not None
+
+
+def iter_unserved(txn: Txn, ledger_id: int) -> Iterator[tuple[int, BitMap64]]:
+    """Yield (file id, its entries) of each file with entries of a ledger that its bookie does not serve; raises IndexCorrupt."""
+    if not has_unserved(txn, ledger_id):
+        return
+    from pyroaring import BitMap64
+
+    for key, value in txn.items("state", UNSERVED + ledger_key(ledger_id)):
+        try:
+            _, file_id = _KEY.unpack(key[len(UNSERVED) :])
+            yield file_id, BitMap64.deserialize(bytes(value))
+        except (ValueError, IndexError, struct.error) as error:
+            raise IndexCorrupt(
+                f"the row {key.hex()} of state is damaged: {reason_of(error)}",
+                hint="pulsar-admin store index --rebuild",
+            ) from error

@@ -1,0 +1,192 @@
+"""Facts of the cluster's bookies: what clients do not get of them although files have it, and what bookies that are gone took along."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from store.db.bookies import Bookie, disks_of, iter_imported_bookies
+from store.db.environment import Store
+from store.db.owners import Owner, OwnerKind
+from store.errors import StoreError
+from store.frozen import frozen
+from store.model.absent_bookies import find_gone_bookies
+from store.model.broken import GONE, Missing, Thinned, find_missing, iter_thinned, iter_unreadable
+from store.model.coverage import lacking_of
+from store.model.cursors import iter_cursor_names, read_cursor
+from store.model.ledgers import find_metadata, read_ledger
+from store.model.open_end import read_confirmed, read_shortfalls
+from store.model.placement import ensemble_bookies
+from store.model.reader import EntryReader
+from store.model.topics import Topic, read_topic
+from store.names import parse_topic
+from store.sources.missing_logs import MissingLog, read_missing_logs
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+
+@frozen
+class LostLog:
+    """An entry log that is not there, of ``bookie``, and the entries that its index leads there and no start replays.
+
+    ``ledgers``: theirs; ``elsewhere``: entries that clients get of another bookie; ``outside``: that a file has; ``nowhere``: neither;
+    ``is_database``: whether the index is DbLedgerStorage's.
+    """
+
+    bookie: str
+    path: Path
+    ledgers: tuple[int, ...]
+    entries: int
+    elsewhere: int
+    outside: int
+    nowhere: int
+    is_database: bool
+
+
+@frozen
+class Unreadable:
+    """A ledger of which clients do not get all, though files have it or since bookies are gone.
+
+    ``missing``: what they do not get; ``gone``: bookies of its ensembles that are gone; ``needed``: why that hurts now, "" where nobody
+    waits for it.
+    """
+
+    missing: Missing
+    gone: tuple[str, ...]
+    needed: str
+
+    @property
+    def ledger_id(self) -> int:
+        return self.missing.ledger_id
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was never closed, and nobody can close it."""
+        return self.missing.reason == GONE
+
+    @property
+    def outside_entries(self) -> int:
+        return 0 if self.missing.outside is None else self.missing.outside.entries
+
+
+class BookieFacts:
+    """What one snapshot says of the bookies. Each fact is read when it is first asked for."""
+
+    def __init__(self, store: Store, reader: EntryReader) -> None:
+        self._store = store
+        self._reader = reader
+        self._topics: dict[str, tuple[Topic, str, int]] = {}
+
+    @cached_property
+    def here(self) -> dict[str, Bookie]:
+        """The bookies that were imported, by id; those without one are left out."""
+        return {bookie.bookie_id: bookie for bookie in iter_imported_bookies(self._store.info) if bookie.bookie_id}
+
+    def disks(self, bookie_id: str) -> str:
+        """Return how a command line names the disks of a bookie."""
+        return disks_of(self._store.info, bookie_id)
+
+    @cached_property
+    def unreadable(self) -> tuple[Unreadable, ...]:
+        """The ledgers of which clients do not get all, though files have it or since bookies are gone."""
+        txn, gone = self._reader.txn, find_gone_bookies(self._reader.txn)
+        found = []
+        for missing in iter_unreadable(txn):
+            metadata = find_metadata(txn, missing.ledger_id) if gone and missing.owners else None
+            members = () if metadata is None else ensemble_bookies(metadata)
+            if missing.owners:
+                needed = self._needed(missing.ledger_id, missing.owners)
+                absent = tuple(sorted(one for one in members if one in gone))
+                found.append(Unreadable(missing, absent, needed))
+        return tuple(found)
+
+    @cached_property
+    def thinned(self) -> tuple[Thinned, ...]:
+        """The ledgers that bookies which are gone left with fewer copies, and nothing worse."""
+        return tuple(iter_thinned(self._reader.txn))
+
+    def _needed(self, ledger_id: int, owners: Sequence[Owner]) -> str:
+        """Return who waits for a ledger of OWNERS, "" where nobody does."""
+        for owner in owners:
+            found = ""
+            with suppress(StoreError):
+                if owner.kind is OwnerKind.TOPIC:
+                    found = self._needed_of_topic(ledger_id, owner.topic)
+                elif owner.kind is OwnerKind.CURSOR:
+                    found = f"subscription {owner.cursor} of {owner.topic} stands in it"
+                elif owner.kind is OwnerKind.SCHEMA:
+                    found = f"a schema of {owner.topic} is in it"
+                elif owner.kind is OwnerKind.COMPACTED:
+                    found = f"the compacted view of {owner.topic} is in it"
+            if found:
+                return found
+        return ""
+
+    def _needed_of_topic(self, ledger_id: int, name: str) -> str:
+        if name not in self._topics:
+            topic = read_topic(self._reader.txn, parse_topic(name))
+            places = []
+            for cursor_name in iter_cursor_names(self._reader.txn, topic.name):
+                with suppress(StoreError):
+                    cursor = read_cursor(self._reader.txn, self._reader, topic, cursor_name)
+                    places.append((topic.place(cursor.mark_delete), cursor_name))
+            place, slowest = min(places, default=(topic.number_of_entries, ""))
+            self._topics = {name: (topic, slowest, place)}  # owners of ledgers near each other are often the same
+        topic, slowest, place = self._topics[name]
+        if topic.ids and topic.ids[-1] == ledger_id:
+            return f"it is the last ledger of {name}"
+        rank = topic.ranks[topic.ids.index(ledger_id) + 1] if ledger_id in topic.ids else 0
+        return f"subscription {slowest} of {name} is not past it" if place < rank else ""
+
+    @cached_property
+    def lost_logs(self) -> tuple[LostLog, ...]:
+        """The entry logs that indexes of bookies lead to and that are not there, as far as the disks are at hand."""
+        lacking: dict[str, list[int]] = {}
+        for ledger_id in sorted(read_shortfalls(self._reader.txn).ledgers):
+            with suppress(StoreError):
+                coverage = read_confirmed(self._reader.txn, read_ledger(self._reader.txn, ledger_id))
+                for row in coverage.bookies if coverage is not None else ():
+                    if row.imported and row.missing:
+                        lacking.setdefault(row.bookie, []).append(ledger_id)
+        found: list[LostLog] = []
+        for bookie_id, ledgers in lacking.items():
+            if bookie_id in self.here:
+                with suppress(StoreError, OSError):  # its disks are not at hand: what is lost is told all the same
+                    logs = read_missing_logs(self.here[bookie_id], frozenset(ledgers))
+                    found += [lost for log in logs if (lost := self._lost(bookie_id, log)).entries]
+        return tuple(found)
+
+    def _lost(self, bookie_id: str, log: MissingLog) -> LostLog:
+        import numpy as np
+
+        ledgers, entries, elsewhere, outside = list[int](), 0, 0, 0
+        for ledger_id, rows in sorted(log.entries.items()):
+            ledger = read_ledger(self._reader.txn, ledger_id)
+            ids = lacking_of(self._reader.txn, ledger, bookie_id, np.array(rows.to_array(), np.int64))
+            if len(ids):
+                missing = find_missing(self._reader.txn, ledger_id)
+                not_served = _bitmap(() if missing is None else missing.ranges).intersection(_of(ids.tolist()))
+                in_files = _bitmap(() if missing is None or missing.outside is None else missing.outside.ranges)
+                ledgers.append(ledger_id)
+                entries += len(ids)
+                elsewhere += len(ids) - len(not_served)
+                outside += len(not_served & in_files)
+        nowhere = entries - elsewhere - outside
+        return LostLog(bookie_id, log.path, tuple(ledgers), entries, elsewhere, outside, nowhere, log.is_database)
+
+
+def _of(entry_ids: Sequence[int]) -> BitMap64:
+    from pyroaring import BitMap64
+
+    return BitMap64(entry_ids)
+
+
+def _bitmap(ranges: Sequence[tuple[int, int]]) -> BitMap64:
+    found = _of(())
+    for first, last in ranges:
+        found.add_range(first, last + 1)
+    return found

@@ -1,0 +1,270 @@
+"""Rules about bookies: entry logs that are gone, entries that only journals have, ledgers on bookies that are not of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from store.facts.bookies import Unreadable
+from store.facts.cluster import ClusterFacts
+from store.rules.cause import Cause, Severity
+from store.rules.rule import Evidence, Rule
+from store.wording import counted, listed, plural
+
+_NAMED = 10
+_FORGOTTEN = 50
+"""Ledgers of one command."""
+
+
+def _lost_logs(facts: ClusterFacts) -> Iterator[Evidence]:
+    return _logs(facts, is_database=True)
+
+
+def _lost_logs_of_files(facts: ClusterFacts) -> Iterator[Evidence]:
+    return _logs(facts, is_database=False)
+
+
+def _logs(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
+    for log in (one for one in facts.bookies.lost_logs if one.is_database is is_database):
+        counts = (
+            (log.elsewhere, "has another copy that clients get", "have another copy that clients get"),
+            (log.outside, "lies only where no client asks for it", "lie only where no client asks for them"),
+            (log.nowhere, "is nowhere", "are nowhere"),
+        )
+        rest = ", ".join(f"{count:,} {plural(count, one, many)}" for count, one, many in counts if count)
+        yield Evidence(
+            str(log.path),
+            f"the index of bookie {log.bookie} leads {counted(log.entries, 'entry')} of {counted(len(log.ledgers), 'ledger')} to this"
+            f" entry log, which is not there: {rest}",
+            {
+                "bookie": log.bookie,
+                "ledgers": len(log.ledgers),
+                "ledgerIds": list(log.ledgers[:_NAMED]),
+                "entries": log.entries,
+                "elsewhere": log.elsewhere,
+                "outside": log.outside,
+                "nowhere": log.nowhere,
+                "disks": facts.bookies.disks(log.bookie),
+            },
+            severity=Severity.CRITICAL if log.outside or log.nowhere else Severity.WARNING,
+        )
+
+
+def _not_served(facts: ClusterFacts) -> Iterator[Evidence]:
+    """Yield the bookies whose old journals alone have entries, where no missing log of theirs tells why."""
+    told = {(log.bookie, ledger_id) for log in facts.bookies.lost_logs for ledger_id in log.ledgers}
+    found: dict[str, list[Unreadable]] = {}
+    for one in facts.bookies.unreadable:
+        if not one.is_open and one.missing.outside is not None:
+            for bookie in one.missing.outside.asked:
+                if (bookie, one.ledger_id) not in told:
+                    found.setdefault(bookie, []).append(one)
+    for bookie, ledgers in sorted(found.items()):
+        entries = sum(one.outside_entries for one in ledgers)
+        yield Evidence(
+            f"bookie {bookie}",
+            f"{counted(entries, 'entry')} of {counted(len(ledgers), 'ledger')} {plural(entries, 'lies', 'lie')} only in its old journals,"
+            " which no start reads",
+            {"bookie": bookie, **_of(ledgers), "entries": entries, "disks": facts.bookies.disks(bookie)},
+        )
+
+
+def _elsewhere(facts: ClusterFacts) -> Iterator[Evidence]:
+    found: dict[tuple[str, ...], list[Unreadable]] = {}
+    for one in facts.bookies.unreadable:
+        if one.missing.is_astray:
+            found.setdefault(one.gone, []).append(one)
+    thinned: dict[tuple[str, ...], dict[int, tuple[str, ...]]] = {}
+    for thin in facts.bookies.thinned:
+        if thin.spare:
+            thinned.setdefault(tuple(sorted(thin.gone)), {})[thin.ledger_id] = thin.spare
+    for gone in sorted({*found, *thinned}):
+        lost, kept = found.get(gone, []), thinned.get(gone, {})
+        ids = sorted([*(one.ledger_id for one in lost), *kept])
+        entries = sum(one.outside_entries for one in lost)
+        holders = {bookie for one in lost if one.missing.outside for bookie in one.missing.outside.bookies}
+        holders |= {bookie for spare in kept.values() for bookie in spare}
+        whose, have = ", ".join(sorted(holders)), plural(len(holders), "has", "have")
+        named = ", ".join(gone) + f", {_are_gone(gone)}" if gone else "bookies that do not have their entries"
+        what = (
+            f"clients do not get {counted(entries, 'entry')} of {plural(len(ids), 'it', 'them')} that {whose} {have}"
+            if lost
+            else f"clients get the entries of other bookies, and {whose} {have} copies, too"
+        )
+        yield Evidence(
+            f"bookie {', '.join(gone)}" if gone else f"ledgers {listed(ids, _NAMED)}",
+            f"{counted(len(ids), 'ledger')} {plural(len(ids), 'names', 'name')} {named}; {what}{_needs(lost)}",
+            {
+                "bookies": list(gone),
+                "holders": sorted(holders),
+                "ledgers": len(ids),
+                "ledgerIds": ids[:_NAMED],
+                "entries": entries,
+            },
+            severity=None if lost else Severity.WARNING,
+        )
+
+
+def _gone(facts: ClusterFacts) -> Iterator[Evidence]:
+    found: dict[str, list[Unreadable]] = {}
+    thinned: dict[str, list[int]] = {}
+    for one in facts.bookies.unreadable:
+        if _nowhere(one):
+            for bookie in one.gone:
+                found.setdefault(bookie, []).append(one)
+    for thin in facts.bookies.thinned:
+        if not thin.spare:
+            for bookie in thin.gone:
+                thinned.setdefault(bookie, []).append(thin.ledger_id)
+    for bookie in sorted({*found, *thinned}):
+        lost = found.get(bookie, [])
+        ids = sorted([*(one.ledger_id for one in lost), *thinned.get(bookie, [])])
+        entries = sum(_nowhere(one) for one in lost)
+        what = (
+            f"{counted(entries, 'entry')} of {plural(len(ids), 'it', 'them')} {plural(entries, 'is', 'are')} nowhere here"
+            if lost
+            else "clients get the entries of other bookies, which are fewer than the write quorum"
+        )
+        yield Evidence(
+            f"bookie {bookie}",
+            f"{counted(len(ids), 'ledger')} {plural(len(ids), 'names', 'name')} it, {_are_gone([bookie])}; {what}{_needs(lost)}",
+            {"bookie": bookie, "ledgers": len(ids), "ledgerIds": ids[:_NAMED], "entries": entries},
+            severity=None if any(one.needed for one in lost) else Severity.WARNING,
+        )
+
+
+def _nowhere(one: Unreadable) -> int:
+    return one.missing.missing_entries - one.outside_entries - one.missing.unseen_entries
+
+
+def _empty(facts: ClusterFacts) -> Iterator[Evidence]:
+    found: dict[tuple[str, ...], list[Unreadable]] = {}
+    for one in facts.bookies.unreadable:
+        if one.is_open and one.missing.outside is None:
+            found.setdefault(tuple(sorted(one.missing.bookies)), []).append(one)
+    for bookies, ledgers in sorted(found.items()):
+        ledgers.sort(key=lambda one: not one.needed)
+        for start in range(0, len(ledgers), _FORGOTTEN):
+            some = ledgers[start : start + _FORGOTTEN]
+            ids = sorted(one.ledger_id for one in some)
+            they, them = plural(len(ids), "it was", "they were"), plural(len(ids), "it", "them")
+            yield Evidence(
+                f"{plural(len(ids), 'ledger')} {listed(ids, _NAMED)}",
+                f"{they} never closed, no entry of {them} is here, and nobody can close {them} without {', '.join(bookies)},"
+                f" {_are_gone(bookies)}{_needs(some)}",
+                {"ledgerIds": ids, "ledgers": len(ids), "bookies": list(bookies), "bookie": bookies[0]},
+                severity=None if any(one.needed for one in some) else Severity.WARNING,
+            )
+
+
+def _are_gone(bookies: Sequence[str]) -> str:
+    return f"which {plural(len(bookies), 'has no cookie and is', 'have no cookies and are')} not imported"
+
+
+def _needs(ledgers: Sequence[Unreadable]) -> str:
+    """Return why that hurts now, of the first that somebody waits for."""
+    needed = [f"ledger {one.ledger_id}: {one.needed}" for one in ledgers if one.needed]
+    more = f", and {len(needed) - 1:,} more that are needed" if len(needed) > 1 else ""
+    return f"; {needed[0]}{more}" if needed else ""
+
+
+def _of(ledgers: Sequence[Unreadable]) -> dict[str, object]:
+    return {"ledgers": len(ledgers), "ledgerIds": [one.ledger_id for one in ledgers[:_NAMED]]}
+
+
+_COPIES = "Keep write quorum at 2 or more, and never delete files of a bookie by hand."
+_ASKED = (
+    "A client asks the bookies that the ledger's metadata names, and no others. A subscription that reaches such an entry gets nothing"
+    " more (`No such entry`), a topic whose last ledger cannot be closed does not load (`BKLedgerRecoveryException`), a schema or a"
+    " subscription that is in one cannot be used."
+)
+
+BOOKIE_RULES = (
+    Rule(
+        Cause(
+            "entry-log-missing",
+            Severity.CRITICAL,
+            "An entry log that a bookie's index names is not there",
+            "The index leads entries of ledgers that live to the log. Journals may still have them, but in front of the mark from which a"
+            " start reads. Critical where clients get no other copy, else a warning.",
+            "The bookie answers with an I/O error, and the client asks the other bookies of the entry. Where none has it the reader is"
+            " stuck, and a ledger that was not closed cannot be recovered.",
+            "pulsar-admin store salvage {disks}",
+            "Bring the file back from a backup. Without one salvage the bookie while it is stopped, which writes the entries anew from old"
+            " journals and the other bookies, then run `store refresh`.",
+            _COPIES,
+        ),
+        _lost_logs,
+    ),
+    Rule(
+        Cause(
+            "idx-log-missing",
+            Severity.CRITICAL,
+            "An entry log that a bookie's .idx files name is not there",
+            "As `entry-log-missing`, of a bookie with SortedLedgerStorage or InterleavedLedgerStorage. Critical where clients get no other"
+            " copy, else a warning.",
+            "The bookie answers with an I/O error, and the client asks the other bookies of the entry. Where none has it the reader is"
+            " stuck, and a ledger that was not closed cannot be recovered.",
+            "pulsar-admin ledgers underreplicated",
+            "Bring the file back from a backup. Without one, `bookkeeper shell recover` copies what other bookies have; what only old"
+            " journals have `topics dump` writes to files, which `topics load` reads. See which ledgers lack copies.",
+            _COPIES,
+        ),
+        _lost_logs_of_files,
+    ),
+    Rule(
+        Cause(
+            "entries-not-served",
+            Severity.CRITICAL,
+            "Entries lie only in journals that no start reads",
+            "No entry log of the bookie has them, and its journals have them in front of the mark: an entry log, or a part of it, is lost.",
+            _ASKED,
+            "pulsar-admin store salvage {disks}",
+            "Salvage the bookie while it is stopped, which writes the entries into an entry log, then run `store refresh`.",
+            _COPIES,
+        ),
+        _not_served,
+    ),
+    Rule(
+        Cause(
+            "ensemble-elsewhere",
+            Severity.CRITICAL,
+            "Ledgers name other bookies than those that have their entries",
+            "The bookies of their ensembles are gone (no cookie, not imported) or do not have the entries; others that are here do: the id"
+            " of a bookie was changed, or disks were moved to other bookies.",
+            _ASKED,
+            "pulsar-admin ledgers restore --to-bookies",
+            "A ledger that nobody can close is closed at its last entry here. Let the metadata name the bookies that have the entries.",
+            "Give bookies ids of their own (`bookieId`), so that a new address is no new bookie.",
+        ),
+        _elsewhere,
+    ),
+    Rule(
+        Cause(
+            "bookie-gone",
+            Severity.CRITICAL,
+            "Entries were on a bookie that is gone",
+            "Ledgers name a bookie that has no cookie in the metadata and was not imported; no bookie that is here has these entries.",
+            _ASKED,
+            "pulsar-admin store add bookie {bookie}=DIR,DIR",
+            "If its disks are gone, `ledgers missing` says what is lost, and `ledgers forget` lets topics go on. Else bring them.",
+            "Decommission a bookie (`bookkeeper shell decommissionbookie`) before its disks go.",
+        ),
+        _gone,
+        loss="the entries that are nowhere",
+    ),
+    Rule(
+        Cause(
+            "ledger-on-gone-bookies",
+            Severity.CRITICAL,
+            "Nobody can close a ledger of which no entry is here",
+            "It is open, and of its bookies so many are gone (no cookie, not imported) that a recovery does not hear enough of them.",
+            "Each load of the topic tries to recover its last ledger and fails: `BKLedgerRecoveryException`. A subscription that stands in"
+            " it starts at the position in its metadata.",
+            "pulsar-admin ledgers forget {ledgerIds}",
+            "If the disks of the bookies exist, bring them first (`store add bookie`). Else take the ledgers out.",
+            "Decommission a bookie (`bookkeeper shell decommissionbookie`) before its disks go.",
+        ),
+        _empty,
+        loss="what the ledger had on the bookies that are gone",
+    ),
+)

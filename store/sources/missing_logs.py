@@ -1,0 +1,87 @@
+"""Entries that the index of a bookie leads to an entry log which is not there: the bookie answers with an error when it is asked for them.
+
+Upstream: ``SingleDirectoryDbLedgerStorage.doGetEntry``, ``InterleavedLedgerStorage.getEntry`` (BookKeeper 4.17): the index alone says where
+an entry is. Garbage collection takes a ledger out of the index before it deletes a log, so that no row of a living ledger leads to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from store.codec.dbledger import LocationRow, decode_location_row, ledger_key
+from store.codec.entrylog import log_file_name
+from store.codec.ledgerindex import decode_ledger_index_header, iter_index_rows, ledger_id_of_index
+from store.db.bookies import Bookie
+from store.files import read_file
+from store.frozen import frozen
+from store.names import LONG_MAX
+from store.sources.bookies import read_bookie_directory
+from store.sources.rocksdb import is_rocksdb, open_ranges
+from store.sources.storage import Storage, storages_of
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+
+@frozen
+class MissingLog:
+    """An entry log that is not there, where it would be, and what the index leads there: ledger → entries.
+
+    ``is_database``: whether the index is DbLedgerStorage's.
+    """
+
+    path: Path
+    entries: dict[int, BitMap64]
+    is_database: bool
+
+
+def read_missing_logs(bookie: Bookie, ledgers: Collection[int]) -> list[MissingLog]:
+    """Return the logs that the index of BOOKIE names for entries of LEDGERS and that are not there, by number.
+
+    Raises SourceNotFound, InvalidValue, MetadataCorrupt, OSError for disks that are not at hand, or an index that cannot be read.
+    """
+    from pyroaring import BitMap64
+
+    found: dict[Path, dict[int, BitMap64]] = {}
+    for path, row in _iter_gone(bookie, ledgers):
+        found.setdefault(path, {}).setdefault(row.ledger_id, BitMap64()).add(row.entry_id)
+    return [MissingLog(path, entries, _has_database(bookie)) for path, entries in sorted(found.items())]
+
+
+def _has_database(bookie: Bookie) -> bool:
+    return any(is_rocksdb(index / "locations") for index in bookie.index_dirs or bookie.ledger_dirs)
+
+
+def _iter_gone(bookie: Bookie, ledgers: Collection[int]) -> Iterator[tuple[Path, LocationRow]]:
+    if _has_database(bookie):
+        storages = storages_of(bookie)
+        for number, storage in enumerate(storages):
+            yield from _iter_gone_rows(storage, [one for one in sorted(ledgers) if one % len(storages) == number])
+        return
+    # Of the other storages a bookie has one sequence of logs over all its directories.
+    logs = {log_id for path in bookie.ledger_dirs for log_id, _ in read_bookie_directory(path).logs}
+    indexes = bookie.index_dirs or bookie.ledger_dirs
+    for path in (path for index in indexes for path in index.glob("*/*/*.idx")):
+        ledger_id = ledger_id_of_index(path.name)
+        if ledger_id is not None and ledger_id in ledgers:
+            data = read_file(path)
+            decode_ledger_index_header(data, str(path))
+            for row in iter_index_rows(data, ledger_id):
+                if row.log_id not in logs:
+                    yield bookie.ledger_dirs[0] / log_file_name(row.log_id), row
+
+
+def _iter_gone_rows(storage: Storage, ledgers: list[int]) -> Iterator[tuple[Path, LocationRow]]:
+    database = storage.index / "locations"
+    if not ledgers or not is_rocksdb(database):
+        return
+    logs = {log_id for log_id, _ in read_bookie_directory(storage.logs).logs}
+    with open_ranges(database, []) as rows_between:
+        for ledger_id in ledgers:
+            end = ledger_key(ledger_id + 1) if ledger_id < LONG_MAX else b"\xff"
+            for key, value in rows_between(ledger_key(ledger_id), end):
+                row = decode_location_row(key, value, str(database))
+                if row.log_id not in logs:
+                    yield storage.logs / log_file_name(row.log_id), row

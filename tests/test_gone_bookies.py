@@ -1,0 +1,281 @@
+"""Ledgers that name bookies which are not of the cluster: what a client gets of them, and the commands that help."""
+
+from __future__ import annotations
+
+import random
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
+from store.db.environment import open_store
+from store.model.coverage import read_disks, read_held
+from store.model.ledgers import find_metadata, iter_ledger_ids, read_ledger
+from store.model.open_end import gone_quorum
+from store.recovery.repointing import name_bookies
+from tests.conftest import Cli
+from tests.moved_bookies import change_ledgers, renamed
+from tests.stores import copied
+from tests.test_placement import ledger, upstream_write_set
+from tests.worlds import world
+
+BOOKIES = {"small": ("127.0.0.1:34299",), "cluster": ("bk0test", "bk1test", "bk2test")}
+OLD = ("old0:3181", "old1:3181", "old2:3181")
+CODES = {"ensemble-elsewhere", "bookie-gone", "ledger-on-gone-bookies", "entries-not-served", "entry-log-missing"}
+
+
+def _findings(path: Path, cli: Cli) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in cli("--store", path, "store", "check", "-o", "json").json:
+        if row["severity"] == "problem":
+            found.setdefault(row["code"], []).append(row)
+    return found
+
+
+def _diagnoses(path: Path, cli: Cli, *more: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = cli("--store", path, "doctor", *more, "-o", "json").json
+    return [row for row in rows if row["code"] in CODES]
+
+
+def _mend(path: Path, cli: Cli) -> list[str]:
+    """Run what the doctor prints, until it prints nothing any more."""
+    done: list[str] = []
+    while rows := _diagnoses(path, cli):
+        words = shlex.split(rows[0]["mend"])
+        assert words[0] == "pulsar-admin"
+        answer = cli("--store", path, *words[1:], "--yes")
+        assert answer.exit_code == 0, answer.stderr
+        done.append(" ".join(words[1:4]))
+        assert len(done) < 10, done
+    return done
+
+
+def _client(path: Path) -> dict[int, tuple[bool, set[int]]]:
+    """Return of each ledger whether a client can open it, and which of its entries up to its end it gets then: one by one."""
+    found = {}
+    with open_store(path) as store, store.read() as txn:
+        disks = read_disks(txn)
+        for ledger_id in iter_ledger_ids(txn):
+            one = read_ledger(txn, ledger_id)
+            metadata = one.metadata
+            assert metadata is not None
+            held = {bookie: set(ids.tolist()) for bookie, ids in (read_held(txn, ledger_id, disks) or {}).items()}
+            answering = [bookie in disks.imported for bookie in metadata.segments[-1].members]
+            size, quorum = metadata.ensemble_size, metadata.write_quorum
+            silent = [sum(not answering[(i + j) % size] for j in range(quorum)) for i in range(size)]
+            opens = metadata.state is LedgerState.CLOSED or max(silent) < metadata.ack_quorum
+            entries = {
+                entry
+                for entry in range(one.last_entry_id + 1)
+                if any(
+                    entry in held.get(bookie, ())
+                    for bookie in upstream_write_set(metadata, entry)
+                    if bookie in disks.imported
+                )
+            }
+            found[ledger_id] = (opens, entries)
+    return found
+
+
+def _ends(path: Path) -> dict[int, int]:
+    with open_store(path) as store, store.read() as txn:
+        return {one: read_ledger(txn, one).last_entry_id for one in iter_ledger_ids(txn)}
+
+
+def _payloads(path: Path, topic: str, cli: Cli) -> list[Any]:
+    rows = cli("--store", path, "topics", "read", topic, "-o", "jsonl").json_lines
+    return [(row["ledgerId"], row["entryId"], row["sha1"]) for row in rows]
+
+
+@pytest.mark.parametrize("state", ["clean", "crashed"])
+@pytest.mark.parametrize(("name", "count"), [("small", 1), ("cluster", 1), ("cluster", 2), ("cluster", 3)])
+def test_renamed_bookies(name: str, count: int, state: str, tmp_path: Path, cli: Cli) -> None:
+    """The disks are here under other ids than the ledgers': what clients do not get is told, and the doctor's commands bring all back."""
+    path = copied(name, state, tmp_path)
+    whole, ends = _client(path), _ends(path)
+    before = _payloads(path, "public/default/plain", cli)
+    change_ledgers(path, renamed(dict(zip(BOOKIES[name], OLD[:count], strict=False))))
+    broken = _client(path)
+    missing = {row["ledgerId"]: row for row in cli("--store", path, "ledgers", "missing", "-o", "json").json}
+    for ledger_id, (opens, entries) in broken.items():
+        lost = set(range(ends[ledger_id] + 1)) - (entries if opens else set())
+        told = missing.pop(ledger_id, None)
+        if opens and not lost:
+            assert told is None, ledger_id
+        else:
+            assert told is not None, ledger_id
+            named = {entry for first, last in told["ranges"] for entry in range(first, last + 1)}
+            assert (named, told["reason"]) == (lost, "elsewhere" if opens else "gone-bookies"), ledger_id
+    assert missing == {}
+    criticals = _diagnoses(path, cli, "--severity", "critical")
+    hurt = any(not opens or len(entries) <= ends[one] for one, (opens, entries) in broken.items())
+    assert bool(criticals) is hurt
+    if hurt:
+        assert OLD[0] in criticals[0]["where"] + criticals[0]["message"]
+    done = _mend(path, cli)
+    assert done[0] == "ledgers restore --to-bookies"
+    assert _findings(path, cli).keys() <= {"copies-missing"}
+    assert cli("--store", path, "ledgers", "missing", "-o", "json").json == []
+    after = _client(path)
+    assert all(opens and len(entries) == len(whole[one][1]) for one, (opens, entries) in after.items() if entries)
+    assert {one for one in whole if one not in after} <= {one for one, end in ends.items() if end < 0}
+    assert _payloads(path, "public/default/plain", cli) == before
+
+
+def test_undone(tmp_path: Path, cli: Cli) -> None:
+    path = copied("cluster", "clean", tmp_path)
+    change_ledgers(path, renamed(dict(zip(BOOKIES["cluster"], OLD[:2], strict=False))))
+    with open_store(path) as store, store.read() as txn:
+        before = {one: find_metadata(txn, one) for one in iter_ledger_ids(txn)}
+    assert cli("--store", path, "ledgers", "restore", "--to-bookies").exit_code == 0
+    with open_store(path) as store, store.read() as txn:
+        assert {one: find_metadata(txn, one) for one in iter_ledger_ids(txn)} != before
+    assert cli("--store", path, "store", "undo", 1).exit_code == 0
+    with open_store(path) as store, store.read() as txn:
+        assert {one: find_metadata(txn, one) for one in iter_ledger_ids(txn)} == before
+
+
+def test_exported(tmp_path: Path, cli: Cli) -> None:
+    """As ZooKeeper's snapshot: an import of that with the same disks finds nothing."""
+    path = copied("cluster", "crashed", tmp_path)
+    change_ledgers(path, renamed(dict(zip(BOOKIES["cluster"], OLD[:2], strict=False))))
+    _mend(path, cli)
+    assert cli("--store", path, "store", "export", "zookeeper-snapshot", tmp_path / "zk", "-q").exit_code == 0
+    with open_store(path) as store:
+        disks = [source["path"] for source in store.info.sources[0:1]]
+    given = [word for number in range(3) for word in ("--bookie", Path(disks[0]) / f"bookkeeper{number}")]
+    again = tmp_path / "again"
+    assert (
+        cli("--store", again, "store", "import", "cluster", "--zookeeper", tmp_path / "zk", *given, "-q").exit_code == 0
+    )
+    assert _findings(again, cli).keys() <= {"copies-missing"}
+    assert _diagnoses(again, cli) == []
+
+
+@pytest.mark.parametrize("has_cookie", [True, False])
+def test_a_bookie_that_is_not_here(has_cookie: bool, tmp_path: Path, cli: Cli) -> None:
+    """With a cookie it may run, and nobody knows; without one its copies are gone, and so are those that no other bookie has."""
+    path = tmp_path / "s"
+    cluster = world("cluster") / "clean"
+    given = [word for number in (0, 1) for word in ("--bookie", cluster / f"bookkeeper{number}")]
+    cli("--store", path, "store", "import", "cluster", "--zookeeper", cluster / "zookeeper", *given, "-q")
+    change_ledgers(path, renamed({"bk1test": "bk2test", "bk2test": "bk1test"}, ledgers={8}))
+    change_ledgers(path, lambda _, metadata: metadata, without_cookies=() if has_cookie else ("bk2test",))
+    found = _findings(path, cli)
+    coverage = cli("--store", path, "ledgers", "info", 8, "-o", "json").json["coverage"]
+    (row,) = (row for row in coverage["bookies"] if row["bookie"] == "bk2test")
+    assert (row["imported"], row["gone"], row["missing"]) == (
+        False,
+        not has_cookie,
+        None if has_cookie else row["expected"],
+    )
+    if has_cookie:
+        assert found.keys() & CODES == set()
+        refused = cli("--store", path, "ledgers", "forget", 8, "-o", "json")
+        assert refused.exit_code != 0
+        return
+    (gone,) = (row for row in _diagnoses(path, cli) if row["code"] == "bookie-gone")
+    assert (gone["severity"], gone["where"]) == ("warning", "bookie bk2test")
+    assert gone["mend"] == "pulsar-admin store add bookie bk2test=DIR,DIR"
+    notes = cli("--store", path, "store", "check", "-o", "json").json
+    assert "bookie-not-imported" not in {row["code"] for row in notes}
+
+
+def test_metadata_without_any_cookie_tells_of_no_bookie_that_it_is_gone(tmp_path: Path, cli: Cli) -> None:
+    path = copied("small", "clean", tmp_path)
+    change_ledgers(path, renamed({BOOKIES["small"][0]: OLD[0]}, ledgers={9}), without_cookies=BOOKIES["small"])
+    found = _findings(path, cli)
+    assert found.keys() & CODES == set()
+    refused = cli("--store", path, "ledgers", "forget", 9, "-o", "json")
+    assert (refused.exit_code != 0, OLD[0] in refused.error["message"]) == (True, True)
+
+
+def test_lost_with_its_bookie(tmp_path: Path, cli: Cli) -> None:
+    """Entries that only a gone bookie had are nowhere: critical for a ledger that somebody waits for, and it can be forgotten."""
+    path = copied("small", "clean", tmp_path)
+
+    def lost(ledger_id: int, metadata: LedgerMetadata) -> LedgerMetadata:
+        if ledger_id != 9:
+            return metadata
+        return replace(metadata, segments=(Segment(0, (OLD[0],)),), last_entry_id=40)
+
+    change_ledgers(path, lost)
+    rows = {row["code"]: row for row in _diagnoses(path, cli)}
+    assert rows["bookie-gone"]["severity"] == "critical"
+    assert rows["bookie-gone"]["evidence"]["entries"] == 41 - 25
+    assert "of persistent://public/default/plain is not past it" in rows["bookie-gone"]["message"]
+    assert rows["ensemble-elsewhere"]["evidence"]["entries"] == 25
+    refused = cli("--store", path, "ledgers", "forget", 9, "-o", "json")
+    assert "where clients do not get them" in refused.error["message"]
+
+
+# -- ensembles --------------------------------------------------------------------------------------------------------
+
+
+def _gets(metadata: LedgerMetadata, last: int, served: Mapping[str, set[int]]) -> set[int]:
+    return {
+        entry
+        for entry in range(last + 1)
+        if any(entry in served.get(bookie, ()) for bookie in upstream_write_set(metadata, entry))
+    }
+
+
+def test_bookies_take_the_places_of_those_that_are_gone() -> None:
+    """Copies written by round robin, then bookies renamed or lost: clients get every entry that a bookie has."""
+    rng = random.Random(35)
+    for _ in range(150):
+        size = rng.randint(1, 4)
+        quorum = rng.randint(1, size)
+        last = rng.randint(0, 40)
+        names = [f"b{number}" for number in range(size + 1)]
+        starts = sorted({0, *(rng.randint(1, last + 1) for _ in range(rng.randint(0, 2)))})
+        written = ledger([(start, tuple(rng.sample(names, size))) for start in starts if start <= last], quorum, quorum)
+        new = {name: f"new-{name}" if rng.random() < 0.6 else name for name in names}
+        lost = {name for name in names if rng.random() < 0.15}
+        served: dict[str, set[int]] = {}
+        for entry in range(last + 1):
+            for bookie in upstream_write_set(written, entry):
+                if bookie not in lost:
+                    served.setdefault(new[bookie], set()).add(entry)
+        gone = frozenset(name for name in names if new[name] != name or name in lost)
+        imported = frozenset(served)
+        arrays = {bookie: np.array(sorted(entries), np.int64) for bookie, entries in served.items()}
+        write_quorum, segments = name_bookies(written, last, arrays, imported, gone)
+        assert write_quorum == quorum
+        after = replace(written, segments=segments)
+        assert _gets(after, last, served) == {entry for entries in served.values() for entry in entries}
+        assert all(len(set(one.members)) == size for one in segments)
+        if not lost:
+            exact = [Segment(one.first_entry_id, tuple(new[name] for name in one.members)) for one in written.segments]
+            joined = [one for place, one in enumerate(exact) if not place or one.members != exact[place - 1].members]
+            assert sum(len(one) for one in served.values()) == (last + 1) * quorum
+            counts = [sum(e in served.get(b, ()) for b in upstream_write_set(after, e)) for e in range(last + 1)]
+            assert counts == [quorum] * (last + 1)
+            assert len(segments) <= len(joined)
+
+
+def test_everything_on_one_bookie() -> None:
+    """A ledger of three bookies, copied onto one: no place of an ensemble of three gets all entries, so that it becomes one of one."""
+    written = ledger([(0, ("b0", "b1", "b2"))], 2, 2)
+    served = {"new": np.arange(1000, dtype=np.int64)}
+    quorum, segments = name_bookies(written, 999, served, frozenset(served), frozenset({"b0", "b1", "b2"}))
+    assert (quorum, segments) == (1, (Segment(0, ("new",)),))
+
+
+def test_when_a_recovery_hears_too_few() -> None:
+    """Upstream ``RRQuorumCoverageSet``: of a write set, fewer than the ack quorum may stay silent."""
+    names = ("b0", "b1", "b2", "b3")
+    for size in (1, 2, 3, 4):
+        for quorum in range(1, size + 1):
+            for acks in range(1, quorum + 1):
+                metadata = replace(ledger([(0, names[:size])], quorum, acks), state=LedgerState.OPEN)
+                for mask in range(1 << size):
+                    gone = {name for place, name in enumerate(names[:size]) if mask >> place & 1}
+                    sets = [[names[(i + j) % size] for j in range(quorum)] for i in range(size)]
+                    fails = any(sum(name in gone for name in one) >= acks for one in sets)
+                    assert bool(gone_quorum(metadata, gone)) is fails

@@ -1,0 +1,259 @@
+"""A copy counts if its bookie would serve it: entry logs taken away from recorded bookies whose old journals still have every entry."""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.codec.bookie import LogMark, decode_last_mark
+from store.db.environment import open_store
+from store.db.files import LogFile, iter_logs
+from store.model.ledgers import iter_ledger_ids, read_ledger
+from tests.conftest import Cli
+from tests.reference_index import bodies
+from tests.stores import imported
+from tests.test_kinds import DIRECTORIES, KINDS
+from tests.test_placement import upstream_write_set
+from tests.worlds import copy_tree, scratch_copy, world
+
+Served = dict[tuple[str, int], set[int]]  # (bookie, ledger) → entries
+
+
+def _import(source: Path, path: Path, cli: Cli) -> Path:
+    assert cli("--store", path, "store", "import", "standalone", source, "-q").exit_code == 0
+    return path
+
+
+def _findings(path: Path, cli: Cli, *more: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = cli("--store", path, "store", "check", *more, "-o", "json").json
+    return [row for row in rows if row["severity"] == "problem"]
+
+
+def _criticals(path: Path, cli: Cli) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = cli("--store", path, "doctor", "--severity", "critical", "-o", "json").json
+    return rows
+
+
+def _states(logs: Iterable[LogFile]) -> tuple[Served, Served]:
+    """Return what bookies serve, and what their files have, record by record: of a journal what lies at or behind the mark beside it."""
+    served: Served = defaultdict(set)
+    held: Served = defaultdict(set)
+    for log in logs:
+        path = Path(log.origin)
+        mark = decode_last_mark((path.parent / "lastMark").read_bytes(), "")
+        for offset, body in bodies(log, path.read_bytes()):
+            key, entry = (log.bookie, int.from_bytes(body[:8], "big")), int.from_bytes(body[8:16], "big")
+            held[key].add(entry)
+            if log.kind == "entry-log" or LogMark(log.log_id, offset) >= mark:
+                served[key].add(entry)
+    return served, held
+
+
+def _expected(path: Path) -> dict[int, tuple[int, int, int]]:
+    """Return of each ledger with metadata how many of its entries clients get, do not get though a file has them, and nobody has."""
+    found = {}
+    with open_store(path) as store, store.read() as txn:
+        served, held = _states(iter_logs(txn))
+        for ledger_id in iter_ledger_ids(txn):
+            ledger = read_ledger(txn, ledger_id)
+            assert ledger.metadata is not None
+            counts = [0, 0, 0]
+            for entry in range(ledger.last_entry_id + 1):
+                asked = upstream_write_set(ledger.metadata, entry)
+                if any(entry in served[bookie, ledger_id] for bookie in asked):
+                    counts[0] += 1
+                else:
+                    counts[1 if any(entry in some for (_, one), some in held.items() if one == ledger_id) else 2] += 1
+            found[ledger_id] = (counts[0], counts[1], counts[2])
+    return found
+
+
+def _told(path: Path, cli: Cli) -> dict[int, tuple[int, int]]:
+    """Return of each ledger that ``ledgers missing`` names how many entries are outside what clients ask, and nowhere."""
+    found = {}
+    for row in cli("--store", path, "ledgers", "missing", "-o", "json").json:
+        outside = sum(last - first + 1 for first, last in (row["outside"] or {"ranges": []})["ranges"])
+        found[row["ledgerId"]] = (outside, row["missingEntries"] - outside)
+    return found
+
+
+def _assert_told(path: Path, cli: Cli) -> dict[int, tuple[int, int, int]]:
+    expected = _expected(path)
+    assert _told(path, cli) == {one: counts[1:] for one, counts in expected.items() if counts[1] or counts[2]}
+    return expected
+
+
+def _mend(path: Path, command: str, cli: Cli) -> None:
+    """Run a command that the doctor printed, then the refresh that it names."""
+    words = shlex.split(command)
+    assert words[0] == "pulsar-admin"
+    assert cli("--store", path, *words[1:], "--yes").exit_code == 0
+    assert cli("--store", path, "store", "refresh", "-q").exit_code == 0
+
+
+@pytest.mark.parametrize("state", ["clean", "mutated", "crashed"])
+@pytest.mark.parametrize("name", ["small", "nometa", "cluster"])
+def test_healthy_bookies_serve_all(name: str, state: str, cli: Cli) -> None:
+    """Also what a start replays: the journals of those that were killed."""
+    path = imported(name, state)
+    assert {counts[1:] for counts in _expected(path).values()} == {(0, 0)}
+    assert _told(path, cli) == {}
+    assert [row for row in _criticals(path, cli) if row["code"].startswith(("entr", "ensemble", "bookie"))] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "log"), [("small", "clean", 0), ("small", "crashed", 1), ("nometa", "crashed", 0)]
+)
+def test_an_entry_log_of_the_only_bookie(name: str, state: str, log: int, tmp_path: Path, cli: Cli) -> None:
+    """The old journal has every entry: nobody serves them, every answer says so, and the printed command brings them back."""
+    source = scratch_copy(name, state, tmp_path)
+    gone = source / "bookkeeper" / "current" / f"{log}.log"
+    gone.unlink()
+    path = _import(source, tmp_path / "s", cli)
+    expected = _assert_told(path, cli)
+    outside = sum(counts[1] for counts in expected.values())
+    assert outside > 500
+    (row,) = _findings(path, cli)
+    assert (row["code"], row["where"]) == ("entry-log-missing", str(gone))
+    context = row["context"]
+    counts = [context[key] for key in ("entries", "elsewhere", "outside", "nowhere")]
+    assert counts == [outside, 0, outside, 0]
+    ledger_id = context["ledgerIds"][0]
+    info = cli("--store", path, "ledgers", "info", ledger_id, "-o", "json")
+    (copies,) = info.json["coverage"]["bookies"]
+    assert (info.exit_code, info.json["lost"]) == (1, "not-served")
+    assert (copies["held"], copies["unserved"]) == expected[ledger_id][:2]
+    short = cli("--store", path, "ledgers", "underreplicated", "-o", "json").json
+    assert sum(one["short"] for one in short) == outside
+    refused = cli("--store", path, "ledgers", "forget", ledger_id, "-o", "json")
+    assert (refused.exit_code != 0, "where clients do not get them" in refused.error["message"]) == (True, True)
+    (critical,) = _criticals(path, cli)
+    _mend(path, critical["mend"], cli)
+    assert _criticals(path, cli) == []
+    assert _findings(path, cli) == []
+    assert _told(path, cli) == {}
+    assert {counts[1:] for counts in _expected(path).values()} == {(0, 0)}
+
+
+def test_a_topic_says_what_no_client_gets(tmp_path: Path, cli: Cli) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    (source / "bookkeeper" / "current" / "0.log").unlink()
+    path = _import(source, tmp_path / "s", cli)
+    why = cli("--store", path, "topics", "why", "public/default/plain", "-s", "half", "-o", "json")
+    assert "lost-entries" in {reason["code"] for reason in why.json["reasons"]}
+    assert "only in journals that no start reads" in why.stdout
+    asked = cli("--store", path, "topics", "stats", "public/default/plain")
+    assert asked.exit_code == 1
+    assert "only in journals that no start reads" in asked.stderr
+
+
+@pytest.mark.parametrize(("lost", "is_critical"), [((0,), False), ((0, 1), True), ((0, 1, 2), True)])
+def test_entry_logs_of_several_bookies(lost: tuple[int, ...], is_critical: bool, tmp_path: Path, cli: Cli) -> None:
+    """E 3, Qw 2: with one bookie's log gone every entry has another copy; with two some have none. Salvages bring them back."""
+    source = scratch_copy("cluster", "crashed", tmp_path)
+    logs = {}
+    for number in lost:
+        current = source / f"bookkeeper{number}" / "current"
+        logs[number] = max(current.glob("*.log"), key=lambda path: path.stat().st_size)
+    for log in logs.values():
+        log.unlink()
+    path = _import(source, tmp_path / "s", cli)
+    expected = _assert_told(path, cli)
+    outside = sum(counts[1] for counts in expected.values())
+    assert (outside > 0) is is_critical
+    found = [row for row in _findings(path, cli) if row["code"] != "copies-missing"]
+    assert {row["where"] for row in found} == {str(log) for log in logs.values()}
+    assert {row["context"]["severity"] for row in found} == {"critical" if is_critical else "warning"}
+    assert all(row["context"]["entries"] >= 300 for row in found)
+    with open_store(path) as store, store.read() as txn:
+        ids = [one for one in iter_ledger_ids(txn) if expected[one][1]]
+    assert {row["ledgerId"] for row in cli("--store", path, "ledgers", "missing", "-o", "json").json} == set(ids)
+    for row in found:
+        _mend(path, row["hint"][row["hint"].index("pulsar-admin") :], cli)
+    assert _findings(path, cli) == []
+    assert {counts[1:] for counts in _expected(path).values()} == {(0, 0)}
+    assert cli("--store", path, "ledgers", "underreplicated", "-o", "json").json == []
+
+
+def _only_in(log: Path, logs: Iterable[Path], cli: Cli) -> set[tuple[int, int]]:
+    """Return the entries that LOG has and none of the other LOGS."""
+    found = {
+        one: {(row["ledgerId"], row["entryId"]) for row in cli("logs", "dump", one, "-o", "jsonl").json_lines}
+        for one in logs
+    }
+    return found[log].difference(*(entries for one, entries in found.items() if one != log))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_entry_log_of_a_bookie_of_every_storage(kind: str, tmp_path: Path, cli: Cli) -> None:
+    """Every one of them gets every entry (Qw 3), so that others have what it lost: a warning that names the log."""
+    number = KINDS.index(kind)
+    clean = tmp_path / "clean"
+    copy_tree(world("kinds") / "clean", clean)
+    bookie = clean / f"bookie{number}"
+    newest = max(int(log.stem, 16) for log in bookie.glob("journal/current/*.txn"))
+    for mark in bookie.glob("*/current/lastMark"):  # it flushed everything: a start reads nothing of its journals
+        mark.write_bytes(newest.to_bytes(8, "big") + (1 << 40).to_bytes(8, "big"))
+    logs = [log for log in bookie.glob("*/current/*.log") if log.stat().st_size]
+    gone = max(logs, key=lambda log: len(_only_in(log, logs, cli)))
+    expected = len(_only_in(gone, logs, cli))
+    gone.unlink()
+    given = [
+        word
+        for bookie, names in enumerate(DIRECTORIES)
+        for word in (
+            "--bookie",
+            f"{KINDS[bookie]}={','.join(str(clean / f'bookie{bookie}' / name) for name in names)}",
+        )
+    ]
+    path = tmp_path / "s"
+    cli("--store", path, "store", "import", "cluster", "--zookeeper", clean / "zookeeper", *given, "-q")
+    found = [row for row in _findings(path, cli) if "log-missing" in row["code"]]
+    assert [row["code"] for row in found] == ["entry-log-missing" if kind == "direct" else "idx-log-missing"]
+    (context,) = (row["context"] for row in found)
+    assert (context["severity"], context["bookie"]) == ("warning", kind)
+    assert (context["entries"], context["elsewhere"], context["outside"], context["nowhere"]) == (
+        expected,
+        expected,
+        0,
+        0,
+    )
+    assert Path(found[0]["where"]).name == gone.name
+    short = cli("--store", path, "ledgers", "underreplicated", "-o", "json").json
+    assert sum(row["short"] for row in short) == expected > 10
+
+
+def test_a_mark_that_moved_on(tmp_path: Path, cli: Cli) -> None:
+    """The bookie was killed: what its journal alone has a start replays, until the mark lies behind it."""
+    source = scratch_copy("small", "crashed", tmp_path)
+    path = _import(source, tmp_path / "s", cli)
+    assert _findings(path, cli) == []
+    current = source / "bookkeeper" / "current"
+    newest = max(current.glob("*.txn"), key=lambda log: int(log.stem, 16))
+    (current / "lastMark").write_bytes(int(newest.stem, 16).to_bytes(8, "big") + (1 << 40).to_bytes(8, "big"))
+    assert cli("--store", path, "store", "refresh", "-q").exit_code == 0
+    expected = _assert_told(path, cli)
+    assert sum(counts[1] for counts in expected.values()) == 754
+    (row,) = _findings(path, cli)
+    assert row["code"] == "entries-not-served"
+    assert row["context"]["entries"] == 754
+    _mend(path, _criticals(path, cli)[0]["mend"], cli)
+    assert _findings(path, cli) == []
+
+
+def test_a_rebuilt_index_and_a_bundle_say_the_same(tmp_path: Path, cli: Cli) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    (source / "bookkeeper" / "current" / "0.log").unlink()
+    path = _import(source, tmp_path / "s", cli)
+    told = _told(path, cli)
+    assert cli("--store", path, "store", "index", "--rebuild", "-q").exit_code == 0
+    assert _told(path, cli) == told
+    bundle, there = tmp_path / "b", tmp_path / "there"
+    assert cli("--store", path, "store", "bundle", bundle, "--names", tmp_path / "n", "-q").exit_code in (0, 1)
+    cli("--store", there, "store", "import", "bundle", bundle, "-q")
+    assert _told(there, cli) == told
