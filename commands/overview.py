@@ -88,7 +88,7 @@ def _head(found: Overview, screen: Screen) -> list[str]:
         f"copied {_ago(found.clock_ms, found.copied_ms, screen)}, {newest}",
         f"{counted(found.tenants, 'tenant')}, {counted(len(found.namespaces), 'namespace')}, {counted(found.topics, 'topic')}, "
         f"{counted(found.subscriptions, 'subscription')}, {counted(found.entries, 'entry')}, {size_text(found.bytes)}",
-        *([found.other_ledgers] if found.other_ledgers else []),
+        *([str(found.other_ledgers)] if found.other_ledgers.managed_ledgers else []),
         *([trees_text(found.unknown_trees)] if found.unknown_trees else []),
     )
     return [line for text in texts for line in _folded(text, screen)]

@@ -15,7 +15,7 @@ from pulsar_admin.config import Settings
 from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of
 from pulsar_admin.global_options import WORDS
 from pulsar_admin.results import Results
-from store.errors import NotFound, Refused, SourceChanged, StoreError
+from store.errors import NotFound, Refused, SourceChanged, StoreError, Unsupported
 from store.frozen import replace
 from store.wording import counted
 
@@ -489,14 +489,20 @@ class App(Results):
     def report(self, problems: Sequence[StoreError]) -> None:
         """Say what could not be read and make the exit code 1; the first few in full, all of them counted.
 
-        What is wrong with a file as a whole is said once, whatever lies in it.
+        What is wrong with a file as a whole is said once, whatever lies in it, and so is a format that is not known here.
         """
         alike: dict[object, list[StoreError]] = {}
         for error in problems:
             of_file = isinstance(error, SourceChanged) and error.context.get("path")
-            alike.setdefault(of_file or error.message, []).append(error)
+            of_format = (
+                isinstance(error, Unsupported)
+                and "found" in error.context
+                and (error.code, str(error.context["found"]))
+            )
+            alike.setdefault(of_file or of_format or error.message, []).append(error)
         for first, *more in islice(alike.values(), _PROBLEMS_SHOWN):
-            times = f" ({counted(1 + len(more), 'problem')}; {first.hint})" if more else ""
+            hint = f"; {first.hint}" if first.hint else ""
+            times = f" ({counted(1 + len(more), 'problem')}{hint})" if more else ""
             self.warn(f"{first.message}{times}")
         if len(alike) > _PROBLEMS_SHOWN:
             self.warn(f"{counted(len(problems), 'problem')} in all; the first {_PROBLEMS_SHOWN} are shown")

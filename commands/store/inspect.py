@@ -16,7 +16,7 @@ from pulsar_admin.visible import clean_text
 from store.db.bookies import decode_bookie
 from store.db.tree import Node, find_node, iter_children, read_node
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreNotFound
-from store.facts.managed_ledgers import others_text
+from store.facts.managed_ledgers import summed
 from store.facts.trees import trees_text
 from store.model.structures import structure_of
 from store.sources.roots import below_text
@@ -96,7 +96,7 @@ def _other_lines(found: Sequence[OtherLedger]) -> list[str]:
     left = [f"  … and {len(found) - _OTHERS:,} more"] if len(found) > _OTHERS else []
     return [
         "",
-        others_text(found),
+        str(summed(found)),
         *(
             f"  {_aligned(one.ledgers, 'ledger', 20)} {_aligned(one.entries, 'entry', 20)} {_aligned(one.bytes, 'byte', 22)}  {one.name}"
             for one in largest

@@ -23,14 +23,14 @@ from store.codec.schema import IndexEntry, SchemaLocator, encode_schema_locator
 from store.db.environment import Txn
 from store.db.owners import Owner, OwnerKind
 from store.db.tree import find_node, read_node
-from store.errors import InvalidValue, Refused
+from store.errors import Corrupt, InvalidValue, Refused, Unsupported
 from store.facts.trees import check_seen
 from store.model.broken import find_missing
 from store.model.coverage import absent_of
 from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor
 from store.model.extent import extent_of
 from store.model.ledger_owners import read_owners
-from store.model.ledgers import iter_entry_ids
+from store.model.ledgers import find_metadata, iter_entry_ids
 from store.model.messages import MessageReader, ReadOptions
 from store.model.reader import EntryReader
 from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
@@ -61,7 +61,7 @@ class _Referring:
                 self.topics.setdefault(name, set()).add(ledger_id)
             case OwnerKind.SCHEMA:
                 self.schemas.setdefault(name, set()).add(ledger_id)
-            case OwnerKind.CURSOR | OwnerKind.COMPACTED | OwnerKind.BUCKET | OwnerKind.INDEX:
+            case OwnerKind.CURSOR | OwnerKind.COMPACTED | OwnerKind.BUCKET | OwnerKind.INDEX | OwnerKind.CLAIM:
                 self.cursors.setdefault((name, owner.cursor or COMPACTION_CURSOR), set()).add(ledger_id)
             case _:
                 assert_never(owner.kind)
@@ -105,13 +105,23 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
             hint=f"see what is here of it with: pulsar-admin ledgers info {ledger_id}",
             ledgerId=ledger_id,
         )
-    other = next((owner for owner in owners if not owner.is_of_topic), None)
+    other = next((owner for owner in owners if owner.kind is OwnerKind.CLAIM or not owner.is_of_topic), None)
     if other is not None:
         raise Refused(
-            f"ledger {ledger_id} is referenced by {other}, which a newer Pulsar wrote: this version does not change it",
+            f"ledger {ledger_id} is of {other}, which a newer version wrote: this one does not change it",
             hint=f"see what is here of it with: pulsar-admin ledgers info {ledger_id}",
             ledgerId=ledger_id,
         )
+    try:
+        find_metadata(txn, ledger_id)
+    except Unsupported as error:
+        raise Refused(
+            f"ledger {ledger_id} has metadata that a newer BookKeeper wrote, which would go with it: {error.message}",
+            hint=f"see it with: pulsar-admin store cat {ledger_path(ledger_id)} --hex",
+            ledgerId=ledger_id,
+        ) from error
+    except Corrupt:
+        pass  # it lacks metadata, then
     missing = find_missing(txn, ledger_id)
     if not force and missing is not None and missing.unseen_entries:
         raise Refused(

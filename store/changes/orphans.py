@@ -8,30 +8,28 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
+from typing import NoReturn
 
 from store.changes.plan import Plan, delete_step
 from store.changes.report import ChangePart
-from store.codec.cursor import decode_cursor_head
+from store.codec.claims import NAMING_KEYS
 from store.codec.ledgermetadata import ledger_path
-from store.codec.managedledger import decode_managed_ledger
-from store.codec.schema import decode_schema_locator
 from store.db.delayed import find_index_ledgers
 from store.db.environment import Txn
 from store.db.files import iter_metadata_damage
-from store.db.owners import Owner, OwnerKind, find_owners
-from store.db.tree import Node, find_node, iter_nodes
+from store.db.owners import Owner, OwnerKind
+from store.db.tree import find_node, iter_values
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, Refused, StoreError
 from store.facts.trees import check_seen
 from store.facts.vanished import find_vanished
 from store.model.extent import Extent
-from store.model.ledger_owners import custom_text
+from store.model.ledger_owners import all_owners, custom_text
 from store.model.ledgers import find_metadata, find_times
-from store.model.managed_nodes import managed_node
 from store.model.reader import EntryReader
+from store.model.references import read_namings
 from store.names import MANAGED_LEDGERS
 from store.wording import listed, plural
 
-_SCHEMA_DEPTH = 4  # /schemas/TENANT/NAMESPACE/TOPIC
 UNREFERENCED = "unreferenced"
 """Why a ledger with metadata is an orphan, as ``ledgers orphans`` says it."""
 
@@ -46,10 +44,9 @@ def plan_delete_orphans(
     """
     txn = reader.txn
     check_seen(txn, accepted)
-    if not force:
-        _check_references(txn)
     indexes = find_index_ledgers(txn)
     ids = tuple(dict.fromkeys(ledger_ids))
+    _check_references(txn, set(ids), force=force)
     kept = set() if force else find_vanished(reader).kept & set(ids)
     parts = tuple(_part(txn, ledger_id, indexes, force=force) for ledger_id in ids)
     if kept:
@@ -86,49 +83,49 @@ def parse_ledger_ids(lines: Iterable[str], where: str) -> Iterator[int]:
         yield ledger_id
 
 
-def _check_references(txn: Txn) -> None:
-    """Raise Refused where a part of the metadata cannot be read: it could reference any ledger."""
+def _check_references(txn: Txn, ledger_ids: Collection[int], *, force: bool) -> None:
+    """Raise Refused where a node names one of LEDGER_IDS and, without FORCE, where a part of the metadata cannot be read: it could.
+
+    What destroys reads the nodes themselves: the rows of ``owners`` are derived from them, by an older version perhaps.
+    """
     problem = next((damage.reason for damage in iter_metadata_damage(txn)), None)
-    nodes = chain(iter_nodes(txn, MANAGED_LEDGERS + "/"), iter_nodes(txn, "/schemas/"))
-    problem = problem or next(filter(None, map(_unreadable, nodes)), None)
-    if problem is not None:
+    for path, value in chain(iter_values(txn, f"{MANAGED_LEDGERS}/"), iter_values(txn, "/schemas/")):
+        try:
+            namings = read_namings(path, value)
+        except StoreError as error:
+            problem = problem or error.message
+            continue
+        for kind, name, cursor, named in namings:
+            for ledger_id in named:
+                if ledger_id in ledger_ids:
+                    _refuse(ledger_id, Owner(kind, name, cursor))
+    if problem is not None and not force:
         raise Refused(
             f"what references ledgers cannot be read whole: {problem}",
             hint="see: pulsar-admin store check; --force deletes them all the same",
         )
 
 
-def _unreadable(node: Node) -> str | None:
-    try:
-        if node.path.startswith("/schemas/"):
-            # ZooKeeper has a node without a value for each directory.
-            if node.value or node.path.count("/") >= _SCHEMA_DEPTH:
-                decode_schema_locator(node.value, node.path)
-        elif (found := managed_node(node.path, node.value)) is not None:
-            decode = decode_managed_ledger if found.cursor is None else decode_cursor_head
-            decode(node.value, node.path)
-    except StoreError as error:
-        return error.message
-    return None
+def _refuse(ledger_id: int, owner: Owner) -> NoReturn:
+    raise Refused(
+        f"ledger {ledger_id} is referenced: {owner}",
+        hint="what nothing references is listed by: pulsar-admin ledgers orphans",
+        ledgerId=ledger_id,
+    )
 
 
 def _part(txn: Txn, ledger_id: int, indexes: Collection[int], *, force: bool) -> ChangePart:
     if find_node(txn, ledger_path(ledger_id)) is None:
         raise LedgerNotFound(f"ledger {ledger_id} has no metadata: there is nothing to delete", ledgerId=ledger_id)
-    owners = find_owners(txn, ledger_id)
+    owners = all_owners(txn, ledger_id)
     if owners or ledger_id in indexes:
-        owner = owners[0] if owners else Owner(OwnerKind.INDEX, "")
-        raise Refused(
-            f"ledger {ledger_id} is referenced: {owner}",
-            hint="what nothing references is listed by: pulsar-admin ledgers orphans",
-            ledgerId=ledger_id,
-        )
+        _refuse(ledger_id, owners[0] if owners else Owner(OwnerKind.INDEX, ""))
     try:
         metadata = find_metadata(txn, ledger_id)
     except MetadataCorrupt:
         metadata = None
     claims = {} if metadata is None else custom_text(metadata)
-    if claims.get("application") != "pulsar" and not force:
+    if (claims.get("application") != "pulsar" or not claims.keys() & NAMING_KEYS) and not force:
         raise Refused(
             f"ledger {ledger_id} does not say that it is of a topic, cursor or schema: others may use it",
             hint="packages of functions and other programs keep ledgers, too; --force deletes it all the same",

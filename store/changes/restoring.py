@@ -25,7 +25,7 @@ from store.compaction.prepare import view_claims
 from store.db.environment import Txn
 from store.db.owners import Owner, OwnerKind, find_owners, iter_owners
 from store.db.tree import find_node
-from store.errors import LedgerNotFound, Refused, StoreError
+from store.errors import LedgerNotFound, Refused, StoreError, Unsupported
 from store.facts.unlisted import Unlisted, UnlistedLedgers
 from store.frozen import frozen
 from store.model.coverage import read_disks, read_held
@@ -81,6 +81,12 @@ def _check(txn: Txn, ledger_id: int) -> Owner:
         assert node is not None
         try:
             decode_ledger_metadata(node.value, node.path)
+        except Unsupported as error:
+            raise Refused(
+                f"ledger {ledger_id} has metadata that a newer BookKeeper wrote: there is nothing to restore",
+                hint=f"see it with: pulsar-admin store cat {node.path} --hex",
+                ledgerId=ledger_id,
+            ) from error
         except StoreError:
             found_owners = find_owners(txn, ledger_id)
         else:
@@ -331,8 +337,8 @@ def _claims(reader: EntryReader, name: TopicName, owner: Owner, ledger_id: int) 
             claims = view_claims(topic, read_cursor(reader.txn, reader, topic, COMPACTION_CURSOR).mark_delete)
         case OwnerKind.BUCKET:
             claims = bucket_claims(name, owner.cursor, _bucket_key(reader, name, owner, ledger_id))
-        case OwnerKind.INDEX:
-            claims = {}  # no broker has any
+        case OwnerKind.INDEX | OwnerKind.CLAIM:
+            claims = {}  # no broker has any; a claim is of a ledger that has metadata
         case _:
             assert_never(owner.kind)
     return {**APPLICATION, **claims}

@@ -12,14 +12,15 @@ from store.codec.ledgermetadata import LedgerState, ledger_id_of_path, ledger_pa
 from store.db.blocks import decode_times, ledger_of_key
 from store.db.environment import Store, Txn
 from store.db.files import WHOLE_METADATA, iter_metadata_damage
-from store.db.owners import Owner, OwnerKind, find_owners, has_owners, iter_owners
+from store.db.owners import Owner, OwnerKind, has_owners, iter_owners
 from store.db.tree import decode_node, find_node
-from store.errors import IndexCorrupt, MetadataCorrupt, StoreError
+from store.errors import IndexCorrupt, MetadataCorrupt, StoreError, Unsupported
 from store.facts.unlisted import UnlistedLedgers
 from store.model.absent_journals import find_absent_journals
 from store.model.broken import find_broken_ledger
 from store.model.coverage import absent_of, count_unseen
 from store.model.cursors import COMPACTION_CURSOR, Cursor, CursorSource, iter_cursor_names, read_cursor
+from store.model.ledger_owners import all_owners
 from store.model.ledgers import (
     Ledger,
     find_ledger,
@@ -35,6 +36,7 @@ from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
 from store.model.structures import decode_structure, structure_of
 from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
+from store.model.unknown_values import is_known_node
 from store.names import PERSISTENT, topic_of_path
 from store.wording import counted, plural
 
@@ -83,6 +85,8 @@ def check_nodes(txn: Txn) -> Iterator[Finding]:
         if structure_of(node.path, node.value) is not None and not _is_of_ledger(node.path):
             try:
                 decode_structure(node.path, node.value)
+            except Unsupported:
+                continue  # the rule of values that are not known here tells
             except StoreError as error:
                 yield problem_of(error, "value-undecodable", "data", node.path)
     try:
@@ -118,6 +122,8 @@ def check_topics(reader: EntryReader, visit: TopicVisitor = lambda topic, cursor
     for name in chain(iter_topics(reader.txn), iter_other_ledgers(reader.txn)):
         try:
             topic = read_topic(reader.txn, name)
+        except Unsupported:
+            continue  # as above
         except StoreError as error:
             yield problem_of(error, "topic-unreadable", "data", str(name))
             continue
@@ -213,6 +219,8 @@ def _check_cursor(reader: EntryReader, topic: Topic, name: str, readable: list[C
     try:
         cursor = read_cursor(reader.txn, reader, topic, name)
     except StoreError as error:
+        if isinstance(error, Unsupported) and not is_known_node(reader.txn, topic.name.cursor_path(name)):
+            return  # as above; a state in a cursor ledger is no value of a node
         yield data_problem(
             "cursor-unreadable", where, error.message, error.hint, topic=str(topic.name), subscription=name
         )
@@ -325,7 +333,7 @@ def check_ledgers(txn: Txn) -> Iterator[Finding]:
         ledger = None
         owners: tuple[Owner, ...] = ()
         with suppress(StoreError):  # check_owners tells
-            owners = find_owners(txn, ledger_id)
+            owners = all_owners(txn, ledger_id)
             unreferenced += not owners
             if shortfalls.settles(ledger_id) and any(owner.kind is OwnerKind.TOPIC for owner in owners):
                 continue  # check_topics looks at these

@@ -13,7 +13,7 @@ from store.db.bookies import iter_imported_bookies
 from store.db.entry_files import FileState, file_state
 from store.db.environment import Store, Txn
 from store.db.files import Damage, LogFile, iter_damage, iter_logs
-from store.errors import StoreError
+from store.errors import StoreError, Unsupported
 from store.files import scratch_directory
 from store.index.idx_files import iter_index_files, verify_index
 from store.model.ledgers import iter_ledger_ids, read_ledger
@@ -40,6 +40,8 @@ def check_lengths(reader: EntryReader) -> Iterator[Finding]:
     for ledger_id in iter_ledger_ids(reader.txn):
         try:
             yield from _check_length(reader, ledger_id)
+        except Unsupported:
+            continue  # the rule of values that are not known here tells
         except StoreError as error:
             yield data_problem("entry-unreadable", f"ledger {ledger_id}", error.message, error.hint, ledgerId=ledger_id)
 

@@ -18,6 +18,9 @@ BUCKET_TOPIC, BUCKET_CURSOR, BUCKET_KEY = (
     "pulsar/delayedIndexBucketKey",
 )
 
+NAMING_KEYS = frozenset([TOPIC_KEY, SCHEMA_KEY, COMPACTED_TOPIC, BUCKET_TOPIC])
+"""Keys of which each ledger of Pulsar's has one: what it is of."""
+
 
 def topic_claims(name: TopicName) -> dict[str, bytes]:
     """Return what a ledger of topic NAME says."""

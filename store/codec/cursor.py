@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 from store.codec.protobuf import parse_protobuf, parse_protobuf_or_text, replace_pairs, text_of
+from store.codec.unknown import unknown_fields
 from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
 from store.errors import Corrupt, EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
 from store.frozen import field, frozen, replace
@@ -28,7 +29,7 @@ BatchDeletes = Mapping[Position, tuple[int, ...]]
 
 _PLAIN_FORM = b"\x08"  # the tag of PositionInfo.ledgerId
 _VARINT, _LENGTH_DELIMITED = 0, 2
-_WIRE_TYPES = {1: _VARINT, 2: _VARINT} | dict.fromkeys((3, 4, 5, 6), _LENGTH_DELIMITED)
+_WIRE_TYPES = {1: _VARINT, 2: _VARINT, 7: _VARINT} | dict.fromkeys((3, 4, 5, 6), _LENGTH_DELIMITED)
 _ALL_BITS = 2**64 - 1
 _PARTS_LIMIT = 4096
 
@@ -73,6 +74,11 @@ def decode_cursor_ledger_id(value: bytes, where: str) -> int | None:
     """
     message, _ = _parse_info(value, where)
     return None if message.properties or message.cursorProperties else message.cursorsLedgerId
+
+
+def unknown_cursor_fields(value: bytes, where: str) -> tuple[str, ...]:
+    """Return what of the ManagedCursorInfo in VALUE is not known here, by name; raises as ``decode_cursor_info``."""
+    return unknown_fields(_parse_info(value, where)[0])
 
 
 def cursor_info_text(value: bytes, where: str) -> str:

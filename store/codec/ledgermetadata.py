@@ -31,6 +31,7 @@ from google.protobuf.message import Message
 from store.codec.buffer import Reader, encode_varint
 from store.codec.digest import DigestType
 from store.codec.protobuf import parse_protobuf, text_of
+from store.codec.unknown import unknown_fields
 from store.errors import MetadataCorrupt, Unsupported
 from store.frozen import NamedTuple, field, frozen
 from store.names import LONG_MAX
@@ -139,6 +140,12 @@ def decode_ledger_metadata(value: bytes, where: str) -> LedgerMetadata:
         metadata = _from_message(_parse_message(version, rest, where), version, where)
     _check(metadata, where)
     return metadata
+
+
+def unknown_ledger_fields(value: bytes, where: str) -> tuple[str, ...]:
+    """Return what of the ledger metadata in VALUE is not known here, by name; raises what ``decode_ledger_metadata`` raises."""
+    version, rest = _version_of(value, where)
+    return () if version == 1 else unknown_fields(_parse_message(version, rest, where))
 
 
 def decode_digest_type(value: bytes, where: str) -> DigestType | None:

@@ -17,6 +17,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from store.codec.buffer import encode_varint, signed
 from store.codec.protobuf import parse_protobuf_or_text, properties_of, replace_pairs
+from store.codec.unknown import unknown_fields
 from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
 from store.errors import MetadataCorrupt
 from store.frozen import NamedTuple, field, frozen
@@ -25,6 +26,7 @@ from store.proto import managed_ledger_pb2
 
 _BEGIN_PUBLISH, _END_PUBLISH = 6, 7
 _VARINT = 0
+_PUBLISH_TIMES = [("LedgerInfo", number, _VARINT) for number in (_BEGIN_PUBLISH, _END_PUBLISH)]
 _64_BITS = 2**64 - 1
 _NO_PROPERTIES: Mapping[str, str] = {}
 
@@ -76,6 +78,11 @@ def decode_ledger_ids(value: bytes, where: str) -> list[int]:
         if len(info.properties):
             properties_of(info.properties, where, MetadataCorrupt)
     return [info.ledgerId for info in infos]
+
+
+def unknown_managed_ledger_fields(value: bytes, where: str) -> tuple[str, ...]:
+    """Return what of the ManagedLedgerInfo in VALUE is not known here, by name; raises as ``decode_managed_ledger``."""
+    return unknown_fields(_parse(value, where)[0], _PUBLISH_TIMES)
 
 
 def managed_ledger_text(value: bytes, where: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 
 from store.codec.protobuf import parse_protobuf, properties_of, text_of
+from store.codec.unknown import unknown_fields
 from store.errors import EntryCorrupt, MetadataCorrupt
 from store.frozen import frozen
 from store.names import Position
@@ -78,16 +79,37 @@ def decode_schema_locator(value: bytes, where: str) -> SchemaLocator:
     return SchemaLocator(_index_entry(message.info), _index(message.index))
 
 
+def unknown_locator_fields(value: bytes, where: str) -> tuple[str, ...]:
+    """Return what of the SchemaLocator in VALUE is not known here, by name; raises MetadataCorrupt."""
+    return unknown_fields(parse_protobuf(schema_pb2.SchemaLocator, value, where, MetadataCorrupt))
+
+
 def encode_schema_locator(locator: SchemaLocator, base: bytes = b"") -> bytes:
-    """Return LOCATOR as a value to store in place of BASE, whose unknown fields stay; raises MetadataCorrupt."""
+    """Return LOCATOR as a value to store in place of BASE, whose unknown fields stay, also of the versions that stay.
+
+    Raises MetadataCorrupt.
+    """
     message = schema_pb2.SchemaLocator()
     if base:
         message = parse_protobuf(schema_pb2.SchemaLocator, base, "value to replace", MetadataCorrupt)
+    saved: dict[int, schema_pb2.IndexEntry] = {}
+    for entry in message.index:
+        saved[entry.version] = copy = schema_pb2.IndexEntry()
+        copy.CopyFrom(entry)
+    if not base or message.info.version != locator.newest.version:
+        _fill_like(message.info, locator.newest, saved)
     _fill_index_entry(message.info, locator.newest)
     del message.index[:]
-    for entry in locator.index:
-        _fill_index_entry(message.index.add(), entry)
+    for one in locator.index:
+        _fill_like(message.index.add(), one, saved)
     return message.SerializeToString()
+
+
+def _fill_like(message: schema_pb2.IndexEntry, entry: IndexEntry, saved: Mapping[int, schema_pb2.IndexEntry]) -> None:
+    """Make MESSAGE say what ENTRY says, with the unknown fields that its version had in SAVED."""
+    if entry.version in saved:
+        message.CopyFrom(saved[entry.version])
+    _fill_index_entry(message, entry)
 
 
 def decode_schema_entry(payload: bytes | memoryview, where: str) -> SchemaEntry:

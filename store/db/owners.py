@@ -14,7 +14,9 @@ from store.names import PERSISTENT
 
 
 class OwnerKind(StrEnum):
-    """What references a ledger. INDEX: an index of delayed messages, which is ours alone and in no row of ``owners``."""
+    """What references a ledger. In no row of ``owners``: INDEX, an index of delayed messages, which is ours alone; CLAIM, a node that the
+    ledger says to be of, and that may reference it in ways that are not known here (``store.model.ledger_owners``).
+    """
 
     TOPIC = "managed-ledger"
     CURSOR = "cursor"
@@ -22,6 +24,7 @@ class OwnerKind(StrEnum):
     SCHEMA = "schema"
     BUCKET = "delayed-bucket"
     INDEX = "delayed-index"
+    CLAIM = "claim"
 
 
 @frozen

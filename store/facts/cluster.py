@@ -12,6 +12,7 @@ from store.facts.managed_ledgers import OtherLedger, other_ledgers
 from store.facts.rows import AlteredRows, altered_rows
 from store.facts.trees import Tree, unknown_trees
 from store.facts.unlisted import HeldLedgers, UnlistedLedgers, find_newer, find_unlisted
+from store.facts.values import UnknownValues, unknown_values
 from store.facts.vanished import Vanished, find_vanished
 from store.model.absent_bookies import find_unknown_bookies
 from store.model.ledgers import iter_ledger_ids
@@ -90,3 +91,8 @@ class ClusterFacts:
     def bookies(self) -> BookieFacts:
         """Facts of the bookies."""
         return BookieFacts(self.store, self.reader)
+
+    @cached_property
+    def unknown_values(self) -> tuple[UnknownValues, ...]:
+        """The metadata values that say more than this version knows."""
+        return unknown_values(self.reader.txn)

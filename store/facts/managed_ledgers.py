@@ -46,9 +46,27 @@ def other_ledgers(txn: Txn) -> tuple[OtherLedger, ...]:
     return tuple(found)
 
 
-def others_text(found: Sequence[OtherLedger]) -> str:
-    """Return FOUND in words, summed up."""
-    return (
-        f"{counted(len(found), 'managed ledger')} of a newer Pulsar: {counted(sum(one.ledgers for one in found), 'ledger')}, "
-        f"{counted(sum(one.entries for one in found), 'entry')}, {counted(sum(one.bytes for one in found), 'byte')}, kept as they are"
+@frozen
+class OtherSum:
+    """Managed ledgers of other domains, summed up."""
+
+    managed_ledgers: int
+    ledgers: int
+    entries: int
+    bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{counted(self.managed_ledgers, 'managed ledger')} of a newer Pulsar: {counted(self.ledgers, 'ledger')}, "
+            f"{counted(self.entries, 'entry')}, {counted(self.bytes, 'byte')}, kept as they are"
+        )
+
+
+def summed(found: Sequence[OtherLedger]) -> OtherSum:
+    """Return what FOUND have together."""
+    return OtherSum(
+        len(found),
+        sum(one.ledgers for one in found),
+        sum(one.entries for one in found),
+        sum(one.bytes for one in found),
     )

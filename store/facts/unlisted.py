@@ -16,12 +16,12 @@ from store.db.environment import Txn
 from store.db.files import iter_metadata_damage
 from store.db.next_ledger_id import find_next_ledger_id
 from store.db.own_ledgers import find_own_ledgers
-from store.db.owners import Owner, find_owners, has_owners
+from store.db.owners import Owner, OwnerKind, find_owners, has_owners
 from store.db.tree import find_node
 from store.facts import Unknown
 from store.frozen import frozen
 from store.model.ledgers import find_times, has_node, iter_indexed_ids, merge_ids
-from store.names import parse_topic
+from store.names import parse_owner
 
 _SHOWN = 5
 
@@ -72,11 +72,11 @@ class UnlistedLedgers:
 
     def _is_in_tiered_storage(self, ledger_id: int, owners: Iterable[Owner]) -> bool:
         """Whether the topic that lists the ledger says that it was deleted on bookies, as tiered storage has it."""
-        return any(ledger_id in self._offloaded_of(owner.topic) for owner in owners if owner.is_of_topic)
+        return any(ledger_id in self._offloaded_of(owner.topic) for owner in owners if owner.kind is OwnerKind.TOPIC)
 
     def _offloaded_of(self, topic: str) -> Set[int]:
         if topic not in self._offloaded:
-            node = find_node(self._txn, parse_topic(topic).path)
+            node = None if topic.startswith("/") else find_node(self._txn, parse_owner(topic).path)
             ledgers = () if node is None else decode_managed_ledger(node.value, node.path).ledgers
             self._offloaded[topic] = {one.ledger_id for one in ledgers if one.offloaded and one.bookkeeper_deleted}
         return self._offloaded[topic]

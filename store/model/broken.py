@@ -16,7 +16,7 @@ from store.codec.ledgermetadata import LedgerState
 from store.db.bookies import disks_of
 from store.db.environment import Txn
 from store.db.unserved import has_unserved
-from store.errors import MetadataCorrupt, StoreError
+from store.errors import MetadataCorrupt, StoreError, Unsupported
 from store.frozen import frozen
 from store.model.absent_bookies import find_absent_bookies, find_gone_bookies
 from store.model.coverage import Outside, count_unseen, find_outside, iter_entry_gaps, read_disks, read_held
@@ -84,7 +84,10 @@ def _count(ranges: Iterable[Range]) -> int:
 
 
 def find_missing(txn: Txn, ledger_id: int) -> Missing | None:
-    """Return what is not there of a ledger, or None when all is. A ledger whose metadata cannot be read lacks it."""
+    """Return what is not there of a ledger, or None when all is. A ledger whose metadata cannot be read lacks it.
+
+    Metadata of a version that is not known here says what nobody here knows: nothing is called lost.
+    """
     from store.db.owners import find_owners  # few questions meet a broken ledger
 
     return _find_missing(txn, ledger_id, find_owners(txn, ledger_id))
@@ -93,6 +96,8 @@ def find_missing(txn: Txn, ledger_id: int) -> Missing | None:
 def _find_missing(txn: Txn, ledger_id: int, owners: tuple[Owner, ...], *, is_listed: bool = False) -> Missing | None:
     try:
         ledger = find_ledger(txn, ledger_id)
+    except Unsupported:
+        return None
     except MetadataCorrupt:
         return Missing(ledger_id, NO_METADATA, 0, (), owners)
     if ledger is None:

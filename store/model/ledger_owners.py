@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from store.codec.ledgermetadata import LedgerMetadata
+from store.codec.claims import BUCKET_CURSOR, BUCKET_TOPIC, COMPACTED_TOPIC, CURSOR_KEY, SCHEMA_KEY, TOPIC_KEY
+from store.codec.ledgermetadata import LedgerMetadata, ledger_path
 from store.db.environment import Txn
-from store.db.owners import Owner, find_owners
-from store.errors import LedgerNotFound
+from store.db.owners import Owner, OwnerKind, find_owners
+from store.db.tree import find_node
+from store.errors import InvalidValue, LedgerNotFound, StoreError, Unsupported
 from store.frozen import frozen
 from store.model.ledgers import find_metadata, find_times
+from store.names import MANAGED_LEDGERS, PERSISTENT, parse_owner
 
 
 @frozen
 class LedgerOwners:
-    """Who references a ledger, and what its creator wrote into its custom metadata (text where it is text, else hex)."""
+    """Who owns a ledger, and what its creator wrote into its custom metadata (text where it is text, else hex)."""
 
     ledger_id: int
     owners: tuple[Owner, ...]
@@ -23,13 +26,86 @@ class LedgerOwners:
     indexed_entries: int
 
 
-def read_owners(txn: Txn, ledger_id: int) -> LedgerOwners:
-    """Return who references LEDGER_ID and what it claims; raises LedgerNotFound when nothing here knows it.
+def all_owners(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:
+    """Return who owns LEDGER_ID: what references it, else the node that it says to be of where that may reference it unseen.
 
-    Three LMDB look-ups, whatever the store's size.
+    What a ledger says of itself (its custom metadata) proves nothing against a node that is known completely: a persistent topic, its
+    cursor or its schema whose value has nothing unknown in it, and that does not name the ledger, left it behind. A node of another
+    domain, or one whose value has fields or a form that this version does not know, may name it there: the ledger is its. So it is with
+    ledger metadata of a version that is not known, which may say anything. A node that is gone owns nothing.
     """
-    owners = find_owners(txn, ledger_id)
-    metadata = find_metadata(txn, ledger_id)
+    return find_owners(txn, ledger_id) or _claims(txn, ledger_id)
+
+
+def _claims(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:
+    try:
+        metadata = find_metadata(txn, ledger_id)
+    except Unsupported:
+        return (Owner(OwnerKind.CLAIM, ledger_path(ledger_id)),)
+    except StoreError:
+        return ()
+    for path in () if metadata is None else _claimed_paths(metadata.custom):
+        node = find_node(txn, path)
+        if node is not None and not _is_read(path, node.value):
+            return (Owner(OwnerKind.CLAIM, _name_of(path, node.value)),)
+    return ()
+
+
+def _claimed_paths(custom: Mapping[str, bytes]) -> Iterator[str]:
+    """Yield the paths of the nodes that a ledger with CUSTOM metadata says to be of: its topic's, and its cursor's."""
+    said = {key: value.decode("utf-8", "replace") for key, value in custom.items()}
+    if SCHEMA_KEY in said:
+        yield f"/schemas/{said[SCHEMA_KEY]}"
+    if TOPIC_KEY in said:
+        yield f"{MANAGED_LEDGERS}/{said[TOPIC_KEY]}"
+        if CURSOR_KEY in said:
+            yield f"{MANAGED_LEDGERS}/{said[TOPIC_KEY]}/{said[CURSOR_KEY]}"
+    for key in (COMPACTED_TOPIC, BUCKET_TOPIC):
+        if key in said:
+            try:
+                path = parse_owner(said[key]).path if "://" in said[key] else f"{MANAGED_LEDGERS}/{said[key]}"
+            except InvalidValue:
+                continue
+            yield path
+            if key == BUCKET_TOPIC and BUCKET_CURSOR in said:
+                yield f"{path}/{said[BUCKET_CURSOR]}"
+
+
+def _is_read(path: str, value: bytes) -> bool:
+    """Whether this version knows all that the node at PATH says: it is of a topic or a schema, and nothing in its value is unknown."""
+    from store.model.managed_nodes import managed_node  # few questions meet a ledger that nothing references
+    from store.model.unknown_values import is_known
+
+    try:
+        node = managed_node(path, value)
+    except StoreError:
+        return False
+    is_other = path.startswith(f"{MANAGED_LEDGERS}/") and (node is None or not node.is_topic)
+    return not is_other and is_known(path, value)
+
+
+def _name_of(path: str, value: bytes) -> str:
+    from store.model.managed_nodes import managed_node
+
+    try:
+        node = managed_node(path, value)
+    except StoreError:
+        return path
+    if node is not None:
+        return node.text
+    return f"{PERSISTENT}://{path.removeprefix('/schemas/')}" if path.startswith("/schemas/") else path
+
+
+def read_owners(txn: Txn, ledger_id: int) -> LedgerOwners:
+    """Return who owns LEDGER_ID and what it claims; raises LedgerNotFound when nothing here knows it.
+
+    A few LMDB look-ups, whatever the store's size.
+    """
+    owners = all_owners(txn, ledger_id)
+    try:
+        metadata = find_metadata(txn, ledger_id)
+    except Unsupported:
+        metadata = None
     times = find_times(txn, ledger_id)
     if not owners and metadata is None and times is None:
         raise LedgerNotFound(
@@ -38,7 +114,8 @@ def read_owners(txn: Txn, ledger_id: int) -> LedgerOwners:
             ledgerId=ledger_id,
         )
     claims = {} if metadata is None else custom_text(metadata)
-    return LedgerOwners(ledger_id, owners, claims, metadata is not None, times.sums.entries if times else 0)
+    has_metadata = find_node(txn, ledger_path(ledger_id)) is not None
+    return LedgerOwners(ledger_id, owners, claims, has_metadata, times.sums.entries if times else 0)
 
 
 def custom_text(metadata: LedgerMetadata) -> dict[str, str]:

@@ -28,6 +28,7 @@ from store.names import MANAGED_LEDGERS, PERSISTENT
 
 COMPACTED_LEDGER = "CompactedTopicLedger"
 BUCKET_PREFIX = INTERNAL_PROPERTY_PREFIX + "delayed.bucket_"
+_SCHEMA_PARTS = 5  # /schemas/TENANT/NAMESPACE/TOPIC
 _ROWS = 1 << 16  # that are made ordinary numbers at a time
 
 
@@ -175,6 +176,8 @@ def read_namings(path: str, value: bytes) -> list[Naming]:
         if cursor_ledger_id is not None:
             return [Naming(OwnerKind.CURSOR, topic, parts[6], [cursor_ledger_id])] if cursor_ledger_id >= 0 else []
     if parts[1] == "schemas":
+        if not value and len(parts) < _SCHEMA_PARTS:
+            return []  # ZooKeeper has a node without a value for each directory
         ids = [entry.position.ledger_id for entry in decode_schema_locator(value, path).index]
         return [Naming(OwnerKind.SCHEMA, "persistent://" + path.removeprefix("/schemas/"), "", ids)]
     node = managed_node(path, value)

@@ -374,8 +374,11 @@ class PositionInfo(_message.Message):
     PROPERTIES_FIELD_NUMBER: _builtins.int
     BATCHEDENTRYDELETIONINDEXINFO_FIELD_NUMBER: _builtins.int
     INDIVIDUALDELETEDMESSAGERANGES_FIELD_NUMBER: _builtins.int
+    IDLESINCE_FIELD_NUMBER: _builtins.int
     ledgerId: _builtins.int
     entryId: _builtins.int
+    idleSince: _builtins.int
+    """ms; since Pulsar 5.0"""
     @_builtins.property
     def individualDeletedMessages(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessageRange]: ...
     @_builtins.property
@@ -393,10 +396,11 @@ class PositionInfo(_message.Message):
         properties: _abc.Iterable[Global___LongProperty] | None = ...,
         batchedEntryDeletionIndexInfo: _abc.Iterable[Global___BatchedEntryDeletionIndexInfo] | None = ...,
         individualDeletedMessageRanges: _abc.Iterable[Global___LongListMap] | None = ...,
+        idleSince: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["entryId", b"entryId", "ledgerId", b"ledgerId"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["entryId", b"entryId", "idleSince", b"idleSince", "ledgerId", b"ledgerId"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batchedEntryDeletionIndexInfo", b"batchedEntryDeletionIndexInfo", "entryId", b"entryId", "individualDeletedMessageRanges", b"individualDeletedMessageRanges", "individualDeletedMessages", b"individualDeletedMessages", "ledgerId", b"ledgerId", "properties", b"properties"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batchedEntryDeletionIndexInfo", b"batchedEntryDeletionIndexInfo", "entryId", b"entryId", "idleSince", b"idleSince", "individualDeletedMessageRanges", b"individualDeletedMessageRanges", "individualDeletedMessages", b"individualDeletedMessages", "ledgerId", b"ledgerId", "properties", b"properties"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -416,11 +420,14 @@ class ManagedCursorInfo(_message.Message):
     LASTACTIVE_FIELD_NUMBER: _builtins.int
     BATCHEDENTRYDELETIONINDEXINFO_FIELD_NUMBER: _builtins.int
     CURSORPROPERTIES_FIELD_NUMBER: _builtins.int
+    IDLESINCE_FIELD_NUMBER: _builtins.int
     cursorsLedgerId: _builtins.int
     """−1 when the state is in this value."""
     markDeleteLedgerId: _builtins.int
     markDeleteEntryId: _builtins.int
     lastActive: _builtins.int
+    idleSince: _builtins.int
+    """ms; since Pulsar 5.0"""
     @_builtins.property
     def individualDeletedMessages(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessageRange]: ...
     @_builtins.property
@@ -440,10 +447,11 @@ class ManagedCursorInfo(_message.Message):
         lastActive: _builtins.int | None = ...,
         batchedEntryDeletionIndexInfo: _abc.Iterable[Global___BatchedEntryDeletionIndexInfo] | None = ...,
         cursorProperties: _abc.Iterable[Global___StringProperty] | None = ...,
+        idleSince: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cursorsLedgerId", b"cursorsLedgerId", "lastActive", b"lastActive", "markDeleteEntryId", b"markDeleteEntryId", "markDeleteLedgerId", b"markDeleteLedgerId"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cursorsLedgerId", b"cursorsLedgerId", "idleSince", b"idleSince", "lastActive", b"lastActive", "markDeleteEntryId", b"markDeleteEntryId", "markDeleteLedgerId", b"markDeleteLedgerId"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batchedEntryDeletionIndexInfo", b"batchedEntryDeletionIndexInfo", "cursorProperties", b"cursorProperties", "cursorsLedgerId", b"cursorsLedgerId", "individualDeletedMessages", b"individualDeletedMessages", "lastActive", b"lastActive", "markDeleteEntryId", b"markDeleteEntryId", "markDeleteLedgerId", b"markDeleteLedgerId", "properties", b"properties"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batchedEntryDeletionIndexInfo", b"batchedEntryDeletionIndexInfo", "cursorProperties", b"cursorProperties", "cursorsLedgerId", b"cursorsLedgerId", "idleSince", b"idleSince", "individualDeletedMessages", b"individualDeletedMessages", "lastActive", b"lastActive", "markDeleteEntryId", b"markDeleteEntryId", "markDeleteLedgerId", b"markDeleteLedgerId", "properties", b"properties"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

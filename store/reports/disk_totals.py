@@ -14,9 +14,9 @@ from store.codec.entrylog import HEADER_BYTES
 from store.db.blocks import Block
 from store.db.environment import Store, Txn
 from store.db.files import LogFile, iter_logs
-from store.db.owners import find_owners
 from store.facts.unlisted import UnlistedLedgers
 from store.frozen import frozen
+from store.model.ledger_owners import all_owners
 from store.names import FileKind
 from store.reports.log_files import read_ledger_sizes
 
@@ -139,7 +139,7 @@ def _whole(store: Store, file: _File, unlisted: UnlistedLedgers) -> _File:
 def _stuck_log(txn: Txn, file: _File, unlisted: UnlistedLedgers) -> StuckLog:
     _, ledger_id = file.largest
     indexes = unlisted.indexes
-    owners = (indexes[ledger_id],) if ledger_id in indexes else find_owners(txn, ledger_id)
+    owners = (indexes[ledger_id],) if ledger_id in indexes else all_owners(txn, ledger_id)
     kept_for = owners[0].topic if owners else f"ledger {ledger_id}, which nothing references"
     log = file.log
     return StuckLog(log.path, log.size_bytes, file.dead_bytes, file.live_bytes, file.live_ledgers, kept_for)

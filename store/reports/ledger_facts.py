@@ -11,6 +11,7 @@ from store.errors import LedgerNotFound
 from store.frozen import frozen
 from store.model.broken import NO_LEDGER, find_missing
 from store.model.coverage import Coverage, read_coverage
+from store.model.ledger_owners import all_owners
 from store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
 from store.model.open_end import OpenEnd, read_open_end
 
@@ -52,7 +53,7 @@ def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
             raise
         return LedgerFacts(ledger_id, LOST, -1, 0, 0, None, None, (), NO_LEDGER, (), None, None, owners)
     index = _index_of(txn, ledger_id)
-    owners = find_owners(txn, ledger_id)
+    owners = all_owners(txn, ledger_id)
     missing, lost = missing_ranges(txn, ledger) if ledger.metadata else (), find_missing(txn, ledger_id)
     file_ids: set[int] = set()
     for block in iter_blocks(txn, ledger_id):

@@ -9,13 +9,13 @@ from store.codec.managedledger import decode_managed_ledger
 from store.db.blocks import LedgerSums
 from store.db.environment import Txn
 from store.db.own_ledgers import find_own_ledgers
-from store.db.owners import Owner, find_owners, has_owners, iter_owners
+from store.db.owners import Owner, iter_owners
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, StoreError
 from store.facts.unlisted import Unlisted, UnlistedLedgers
 from store.frozen import frozen
 from store.model.broken import Missing, find_missing
-from store.model.ledger_owners import custom_text, read_owners
+from store.model.ledger_owners import all_owners, custom_text, read_owners
 from store.model.ledgers import (
     count_missing,
     find_metadata,
@@ -86,7 +86,7 @@ def iter_ledger_rows(txn: Txn, word: str, fail: Callable[[StoreError], None]) ->
 def read_ledger_row(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> LedgerRow:
     """Return one line of the list; UNLISTED tells why a ledger has no metadata. Raises LedgerNotFound, IndexCorrupt."""
     index = unlisted.indexes.get(ledger_id)
-    owners = find_owners(txn, ledger_id) if index is None else (index,)
+    owners = all_owners(txn, ledger_id) if index is None else (index,)
     times = find_times(txn, ledger_id)
     sums = times.sums if times else None
     try:
@@ -122,10 +122,10 @@ def _row(
 
 
 def iter_orphans(txn: Txn) -> Iterator[Orphan]:
-    """Yield the ledgers that no topic, cursor, schema, compaction or delayed index references, by id."""
+    """Yield the ledgers that no topic, cursor, schema, compaction or delayed index owns, by id."""
     unlisted, own = UnlistedLedgers(txn), find_own_ledgers(txn)
     for ledger_id in iter_all_ledger_ids(txn):
-        if ledger_id in unlisted.indexes or has_owners(txn, ledger_id):
+        if ledger_id in unlisted.indexes or all_owners(txn, ledger_id):
             continue
         try:
             metadata = find_metadata(txn, ledger_id)

@@ -16,7 +16,7 @@ from store.db.blocks import NO_MAX, decode_latest, ledger_of_key
 from store.db.environment import Store, Txn
 from store.db.own_ledgers import find_own_ledgers
 from store.errors import StoreError
-from store.facts.managed_ledgers import other_ledgers, others_text
+from store.facts.managed_ledgers import OtherSum, other_ledgers, summed
 from store.facts.trees import Tree, unknown_trees
 from store.frozen import frozen
 from store.model.copy_age import GIVEN, Now
@@ -127,7 +127,7 @@ class Overview:
 
     ``clock_ms``: when it was asked; ``now_ms``: the time that ages are counted at; ``as_of_source``: what says that, of ``SAID_BY``,
     "given" or "clock". ``unreadable``: topics and cursors that cannot be read, which no sum has; ``unknown_trees``: trees of the metadata
-    that no Pulsar known here writes; ``other_ledgers``: managed ledgers that are no topics here, summed up in words, "" without any.
+    that no Pulsar known here writes; ``other_ledgers``: managed ledgers that are no topics here, summed up.
     """
 
     store: str
@@ -152,7 +152,7 @@ class Overview:
     disk: DiskTotals
     findings: tuple[FindingCount, ...] | None
     unknown_trees: tuple[Tree, ...]
-    other_ledgers: str = field(metadata={"json": "otherManagedLedgers"})
+    other_ledgers: OtherSum = field(metadata={"json": "otherManagedLedgers"})
 
     @property
     def copy_age_ms(self) -> int:
@@ -246,7 +246,7 @@ def read_overview(
         disk=read_disk_totals(store, reader.txn, wanted.top, advance),
         findings=findings,
         unknown_trees=unknown_trees(reader.txn),
-        other_ledgers=others_text(others) if (others := other_ledgers(reader.txn)) else "",
+        other_ledgers=summed(other_ledgers(reader.txn)),
     )
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from store.codec.entrylog import HEADER_BYTES
 from store.db.environment import Store, Txn
 from store.db.files import LogFile, iter_logs
-from store.db.owners import find_owners
 from store.facts.unlisted import Unlisted, UnlistedLedgers
 from store.frozen import frozen
+from store.model.ledger_owners import all_owners
 from store.model.ledgers import has_node
 from store.names import FileKind
 from store.reports.disk_totals import iter_parts
@@ -145,7 +145,7 @@ def _file_usage(log: LogFile, here: Mapping[int, int], names: Names) -> FileUsag
 def _owner_name(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> tuple[str, str]:
     """Return (topic, kind) of the first owner of a ledger."""
     index = unlisted.indexes.get(ledger_id)
-    owners = find_owners(txn, ledger_id) if index is None else (index,)
+    owners = all_owners(txn, ledger_id) if index is None else (index,)
     if owners:
         return owners[0].topic, owners[0].kind
     return (NOBODY, "orphan") if has_node(txn, ledger_id) else _UNLISTED[unlisted.why(ledger_id)]

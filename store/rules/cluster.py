@@ -7,7 +7,7 @@ from itertools import groupby
 
 from store.facts import Unknown
 from store.facts.cluster import ClusterFacts
-from store.facts.managed_ledgers import others_text
+from store.facts.managed_ledgers import summed
 from store.rules.cause import Cause, Severity
 from store.rules.rule import Evidence, Rule
 
@@ -23,16 +23,16 @@ def _unknown_trees(facts: ClusterFacts) -> Iterator[Evidence]:
 
 def _other_ledgers(facts: ClusterFacts) -> Iterator[Evidence]:
     for domain, some in groupby(facts.other_ledgers, key=lambda one: one.domain):
-        found = [*some]
+        found = summed([*some])
         yield Evidence(
             domain,
-            others_text(found),
+            str(found),
             {
                 "path": domain,
-                "managedLedgers": len(found),
-                "ledgers": sum(one.ledgers for one in found),
-                "entries": sum(one.entries for one in found),
-                "bytes": sum(one.bytes for one in found),
+                "managedLedgers": found.managed_ledgers,
+                "ledgers": found.ledgers,
+                "entries": found.entries,
+                "bytes": found.bytes,
             },
         )
 
@@ -58,6 +58,15 @@ def _no_bookkeeper(facts: ClusterFacts) -> Iterator[Evidence]:
         yield Evidence(
             "metadata store",
             "it has no metadata of BookKeeper, not one ledger and no /ledgers/LAYOUT: that is elsewhere, or lost",
+        )
+
+
+def _unknown_values(facts: ClusterFacts) -> Iterator[Evidence]:
+    for one in facts.unknown_values:
+        yield Evidence(
+            one.path,
+            str(one),
+            {"path": one.path, "structure": one.structure, "unknown": list(one.what), "nodes": one.nodes},
         )
 
 
@@ -126,5 +135,18 @@ CLUSTER_RULES = (
             "Nothing to repair. `store info` names them with their sizes; commands on topics do not read or change them.",
         ),
         _other_ledgers,
+    ),
+    Rule(
+        Cause(
+            "unknown-value",
+            Severity.NOTE,
+            "Metadata values with more in them than this version knows",
+            "A newer Pulsar or BookKeeper wrote them: fields, keys, versions or compression that are not known here.",
+            "A Pulsar that does not know them ignores fields and keys, and cannot read other versions and compression.",
+            "pulsar-admin store cat {path} --hex",
+            "Nothing to repair. They are kept as they are, also when what is known of the same node changes; a ledger that says it is of "
+            "such a node counts as referenced.",
+        ),
+        _unknown_values,
     ),
 )

@@ -1,27 +1,32 @@
 """Metadata nodes as an incident bundle has them: values made again from what is known of them, with pseudonyms for names.
 
-What is not decoded is not copied: fields that this toolkit does not know, and nodes of which it knows nothing, are left out; of trees that
-it does not know the nodes are there without their values. A value that cannot be decoded becomes one that cannot be decoded either.
+What is not decoded is not copied: of fields that this toolkit does not know only their numbers are there, of trees that it does not know
+the nodes without their values; other nodes of which it knows nothing are left out. A value that cannot be decoded becomes one that cannot
+be decoded either.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import struct
 from collections.abc import Mapping
 from dataclasses import replace
 
 from store.codec.bookie import Cookie, decode_cookie, encode_cookie
+from store.codec.buffer import encode_varint
 from store.codec.cursor import decode_cursor_info, encode_cursor_info
 from store.codec.ledgermetadata import COOKIES, LedgerMetadata, Segment, decode_ledger_metadata, encode_ledger_metadata
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from store.codec.schema import IndexEntry, decode_schema_locator, encode_schema_locator
+from store.codec.wrapper import MAGIC
 from store.db.tree import Node
-from store.errors import StoreError
+from store.errors import StoreError, Unsupported
 from store.facts.trees import WRITERS, unknown_tree_of
 from store.model.pseudonyms import Pseudonyms
 from store.model.publish_times import BEGIN, END
 from store.model.structures import structure_of
+from store.model.unknown_values import unknown_in
 
 UNDECODABLE = b"\xff\xff\xff"
 _ROOTS = re.compile(
@@ -32,6 +37,10 @@ _LEDGERS = re.compile(
 )
 _LAYOUT = "/ledgers/LAYOUT"
 _NUMBER = re.compile("-?[0-9]{1,19}")
+_FIELD = re.compile(r" field ([0-9]+)$")
+_WRAPPER = struct.Struct(">2sI")
+_LEDGER_METADATA = b"BookieMetadataFormatVersion\t3\n"
+_LAST = 0x80  # no byte of a varint but its last is smaller
 _BUCKET = re.compile(r"#pulsar\.internal\.delayed\.bucket_[0-9_]{1,60}")
 
 
@@ -65,9 +74,31 @@ def _value(node: Node, names: Pseudonyms) -> bytes:
     if structure is None:
         return b""
     try:
-        return _MAKERS.get(structure[0], _json)(node, names)
+        made = _MAKERS.get(structure[0], _json)(node, names)
+    except Unsupported:
+        return _head_of(node.value)
     except StoreError:
         return UNDECODABLE
+    return _with_unknown(made, node)
+
+
+def _head_of(value: bytes) -> bytes:
+    """Return what says that VALUE is in a form that is not known here, and nothing else of it: its version, or its compression."""
+    if value[: len(MAGIC)] == MAGIC:
+        return value[: _WRAPPER.size + _WRAPPER.unpack_from(value)[1]]
+    return value.partition(b"\n")[0] + b"\n"
+
+
+def _with_unknown(made: bytes, node: Node) -> bytes:
+    """Return MADE, which is protobuf, with the numbers of the fields that are not known in NODE's value, each with a 0."""
+    _, what = unknown_in(node.path, node.value)
+    numbers = sorted({int(found[1]) for text in what if (found := _FIELD.search(text))})
+    fields = b"".join(encode_varint(number << 3) + b"\0" for number in numbers)
+    if not fields or not made.startswith(_LEDGER_METADATA):
+        return made + fields
+    message = made[len(_LEDGER_METADATA) :]
+    size = next(size for size in range(1, len(message)) if message[size - 1] < _LAST)
+    return _LEDGER_METADATA + encode_varint(len(message) - size + len(fields)) + message[size:] + fields
 
 
 def _managed_ledger(node: Node, names: Pseudonyms) -> bytes:

@@ -13,10 +13,11 @@ from typing import Any
 
 from store.db.environment import Store, Txn
 from store.db.files import LogFile
-from store.db.owners import OwnerKind, find_owners
+from store.db.owners import OwnerKind
 from store.errors import MetadataCorrupt, StoreError
 from store.facts.unlisted import UnlistedLedgers
 from store.frozen import frozen
+from store.model.ledger_owners import all_owners
 from store.model.ledgers import has_node
 from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
@@ -321,7 +322,7 @@ def _key_of(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> _Key | None:
     if unlisted.is_deleted(ledger_id):
         return None
     indexes = unlisted.indexes
-    owners = (indexes[ledger_id],) if ledger_id in indexes else find_owners(txn, ledger_id)
+    owners = (indexes[ledger_id],) if ledger_id in indexes else all_owners(txn, ledger_id)
     if not owners:
         return _Key(ORPHAN if has_node(txn, ledger_id) else UNLISTED)
     owner = owners[0]
