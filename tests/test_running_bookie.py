@@ -17,15 +17,23 @@ import pytest
 from store.codec.logscan import Record, iter_records
 from store.db.blocks import Block
 from store.db.environment import open_store
-from store.db.files import FileMode
+from store.db.files import Damage, FileMode
+from store.db.next_ledger_id import find_next_ledger_id
+from store.db.tree import Row
+from store.facts.unlisted import Unlisted, UnlistedLedgers
+from store.model.ledgers import iter_indexed_ids
 from store.model.reader import open_reader
 from store.sources.cluster import make_layout
 from store.sources.given import parse_bookie
 from store.sources.layout import Layout
+from store.sources.nodes import MetadataDirectory, Source, iter_source_rows
+from store.transfer import imports
 from store.transfer.imports import ImportOptions, ImportResult, import_layout
 from store.transfer.refresh import RefreshOptions, refresh_store
 from tests.conftest import Cli
 from tests.growing import Bookie, ids, record
+from tests.stores import imported
+from tests.worlds import scratch_copy
 
 JOURNAL_BYTES = 4 << 20
 ENTRY_BYTES = 16 << 10
@@ -323,3 +331,29 @@ def test_a_write_that_was_seen_in_part_is_read_again(tmp_path: Path) -> None:
     result = acting.imported(tmp_path / "store")
     assert (result.problems, result.doubts) == (0, [])
     assert held(tmp_path / "store") == {*ids(0, 120)}
+
+
+def test_ledgers_that_a_broker_makes_while_the_disks_are_read(
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their nodes are newer than the tree that was read: neither deleted, nor of newer metadata than this."""
+    source = scratch_copy("small", "clean", tmp_path)
+    with open_store(imported("small", "clean")) as store, store.read() as txn:
+        next_id = find_next_ledger_id(txn)
+        last = max(iter_indexed_ids(txn))
+    assert next_id is not None
+    assert next_id > last
+    monkeypatch.setattr(MetadataDirectory, "holder", lambda _: 1)
+    told = iter([last - 5, next_id])  # the tree's pass, and the one after the files
+
+    def rows(metadata: Source | None, tell: Callable[[int], None] = lambda next_id: None) -> Iterator[Row | Damage]:
+        yield from iter_source_rows(metadata)
+        tell(next(told))
+
+    monkeypatch.setattr(imports, "iter_source_rows", rows)
+    answer = cli("--store", tmp_path / "s", "store", "import", "standalone", source, "-o", "json")
+    assert (answer.exit_code, answer.json.get("findings")) == (0, None), answer.stderr
+    with open_store(tmp_path / "s") as store, store.read() as txn:
+        unlisted = UnlistedLedgers(txn)
+        assert unlisted.why(next_id - 1) is Unlisted.UNLISTED
+        assert unlisted.why(next_id) is Unlisted.NEWER

@@ -2,6 +2,9 @@
 
 Row (database ``state``): key ``next-ledger-id``, value the number as text. It is read with the tree, in the same pass, and replaced with
 it. Absent where the source has none, and in stores of before: then it is not known.
+
+Row ``ledger-ids-meanwhile``: the same number, read after the files, where a process has the metadata open: ids up to there were given while
+they were read. Absent otherwise.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from store.db.environment import Txn
 from store.frozen import frozen
 
 _ROW = b"next-ledger-id"
+_MEANWHILE = b"ledger-ids-meanwhile"
 
 
 @frozen
@@ -31,3 +35,17 @@ def put_next_ledger_id(txn: Txn, next_id: int | None) -> None:
         txn.delete("state", _ROW)
     else:
         txn.put("state", _ROW, b"%d" % next_id)
+
+
+def find_given_meanwhile(txn: Txn) -> range:
+    """Return the ledger ids that the metadata gave after its tree was read, and before the files were: no node of theirs was read."""
+    first, row = find_next_ledger_id(txn), txn.get("state", _MEANWHILE)
+    return range(0) if first is None or row is None or not row.isdigit() else range(first, int(row))
+
+
+def put_given_meanwhile(txn: Txn, next_id: int | None) -> None:
+    """Remember NEXT_ID, which the metadata gave next after the files were read; None: nothing writes it."""
+    if next_id is None:
+        txn.delete("state", _MEANWHILE)
+    else:
+        txn.put("state", _MEANWHILE, b"%d" % next_id)

@@ -14,7 +14,7 @@ from store.db.blocks import ledger_key, ledger_of_key
 from store.db.delayed import find_index_ledgers
 from store.db.environment import Txn
 from store.db.files import iter_metadata_damage
-from store.db.next_ledger_id import find_next_ledger_id
+from store.db.next_ledger_id import find_given_meanwhile, find_next_ledger_id
 from store.db.own_ledgers import find_own_ledgers
 from store.db.owners import Owner, OwnerKind, find_owners, has_owners
 from store.db.tree import find_node
@@ -44,6 +44,7 @@ class UnlistedLedgers:
         own = find_own_ledgers(txn)
         self._own = range(0) if own is None else range(own.first_id, own.next_id)
         self._next_id = find_next_ledger_id(txn)
+        self._meanwhile = find_given_meanwhile(txn)
         self._offloaded: dict[str, Set[int]] = {}
         self.is_whole = self._next_id is not None and next(iter_metadata_damage(txn), None) is None
         """Whether the metadata was read whole, and says which ids it gave: then what it does not list was deleted, or is newer."""
@@ -61,6 +62,8 @@ class UnlistedLedgers:
 
     def why(self, ledger_id: int) -> Unlisted:
         """Return why LEDGER_ID has no node. What is referenced was not deleted: brokers take a ledger off a list before they delete it."""
+        if ledger_id in self._meanwhile and ledger_id not in self._own:
+            return Unlisted.UNLISTED  # its node is newer than the tree that was read
         if self._next_id is not None and ledger_id >= self._next_id and ledger_id not in self._own:
             return Unlisted.NEWER
         owners = find_owners(self._txn, ledger_id)

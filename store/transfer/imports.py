@@ -30,7 +30,7 @@ from store.db.files import (
     put_damage,
 )
 from store.db.locks import writer_lock
-from store.db.next_ledger_id import put_next_ledger_id
+from store.db.next_ledger_id import put_given_meanwhile, put_next_ledger_id
 from store.db.storeinfo import StoreState, check_new_store, read_store_info
 from store.db.tree import Row
 from store.db.unserved import Marks
@@ -171,9 +171,10 @@ def import_layout(
         result.undecodable_values = sum(not damage.costs_nothing for damage in tree.damages)
         result.warnings += (damage.reason for damage in tree.damages if damage.offset >= WHOLE_METADATA)
         _import_files(store, layout, options, result, advance)
+        meanwhile = next_id_meanwhile(layout)
         make_owners(store)
         as_of = read_as_of(store, layout, options.now_ms, newest.time_ms)
-        store.write(lambda txn: _index_state(store, txn, layout, marks, as_of, tree.next_ledger_id))
+        store.write(lambda txn: _index_state(store, txn, layout, marks, as_of, tree.next_ledger_id, meanwhile))
         _note_absent(store, layout, result)
         leading = leading_findings(store)
         result.findings = [*leading] or None
@@ -187,10 +188,27 @@ def import_layout(
     return result
 
 
+def next_id_meanwhile(layout: Layout) -> int | None:
+    """Return the ledger id that the metadata gives next by now, where a process has them open; None where none has."""
+    if layout.metadata is None or layout.metadata.holder() is None:
+        return None
+    found: list[int] = []
+    for _ in iter_source_rows(layout.metadata, found.append):
+        pass
+    return found[-1] if found else None
+
+
 def _index_state(
-    store: Store, txn: Txn, layout: Layout, marks: Marks, as_of: AsOf | None, next_ledger_id: int | None
+    store: Store,
+    txn: Txn,
+    layout: Layout,
+    marks: Marks,
+    as_of: AsOf | None,
+    next_ledger_id: int | None,
+    meanwhile: int | None,
 ) -> None:
     put_next_ledger_id(txn, next_ledger_id)
+    put_given_meanwhile(txn, meanwhile)
     index_absent_bookies(store, txn, foreign_ids(txn, layout.bookies))
     index_unserved(store, txn, marks)
     if as_of is not None:

@@ -30,6 +30,7 @@ from store.db.files import (
     iter_differing,
     iter_logs,
 )
+from store.db.next_ledger_id import find_given_meanwhile, put_given_meanwhile
 from store.db.tree import iter_nodes
 from store.db.unserved import read_journal_marks
 from store.files import scratch_directory
@@ -52,6 +53,7 @@ from store.transfer.imports import (
     absent_texts,
     as_read,
     count_entries,
+    next_id_meanwhile,
 )
 from store.transfer.leading import leading_findings
 from store.transfer.reading import grown, read_disks
@@ -194,6 +196,7 @@ def refresh_store(
     _warn_of_metadata(result, tree, warn)
     # Metadata is read before the files and taken over behind them: it names no entry that is not indexed.
     _read_files(store, layout, options, result, advance, tree, warn)
+    _note_given_meanwhile(store, layout)
     for text in result.strangers:
         warn(text)
     _put_strangers(store, result.strangers)
@@ -262,6 +265,15 @@ def _restore_altered(store: Store, layout: Layout, warn: Warn) -> None:
     store.write(work)
     nodes = sum(row is not None for row in rows.values())
     warn(f"rows of the metadata were altered on the disk: {counted(nodes, 'node')} read from the source again")
+
+
+def _note_given_meanwhile(store: Store, layout: Layout) -> None:
+    """Note which ledger ids a running broker may have given since the tree was read."""
+    next_id = next_id_meanwhile(layout)
+    with store.read() as txn:
+        is_noted = bool(find_given_meanwhile(txn))
+    if is_noted or next_id is not None:
+        store.write(lambda txn: put_given_meanwhile(txn, next_id))
 
 
 def _warn_of_holder(layout: Layout, result: RefreshResult, warn: Warn) -> None:
