@@ -1,0 +1,96 @@
+"""Imports of the disk of a real bookie that writes, rolls and deletes journals of 4 MB: they end, and lose nothing acknowledged."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from store.db.blocks import Block
+from store.db.environment import open_store
+from store.model.reader import open_reader
+from tests.conftest import Cli
+from tests.live.broker import BASE_SETTINGS, Broker, wait_until
+from tests.live.distribution import find_distribution
+from tests.live.producing import open_client
+
+pytestmark = pytest.mark.live
+SETTINGS = {
+    **BASE_SETTINGS,
+    "journalMaxSizeMB": "4",
+    "journalMaxBackups": "0",
+    "journalPreAllocSizeMB": "1",
+    "flushInterval": "500",
+    "logSizeLimit": str(8 << 20),
+    "managedLedgerMaxEntriesPerLedger": "500",
+}
+TOPIC = "persistent://public/default/running"
+PAYLOAD_BYTES = 20_000
+
+
+class Writing:
+    """What a producer got confirmed: (ledger, entry) in order."""
+
+    def __init__(self) -> None:
+        self.confirmed: list[tuple[int, int]] = []
+        self.ends = threading.Event()
+
+    def run(self, service_url: str) -> None:
+        client = open_client(service_url)
+        producer = client.create_producer(TOPIC, batching_enabled=False)
+
+        while not self.ends.is_set():
+            position = producer.send(bytes(PAYLOAD_BYTES))
+            self.confirmed.append((position.ledger_id(), position.entry_id()))
+        client.close()
+
+
+@contextmanager
+def writing(service_url: str) -> Iterator[Writing]:
+    found = Writing()
+    thread = threading.Thread(target=found.run, args=(service_url,))
+    thread.start()
+    try:
+        yield found
+    finally:
+        found.ends.set()
+        thread.join()
+
+
+def known(store: Path, *, reads: bool) -> set[tuple[int, int]]:
+    """Return the entries that the store knows; with READS each is read."""
+    found: set[tuple[int, int]] = set()
+    with open_reader(open_store(store)) as reader:
+        for key, value in reader.txn.items("entries"):
+            block = Block(key, value)
+            found |= {(block.ledger_id, block.entry_id(number)) for number in range(len(block))}
+        assert not reads or all(reader.read(*entry) for entry in found)
+    return found
+
+
+def test_ten_imports_beside_a_real_bookie(tmp_path: Path, cli: Cli) -> None:
+    broker = Broker(find_distribution(), tmp_path / "pulsar", SETTINGS)
+    vanished: list[str] = []
+    try:
+        broker.start()
+        with writing(broker.service_url) as writer:
+            journals = broker.data / "bookkeeper" / "current"
+            first = {path.name for path in journals.glob("*.txn")}
+            wait_until(lambda: first.isdisjoint(path.name for path in journals.glob("*.txn")), "journals roll")
+            for number, how in zip(range(10), cycle([["--copy"], ["--link"], []]), strict=False):
+                store, before = tmp_path / f"store-{number}", [*writer.confirmed]
+                done = cli("--store", store, "store", "import", "standalone", broker.data, *how, "-o", "json")
+                assert done.exit_code == 0, (how, done.stderr[-700:])
+                assert (done.json["problems"], done.json["doubts"], done.json["undecodableValues"]) == (0, [], 0)
+                vanished += done.json["vanishedFiles"]
+                assert {*before} <= known(store, reads=bool(how))
+        broker.stop()
+        assert cli("--store", tmp_path / "store-2", "store", "refresh").exit_code == 0
+        assert {*writer.confirmed} <= known(tmp_path / "store-2", reads=True)
+    finally:
+        broker.kill()
+    assert vanished
