@@ -15,7 +15,7 @@ from pulsar_admin.config import Settings
 from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of
 from pulsar_admin.global_options import WORDS
 from pulsar_admin.results import Results
-from store.errors import NotFound, Refused, SourceChanged, StoreError, Unsupported
+from store.errors import IndexCorrupt, NotFound, Refused, SourceChanged, StoreError, Unsupported
 from store.frozen import replace
 from store.wording import counted
 
@@ -65,6 +65,7 @@ class App(Results):
         self._as_of: AsOf | None = None
         self._from_now: str | None = None
         self._told_incomplete = False
+        self._told_altered = False
         self._session: CommandSession | None = None
         self.partial: list[StoreError] = []
         """What answers lack; said when the command is over."""
@@ -101,8 +102,18 @@ class App(Results):
         if self._as_of is None:
             from store.model.copy_age import find_as_of
 
-            with (self._store or self.store).read() as txn:
-                self._as_of = find_as_of(txn)
+            altered: list[bytes] = []
+            try:
+                with (self._store or self.store).read() as txn, txn.passing_altered(altered.append):
+                    self._as_of = find_as_of(txn)
+            except IndexCorrupt:
+                altered.append(b"")
+            if altered and not self._told_altered:  # a doctor has to go on past them
+                self._told_altered = True
+                self.warn(
+                    "rows of the store were altered, so the time that it is a copy of is not known (see: pulsar-admin store check)"
+                )
+                self.problems(1)
         return self._as_of
 
     @property

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
 def incomplete_text(store: Store) -> str:
     """Return what is said of a STORE whose metadata could not be read whole, "" of any other."""
-    with store.read() as txn:
+    altered: list[bytes] = []
+    with store.read() as txn, txn.passing_altered(altered.append):  # a check has to go on past them
         reasons = [damage.reason for damage in iter_incompleteness(txn)]
+    if altered:
+        reasons.append("rows that say what was wrong with it were altered on the disk")
     if not reasons:
         return ""
     more = f", and {counted(len(reasons) - 1, 'problem')} more" if len(reasons) > 1 else ""

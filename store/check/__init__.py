@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from store.check.data import TopicVisitor, check_data
 from store.check.deep import check_deep
-from store.check.finding import Finding, Severity, weight
+from store.check.finding import Finding, Severity, to_the_end, weight
 from store.check.nacks import check_nacks
 from store.check.rows import check_rows
 from store.check.summing import sum_up
@@ -20,7 +20,8 @@ from store.errors import Refused
 from store.facts.cluster import ClusterFacts
 from store.model.reader import EntryReader, open_reader
 from store.rules.cause import Severity as RuleSeverity
-from store.rules.table import judge
+from store.rules.rule import Rule
+from store.rules.table import RULES, judge
 
 if TYPE_CHECKING:
     from store.engine.operation import Engine
@@ -58,23 +59,29 @@ def refuse_bundle(store: Store) -> None:
         )
 
 
+def _findings_of(rule: Rule, facts: ClusterFacts) -> Iterator[Finding]:
+    cause = rule.cause
+    for _, evidence in judge(facts, (rule,)):
+        severity = evidence.severity or cause.severity
+        yield Finding(
+            Severity.NOTE if severity is RuleSeverity.NOTE else Severity.PROBLEM,
+            cause.code,
+            rule.scope,
+            evidence.where,
+            evidence.sentence,
+            rule.hint(evidence),
+            context=dict(evidence.values) | ({} if evidence.severity is None else {"severity": severity}),
+        )
+
+
 def iter_findings(
     store: Store, reader: EntryReader, visit: TopicVisitor = lambda topic, cursors: None
 ) -> Iterator[Finding]:
     """Yield what all but the deep check find, as it is found; VISIT is called with each topic and its cursors."""
     with reader.txn.passing_altered():  # the rules tell of them
-        for rule, evidence in judge(ClusterFacts(store, reader)):
-            cause, severity = rule.cause, evidence.severity or rule.cause.severity
-            values = dict(evidence.values) | ({} if evidence.severity is None else {"severity": severity})
-            yield Finding(
-                Severity.NOTE if severity is RuleSeverity.NOTE else Severity.PROBLEM,
-                cause.code,
-                rule.scope,
-                evidence.where,
-                evidence.sentence,
-                rule.hint(evidence),
-                context=values,
-            )
+        facts = ClusterFacts(store, reader)
+        for rule in RULES:
+            yield from to_the_end(_findings_of(rule, facts), f"rule {rule.cause.code}")
         yield from check_rows(store, reader.txn)
         yield from check_nacks(reader.txn)
         yield from check_data(store, reader, visit)

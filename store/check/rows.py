@@ -91,6 +91,8 @@ def check_catalogue(store: Store, txn: Txn) -> Iterator[Finding]:
             text,
             "its disks may be of another cluster: take them out of the source directory and import into a new store, or keep them",
         )
+    if len(names) < txn.count("logs"):
+        return  # a row that cannot be read may name the file
     for path in sorted((store.path / "entries").iterdir()):
         if str(path.relative_to(store.path)) not in names:
             yield note(

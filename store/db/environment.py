@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -346,7 +347,6 @@ class Store:
         if self.writable:
             self._check_change()
             self._record = CommitRecord(meta)
-            self._env_of().reader_check()  # readers that were killed keep every page they saw from being used again
             if not is_as_committed(meta):
                 self._put_record()
 
@@ -385,21 +385,52 @@ class Store:
         data_bytes = (self.path / "meta" / DATA_FILE).stat().st_size
         if registers:
             reserve_file(self.path / "meta" / "lock.mdb", _READER_TABLE_BYTES)
+        map_bytes = max(_FIRST_MAP_BYTES, 1 << (2 * data_bytes - 1).bit_length() if data_bytes else 0)
         with _translated(self.path):
-            env = self._env = lmdb.open(
-                str(self.path / "meta"),
-                create=False,
-                max_dbs=_MAX_DATABASES,
-                max_readers=_MAX_READERS,
-                map_size=max(_FIRST_MAP_BYTES, 1 << (2 * data_bytes - 1).bit_length() if data_bytes else 0),
-                readonly=not self.writable,
-                lock=registers,
-            )
             try:
-                self._open_databases(env)
+                self._open_lmdb(map_bytes, registers=registers)
             except lmdb.ReadersFullError:
-                env.reader_check()
-                self._open_databases(env)
+                self._open_full(map_bytes)
+
+    def _open_lmdb(self, map_bytes: int, *, registers: bool) -> None:
+        env = self._env = lmdb.open(
+            str(self.path / "meta"),
+            create=False,
+            max_dbs=_MAX_DATABASES,
+            max_readers=_MAX_READERS,
+            map_size=map_bytes,
+            readonly=not self.writable,
+            lock=registers,
+        )
+        if registers:
+            env.reader_check()  # readers that were killed keep their slots, and every page they saw from being used again
+        self._open_databases(env)
+
+    def _open_full(self, map_bytes: int) -> None:
+        """Open an environment whose table of readers is full: of killed ones, whose slots are freed, or of as many that live.
+
+        Beside those a reader keeps writers off itself, as one does that may not write the table. A writer has to wait.
+        """
+        self._close_environment()
+        library = getattr(sys.modules.get("lmdb.cpython"), "__file__", None)
+        if library is not None:
+            from store.db.readers import clear_dead_readers  # ctypes; hardly any table is full
+
+            clear_dead_readers(self.path / "meta", library)
+        try:
+            self._open_lmdb(map_bytes, registers=True)
+        except lmdb.ReadersFullError:
+            if self.writable:
+                raise
+            self._close_environment()
+            if self._lock is None:
+                self._lock = take_reader_lock(self.path, "all places for readers beside writers are taken")
+            self._open_lmdb(map_bytes, registers=False)
+
+    def _close_environment(self) -> None:
+        if self._env is not None:
+            self._env.close()
+            self._env = None
 
     def _open_databases(self, env: lmdb.Environment) -> None:
         """Open the databases by the names that the newest state has them under, which say whether rows have digests."""
@@ -554,9 +585,7 @@ class Store:
         write_store_info(self.path, self.info)
 
     def close(self) -> None:
-        if self._env is not None:
-            self._env.close()
-            self._env = None
+        self._close_environment()
         if self._record is not None:
             self._record.close()
             self._record = None
@@ -663,7 +692,10 @@ def _translated(path: Path, passing: tuple[type[BaseException], ...] = ()) -> It
                 path=str(path),
             ) from error
         if isinstance(error, lmdb.ReadersFullError):
-            raise StoreBusy(f"{path} is being read by {_MAX_READERS} processes", hint="wait for some to end") from error
+            raise StoreBusy(
+                f"{path} is being read by as many processes as its table of readers has places",
+                hint="wait for some to end",
+            ) from error
         if any(os.strerror(number) in text for number in (errno.EACCES, errno.EROFS, errno.EPERM)):
             raise NotWritable(f"{path}/meta: {text}", path=str(path)) from error
         if isinstance(error, lmdb.ReadonlyError):

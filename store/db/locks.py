@@ -70,7 +70,7 @@ def _what_holds(descriptor: int) -> str:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return "written by " + (os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip() or "another process")
-    return "read by processes that may not write meta/lock.mdb"
+    return "read by processes that are not in its table of readers (meta/lock.mdb)"
 
 
 def may_register(path: Path) -> bool:
@@ -79,8 +79,10 @@ def may_register(path: Path) -> bool:
     return os.access(table if table.exists() else table.parent, os.W_OK)
 
 
-def take_reader_lock(path: Path) -> int | None:
-    """Keep writers off the store at PATH for a reader that may not write ``meta/lock.mdb``; return the lock's descriptor.
+def take_reader_lock(path: Path, why: str = "this user may not write meta/lock.mdb") -> int | None:
+    """Keep writers off the store at PATH for a reader that LMDB's table of readers does not hold; return the lock's descriptor.
+
+    WHY it is not there, for who has to wait.
 
     None on a read-only file system without a lock file, where nobody writes. Raises StoreBusy while a writer is at work,
     NotWritable where the lock cannot be had.
@@ -101,8 +103,8 @@ def take_reader_lock(path: Path) -> int | None:
         doing = _what_holds(descriptor)
         os.close(descriptor)
         raise StoreBusy(
-            f"{path} is being {doing}, and this user may not write meta/lock.mdb: it would read half of a change",
-            hint=f"wait for the writer to end, or {mend}",
+            f"{path} is being {doing}, and {why}: it would read half of a change",
+            hint="wait for the writer to end" if "writers" in why else f"wait for the writer to end, or {mend}",
             path=str(path),
         ) from error
     return descriptor
