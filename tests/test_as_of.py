@@ -16,6 +16,7 @@ import pytest
 import pulsar_admin as pa
 from store.db.environment import open_store
 from store.model.copy_age import AsOf, find_as_of
+from store.transfer import copy_time
 from tests.conftest import Cli
 from tests.reading_zookeeper import last_time_of
 from tests.stores import apply_values, copied
@@ -77,6 +78,22 @@ def test_journals_tell_it_where_files_have_times_of_their_own(cli: Cli, small: P
 def test_files_that_all_came_after_what_is_in_them_do_not(cli: Cli, small: Path, tmp_path: Path) -> None:
     stamp(small, SMALL_MS + HOUR, SMALL_MS + 2 * HOUR)
     assert bring(cli, small, tmp_path / "s") == AsOf(SMALL_MS, "metadata")
+
+
+def test_what_is_gone_when_it_is_looked_at_says_nothing(
+    cli: Cli, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bookie may delete files between the listing and the look at each; a link to itself is never there."""
+    current = small / "bookkeeper" / "current"
+    expected = bring(cli, small, tmp_path / "s")
+    (current / "7.log.tmp").symlink_to("7.log.tmp")
+    listed = os.walk
+
+    def walk(directory: Path) -> object:
+        yield from ((folder, folders, [*names, "gone.txn"]) for folder, folders, names in listed(directory))
+
+    monkeypatch.setattr(copy_time.os, "walk", walk)
+    assert bring(cli, small, tmp_path / "t") == expected
 
 
 def test_a_file_of_the_future_does_not(cli: Cli, small: Path, tmp_path: Path) -> None:

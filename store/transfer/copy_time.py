@@ -6,6 +6,7 @@ files: ``cp -r`` gives all of them the time of the copying.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -117,6 +118,16 @@ def _is_growing(log: LogFile) -> bool:
 
 
 def _oldest_ms(directory: Path) -> int:
-    """Return when the oldest file below a directory was written."""
+    """Return when the oldest file below a directory was written: of those that are still there, and that links lead to."""
     files = (os.path.join(folder, name) for folder, _, names in os.walk(directory) for name in names)
-    return min((os.stat(file).st_mtime_ns // 1_000_000 for file in files), default=0)
+    return min((written_ms for file in files if (written_ms := _written_ms(file)) is not None), default=0)
+
+
+def _written_ms(file: str) -> int | None:
+    """Return when a file was written; None for one that a bookie has deleted by now, and for a link that leads nowhere."""
+    try:
+        return os.stat(file).st_mtime_ns // 1_000_000
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP):
+            return None
+        raise
