@@ -1,7 +1,8 @@
 """The ledger id that the imported metadata would give next: ids from there on it never gave, so it never deleted them.
 
 Row (database ``state``): key ``next-ledger-id``, value the number as text. It is read with the tree, in the same pass, and replaced with
-it. Absent where the source has none, and in stores of before: then it is not known.
+it. Absent where the source has none, and in stores of before: then it is not known. Nor is it while ``unfinished-refresh`` is there, which
+a refresh writes before it takes in files that are newer than the tree, and removes with the tree that it read.
 
 Row ``ledger-ids-meanwhile``: the same number, read after the files, where a process has the metadata open: ids up to there were given while
 they were read. Absent otherwise.
@@ -12,6 +13,7 @@ from __future__ import annotations
 from store.db.environment import Txn
 from store.frozen import frozen
 
+UNFINISHED_REFRESH = b"unfinished-refresh"
 _ROW = b"next-ledger-id"
 _MEANWHILE = b"ledger-ids-meanwhile"
 
@@ -26,7 +28,9 @@ class NextLedgerId:
 def find_next_ledger_id(txn: Txn) -> int | None:
     """Return the ledger id that the metadata gives next, None where that is not known."""
     row = txn.get("state", _ROW)
-    return int(row) if row is not None and row.isdigit() else None
+    if row is None or not row.isdigit() or txn.get("state", UNFINISHED_REFRESH) is not None:
+        return None
+    return int(row)
 
 
 def put_next_ledger_id(txn: Txn, next_id: int | None) -> None:

@@ -30,7 +30,7 @@ from store.db.files import (
     iter_differing,
     iter_logs,
 )
-from store.db.next_ledger_id import find_given_meanwhile, put_given_meanwhile
+from store.db.next_ledger_id import UNFINISHED_REFRESH, find_given_meanwhile, put_given_meanwhile
 from store.db.tree import iter_nodes
 from store.db.unserved import read_journal_marks
 from store.files import scratch_directory
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
 _Held = Mapping[str, Mapping[bytes, "np.ndarray[Any, Any]"]]
 """Path → key of a location block → the slots (u16) of its entries there."""
 _UNPROVEN = (DIGEST_SIZE[DigestType.DUMMY], DIGEST_SIZE[DigestType.HMAC])
-_UNFINISHED = b"unfinished-refresh"
 """Row (database ``state``): there while owners and audit log do not know yet what a refresh has changed."""
 
 
@@ -207,7 +206,7 @@ def refresh_store(
     with store.read() as txn:
         result.entries = count_entries(txn)
         result.differing_copies = sum(1 for _ in iter_differing(txn))
-        was_stopped = txn.get("state", _UNFINISHED) is not None
+        was_stopped = txn.get("state", UNFINISHED_REFRESH) is not None
         marks_moved = read_journal_marks(txn) != marks
     as_of = read_as_of(store, layout, options.now_ms, node_ms)
 
@@ -237,7 +236,7 @@ def _newest_node_ms(txn: Txn, options: RefreshOptions, tree: NewTree) -> int:
     """Return the newest modification of a node that the source changed; where that is not known, of one that is the source's."""
     newest = NewestNode(options.now_ms)
     if (
-        find_as_of(txn) is None or txn.get("state", _UNFINISHED) is not None
+        find_as_of(txn) is None or txn.get("state", UNFINISHED_REFRESH) is not None
     ):  # an older version's import, or a refresh was stopped
         for key, row in txn.items("tree"):
             if txn.view("base", key) is None:
@@ -360,12 +359,12 @@ def _finished(source: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON
 
 
 def _begin(txn: Txn) -> None:
-    txn.put("state", _UNFINISHED, b"")
+    txn.put("state", UNFINISHED_REFRESH, b"")
 
 
 def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResult, tree: NewTree) -> None:
     _take_tree(store, txn, tree)
-    txn.delete("state", _UNFINISHED)
+    txn.delete("state", UNFINISHED_REFRESH)
     put_refreshed(txn, options.now_ms)
     is_adding = any(UNFINISHED in source for source in store.info.sources)
     append_change(txn, options.now_ms, "store add" if is_adding else "store refresh", (_report(result),))
