@@ -13,7 +13,6 @@ from store.errors import StoreError
 from store.frozen import frozen, replace
 from store.model.broken import end_unseen
 from store.model.coverage import absent_ids, count_unseen
-from store.model.extent import Intervals, iter_ledger_parts
 from store.model.ledgers import find_ledger, iter_gaps
 from store.model.publish_times import is_stated_earlier
 from store.model.topics import Topic, TopicLedger
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from pyroaring import BitMap64
 
     from store.db.environment import Txn
+    from store.model.extent import Intervals
 
 _SHOWN = 3
 
@@ -97,6 +97,8 @@ def find_unseen(txn: Txn, topic: Topic, intervals: Intervals, limit_ms: int, clo
 
     What is lost for good is left out. A ledger that a broker closed before LIMIT_MS has nothing that was appended later.
     """
+    from store.model.extent import iter_ledger_parts  # what a cold question by time needs not
+
     found: dict[int, Doubt] = {}
     for start, end in intervals:
         for ledger_id, first, last in iter_ledger_parts(topic, start, end):

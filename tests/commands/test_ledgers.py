@@ -20,7 +20,6 @@ PLAIN = "persistent://public/default/plain"
 
 _NOT_NEEDED = {
     "ledgers info 9": {
-        "google_crc32c",
         "store.codec.cursor",
         "store.codec.schema",
         "store.model.cursors",
