@@ -19,6 +19,7 @@ import pytest
 import store.db.environment
 from store.db.environment import DATABASES, Store, Txn, open_store
 from store.db.file import CommitRecord
+from store.db.files import iter_logs
 from store.db.rows import DERIVED
 from store.errors import IndexCorrupt, StoreError
 from tests.altering import RawRow, alter, raw_rows
@@ -431,6 +432,19 @@ def test_stores_of_two_formats_are_compared(old: Path, tmp_path: Path, cli: Cli)
     assert cli("--store", other, *NOW, "store", "undo", "4", "-y").exit_code == 0
     (row,) = cli("store", "diff", old, other, "-o", "json").json
     assert "public/default" in str(row)
+
+
+def test_a_bundle_of_an_old_store_has_the_same_findings(old: Path, tmp_path: Path, cli: Cli) -> None:
+    bundle, names = tmp_path / "bundle", tmp_path / "names.json"
+    with open_store(old) as opened, opened.read() as txn:
+        for log in iter_logs(txn):  # an archive has no nanoseconds
+            os.utime(log.locate(old), ns=(log.mtime_ns, log.mtime_ns))
+    made = cli("--store", old, *NOW, "store", "bundle", bundle, "--names", names)
+    assert made.exit_code in (0, 1), made.stderr
+    there = cli("--store", tmp_path / "there", *NOW, "store", "import", "bundle", bundle, "-o", "json")
+    assert there.json["sameFindings"] is True
+    assert has_digests(tmp_path / "there")
+    assert not has_digests(old)
 
 
 def test_a_newer_store_is_refused_by_its_number(new: Path, cli: Cli) -> None:
