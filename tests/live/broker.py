@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from tests.live.distribution import environment_of
+
 T = TypeVar("T")
 
 START_LIMIT_SECONDS = 480  # twelve alone; minutes on a machine that is busy with other work
@@ -190,6 +192,8 @@ class Broker(Admin):
         super().__init__(folder)
         self.distribution = distribution
         self.data = folder / "data"
+        self.bookie_port: int | None = None
+        """Where its bookie listens, for a bookie whose id is not its address; None: where the distribution says."""
         self._heap = heap
         self._daemon = Daemon("pulsar", folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -202,6 +206,7 @@ class Broker(Admin):
         """The environment for the distribution's scripts: memory, and logs beside the data."""
         return {
             **os.environ,
+            **environment_of(self.distribution),
             "PULSAR_MEM": f"-Xms{self._heap} -Xmx{self._heap} -XX:MaxDirectMemorySize=1500m",
             "PULSAR_LOG_DIR": str(self.folder / "logs"),
             "PULSAR_STANDALONE_CONF": str(self._configuration),
@@ -231,6 +236,7 @@ class Broker(Admin):
     def _launch(self) -> None:
         command = [self.distribution / "bin" / "pulsar", "standalone", "-nfw", "-nss", "-a", "127.0.0.1"]
         command += ["--metadata-dir", self.data / "metadata", "--bookkeeper-dir", self.data / "bookkeeper"]
+        command += [] if self.bookie_port is None else ["--bookkeeper-port", str(self.bookie_port)]
         self._daemon.launch(command, self.environment())
         wait_until(self._is_ready, f"start, see {self._daemon.log}", START_LIMIT_SECONDS)
 

@@ -1,0 +1,84 @@
+"""A real Pulsar 5.0.1 on the export of a store of its scalable topics, after the doctor's commands and all that is refused: it serves
+every message."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from store.codec.rocksvalue import decode_value, encode_value
+from store.sources.rocksdb import read_values
+from tests.live.broker import BASE_SETTINGS, Broker, free_port
+from tests.live.conftest import run_toolkit
+from tests.live.distribution import NEXT, find_distribution, find_java
+from tests.stores import apply_values
+from tests.worlds import copy_tree, oracle, world
+
+pytestmark = pytest.mark.live
+WORLD = "scalable"
+LEDGERS = (3, 4, 26, 27, 28, 31, 32, 33, 34, 35)
+ACCEPTED = ("--accept-unknown-tree", "/topics", "--accept-unknown-tree", "/txn")
+_READER = Path(__file__).with_name("ScalableReader.java")
+_COOKIE = b"/ledgers/cookies/bk-0"
+_MADE_AT = b"/pulsar/w5"
+
+
+def refused(store: Path, *words: object) -> None:
+    run = [sys.executable, "-m", "pulsar_admin", "--store", store, *words, "--yes"]
+    finished = subprocess.run(list(map(str, run)), capture_output=True, text=True)
+    assert finished.returncode == 3, finished.stdout + finished.stderr
+
+
+def moved(data: Path) -> None:
+    """Say in the bookie's cookie, on its disk and in the metadata, that it is at DATA."""
+    version = data / "bookkeeper" / "current" / "VERSION"
+    version.chmod(0o644)
+    version.write_bytes(version.read_bytes().replace(_MADE_AT, str(data).encode()))
+    raw = read_values(data / "metadata", [_COOKIE])[_COOKIE]
+    assert raw is not None
+    stat, value = decode_value(raw, "cookie")
+    apply_values(data / "metadata", {_COOKIE: encode_value(stat, value.replace(_MADE_AT, str(data).encode()))})
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    broker = Broker(find_distribution(NEXT), tmp_path / "pulsar", BASE_SETTINGS)
+    broker.bookie_port = free_port()
+    try:
+        yield broker
+    finally:
+        broker.kill()
+
+
+def test_all_messages_are_served_after_every_command(tmp_path: Path, broker: Broker) -> None:
+    source, store = tmp_path / "source", tmp_path / "store"
+    copy_tree(world(WORLD) / "clean", source)
+    run_toolkit(store, "store", "import", "standalone", source)
+    for row in run_toolkit(store, "doctor"):
+        if row["mend"].startswith("pulsar-admin "):
+            subprocess.run(
+                [sys.executable, "-m", "pulsar_admin", "--store", store, *shlex.split(row["mend"])[1:]], check=True
+            )
+    for accepted in ((), (*ACCEPTED, "--force")):
+        for ledger in LEDGERS:
+            refused(store, "ledgers", "delete", ledger, *accepted)
+            refused(store, "ledgers", "forget", ledger, *accepted)
+    refused(store, "store", "recover")
+    refused(store, "namespaces", "delete", "acme/n", "--force")
+    refused(store, "store", "reclaim", source / "bookkeeper", "--metadata", source / "metadata")
+    run_toolkit(store, "topics", "reset-cursor", "acme/n/a", "-s", "s2", "-m", "earliest")
+    run_toolkit(store, "store", "export", "standalone", broker.data)
+    moved(broker.data)
+    broker.start()
+    java, jars = find_java() / "bin" / "java", broker.distribution / "lib" / "*"
+    for topic, subscriptions in oracle(WORLD)["read"].items():
+        for subscription, expected in subscriptions.items():
+            words = [java, "-Xmx400m", "-cp", jars, _READER, broker.service_url, f"topic://{topic}", subscription]
+            said = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True).stdout
+            assert f"messages {expected}\n" in said
+    assert broker.get("persistent/acme/n/a/stats")["subscriptions"]["s2"]["msgBacklog"] == 120
