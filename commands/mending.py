@@ -126,7 +126,8 @@ def restore(
 @click.option(
     "--force",
     is_flag=True,
-    help="Also if something unreadable, or something that is not Pulsar's, could reference them.",
+    help="Also if something unreadable, something that is not Pulsar's, or newer metadata could reference them, or they may be the only"
+    " copy of something.",
 )
 @accept_option
 @pass_app

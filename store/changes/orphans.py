@@ -21,6 +21,7 @@ from store.db.owners import Owner, OwnerKind
 from store.db.tree import find_node, iter_values
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, Refused, StoreError
 from store.facts.trees import check_seen
+from store.facts.unlisted import find_newer
 from store.facts.vanished import find_vanished
 from store.model.extent import Extent
 from store.model.ledger_owners import all_owners, custom_text
@@ -28,7 +29,7 @@ from store.model.ledgers import find_metadata, find_times
 from store.model.reader import EntryReader
 from store.model.references import read_namings
 from store.names import MANAGED_LEDGERS
-from store.wording import listed, plural
+from store.wording import counted, listed, plural
 
 UNREFERENCED = "unreferenced"
 """Why a ledger with metadata is an orphan, as ``ledgers orphans`` says it."""
@@ -39,8 +40,8 @@ def plan_delete_orphans(
 ) -> Plan:
     """Plan deleting the metadata of LEDGER_IDS; raises LedgerNotFound, and Refused for one that is referenced, or may be.
 
-    FORCE: also where what is unreadable, or no part of Pulsar's topics, could reference it, and where it may be the only copy of
-    something. ACCEPTED: unknown trees that do not.
+    FORCE: also where what is unreadable, or no part of Pulsar's topics, could reference it, where the metadata is older than the bookies
+    and newer metadata could, and where it may be the only copy of something. ACCEPTED: unknown trees that do not.
     """
     txn = reader.txn
     check_seen(txn, accepted)
@@ -49,10 +50,19 @@ def plan_delete_orphans(
     _check_references(txn, set(ids), force=force)
     kept = set() if force else find_vanished(reader).kept & set(ids)
     parts = tuple(_part(txn, ledger_id, indexes, force=force) for ledger_id in ids)
+    newer = None if force else find_newer(txn)
+    if newer is not None:
+        raise Refused(
+            f"the metadata is older than the bookies, which hold {counted(newer.ledgers, 'ledger')} up to {newer.largest} that it never"
+            " gave an id: what is newer may reference these ledgers",
+            hint="bring newer metadata and run: pulsar-admin store refresh; where there is none: pulsar-admin store recover --level B;"
+            " --force deletes them all the same",
+            ledgerIds=sorted(ids),
+        )
     if kept:
         raise Refused(
-            f"{plural(len(kept), 'ledger')} {listed(sorted(kept))} may be the only copy of what a topic had: its node is gone without a"
-            " deletion, or it lost its compacted view",
+            f"{plural(len(kept), 'ledger')} {listed(sorted(kept))} may be the only copy of what a topic had: its node or its schema is"
+            " gone without a deletion, or it lost its compacted view",
             hint="see: pulsar-admin doctor; --force deletes them all the same",
             ledgerIds=sorted(kept),
         )

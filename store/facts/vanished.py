@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import field
 
-from store.codec.claims import COMPACTED_COMPONENT, COMPONENT, CURSOR_KEY, TOPIC_KEY, claimed_topic
+from store.codec.claims import COMPACTED_COMPONENT, COMPONENT, CURSOR_KEY, SCHEMA_KEY, TOPIC_KEY, claimed_topic
 from store.codec.ledgermetadata import LedgerState, ledger_path
 from store.codec.managedledger import decode_ledger_ids
 from store.db.environment import Txn
@@ -27,7 +27,7 @@ from store.model.cursors import COMPACTION_CURSOR, read_cursor
 from store.model.ledgers import find_ledger, sorted_ledger_ids
 from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
-from store.model.topics import read_topic
+from store.model.topics import partition_count, read_topic
 from store.names import TopicName
 
 _MEMO = "vanished-topics"
@@ -54,12 +54,21 @@ class DetachedView:
 
 
 @frozen
+class VanishedSchema:
+    """A schema whose node (``BookkeeperSchemaStorage``'s locator) is gone, while its topic is there and ledgers of its versions are."""
+
+    name: TopicName
+    ledger_ids: tuple[int, ...]
+
+
+@frozen
 class Vanished:
-    """What is gone from the metadata while its ledgers are listed. ``kept``: ledgers that may be the only copy of something, those of
-    cursors and schemas of such topics among them: nobody advises to delete them."""
+    """What is gone from the metadata while its ledgers are listed. ``schemas``: those of topics that are there. ``kept``: ledgers that may
+    be the only copy of something, those of cursors and schemas of such topics among them: nobody advises to delete them."""
 
     topics: tuple[VanishedTopic, ...] = ()
     views: tuple[DetachedView, ...] = ()
+    schemas: tuple[VanishedSchema, ...] = ()
     kept: frozenset[int] = field(default_factory=frozenset)
 
 
@@ -69,6 +78,7 @@ class _Orphan:
     ledger_id: int
     component: bytes | None
     is_of_messages: bool
+    is_of_schema: bool
     entries: int
     bytes: int
 
@@ -107,8 +117,18 @@ def _find(reader: EntryReader) -> Vanished:
             topics.append(VanishedTopic(name, ids, sum(one.entries for one in lost), sum(one.bytes for one in lost)))
     views = tuple(_detached(reader, orphans))
     names = {topic.name for topic in topics} | {topic.name.base for topic in topics}
+    bare: dict[TopicName, list[int]] = defaultdict(list)
+    for one in orphans:
+        if one.is_of_schema and find_node(txn, one.name.schema_path) is None:
+            bare[one.name].append(one.ledger_id)
+    schemas = tuple(
+        VanishedSchema(name, tuple(ids))
+        for name, ids in sorted(bare.items(), key=lambda item: str(item[0]))
+        if find_node(txn, name.path) is not None or partition_count(txn, name)
+    )
     kept = {one.ledger_id for one in orphans if one.name in names} | {view.ledger_id for view in views}
-    return Vanished(tuple(topics), views, frozenset(kept))
+    kept.update(*bare.values())
+    return Vanished(tuple(topics), views, schemas, frozenset(kept))
 
 
 def _iter_orphans(reader: EntryReader) -> Iterable[_Orphan]:
@@ -126,7 +146,8 @@ def _iter_orphans(reader: EntryReader) -> Iterable[_Orphan]:
             is_closed = ledger.metadata.state is LedgerState.CLOSED
             entries = ledger.metadata.last_entry_id + 1 if is_closed else ledger.entries
             is_of_messages = TOPIC_KEY in custom and CURSOR_KEY not in custom
-            yield _Orphan(name, ledger_id, custom.get(COMPONENT), is_of_messages, entries, ledger.size_bytes)
+            component, is_of_schema = custom.get(COMPONENT), SCHEMA_KEY in custom
+            yield _Orphan(name, ledger_id, component, is_of_messages, is_of_schema, entries, ledger.size_bytes)
 
 
 def _last_listed(reader: EntryReader, names: Iterable[TopicName]) -> Mapping[TopicName, frozenset[int]]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from store.changes.plan import Plan
 from store.changes.report import ChangePart
 from store.db.environment import Txn
-from store.errors import Refused
+from store.errors import MetadataCorrupt, Refused
 from store.facts.trees import check_seen
-from store.names import parse_topic
+from store.model.topics import iter_topics, read_topic
+from store.names import TopicName, parse_topic
 from store.recovery.from_ledgers import COMMAND, Sources, plan_from_ledgers
 from store.recovery.names_file import GivenNames, read_names, write_names
 from store.recovery.rolling import plan_rolling
@@ -39,7 +40,7 @@ def plan_recovery(
             hint="leave out --names; to rename what a recovery made, undo it first: pulsar-admin store log",
         )
     if wanted is None:
-        return _nothing(txn, condition, survey)
+        return _nothing(txn, condition, survey, None)
     if level is None:
         for name in condition.leftovers:
             del survey.data[name]
@@ -50,10 +51,23 @@ def plan_recovery(
                 hint="take level B, which keeps what is listed, or a store of the bookies alone",
             )
         return _summed(_from_bookies(sources, names), "C", condition, survey)
-    plan = plan_from_ledgers(sources, survey) if wanted == "A" else plan_rolling(sources, survey)
+    if wanted == "A":
+        plan = plan_from_ledgers(sources, survey)
+        survey.passed_over.update(_undecodable_topics(txn))
+    else:
+        plan = plan_rolling(sources, survey)
     if wanted == level == "A":
         condition = replace(condition, leftovers=())  # they are made again, too
-    return _summed(plan, wanted, condition, survey) if plan.steps else _nothing(txn, condition, survey)
+    return _summed(plan, wanted, condition, survey) if plan.steps else _nothing(txn, condition, survey, wanted)
+
+
+def _undecodable_topics(txn: Txn) -> Iterator[tuple[str, str]]:
+    """Yield the path of each topic's node that cannot be decoded, and why: it is there, so level A makes nothing of it."""
+    for name in iter_topics(txn):
+        try:
+            read_topic(txn, name)
+        except MetadataCorrupt as error:
+            yield name.path, error.message
 
 
 def _from_bookies(sources: Sources, names: Path | None) -> Plan:
@@ -68,20 +82,32 @@ def _from_bookies(sources: Sources, names: Path | None) -> Plan:
     return plan
 
 
-def _nothing(txn: Txn, condition: Condition, survey: Survey) -> Plan:
-    part = ChangePart(resource=_METADATA, after={"level": None, "listedLedgers": condition.listed})
-    text = f"nothing to make again: {counted(condition.listed, 'ledger')} listed, and all that they name is there"
-    warnings = (text, *_left_out(condition, survey, None))
-    return Plan(COMMAND, txn.id, (), (replace(part, before=part.after),), warnings=warnings)
+def _nothing(txn: Txn, condition: Condition, survey: Survey, level: str | None) -> Plan:
+    left_out = (*_left_out(condition, survey, level),)
+    found = {"level": None, "listedLedgers": condition.listed, **_left(condition, survey, level)}
+    text = f"nothing to make again{f' at level {level}' if level and left_out else ''}: {counted(condition.listed, 'ledger')} listed"
+    if not left_out:
+        text += ", and all that they name is there"
+    part = ChangePart(resource=_METADATA, before=found, after=found)
+    return Plan(COMMAND, txn.id, (), (part,), warnings=(text, *left_out))
 
 
 def _left_out(condition: Condition, survey: Survey, level: str | None) -> Iterator[str]:
     """Yield what a recovery at LEVEL, None: one that finds nothing to do, does not bring back."""
     if condition.leftovers:
         yield _leftover_text(condition)
-    if level == "B" and (condition.lost_topics or condition.lost_schemas):
-        lost = len({*condition.lost_topics, *condition.lost_schemas})
-        yield f"ledgers name {counted(lost, 'topic')} whose node or schema is gone, which level B leaves out: take level A as well"
+    lost = _lost(condition, level)
+    if lost:
+        yield (
+            f"left out at level B: {counted(len(lost), 'topic')} that ledgers name and whose node or schema is gone: {_named(lost)}."
+            " Bring them back: pulsar-admin store recover --level A"
+        )
+    if level == "B" and condition.namespaces_without_policies:
+        bare = condition.namespaces_without_policies
+        yield (
+            f"left out at level B: the policies of {counted(len(bare), 'namespace')}: {_named(bare)}. Bring them back: pulsar-admin store"
+            " recover --level A"
+        )
     if condition.unsure:
         yield (
             f"{counted(condition.unsure, 'ledger')} of bookies have ids above all that the metadata lists, and it does not say which ids"
@@ -95,12 +121,30 @@ def _left_out(condition: Condition, survey: Survey, level: str | None) -> Iterat
             yield f"… and {count - _NAMED:,} more: see them with: pulsar-admin store check"
 
 
+def _lost(condition: Condition, level: str | None) -> Sequence[TopicName]:
+    """Return the topics that level A makes again, and level B leaves out."""
+    return sorted({*condition.lost_topics, *condition.lost_schemas}, key=str) if level == "B" else ()
+
+
+def _left(condition: Condition, survey: Survey, level: str | None) -> dict[str, list[str]]:
+    """Return what is left out at LEVEL and passed over, for the report's part of the whole."""
+    left = {
+        "leftOut": [*map(str, (*condition.leftovers, *_lost(condition, level)))],
+        "passedOver": [*survey.passed_over],
+    }
+    return {key: names for key, names in left.items() if names}
+
+
+def _named(found: Sequence[object]) -> str:
+    return ", ".join(map(str, found[:_NAMED])) + (" …" if len(found) > _NAMED else "")
+
+
 def _leftover_text(condition: Condition) -> str:
-    names = ", ".join(map(str, condition.leftovers[:_NAMED])) + (" …" if len(condition.leftovers) > _NAMED else "")
     count = len(condition.leftovers)
     return (
         f"left out: {counted(count, 'topic')} that ledgers name and that {plural(count, 'has', 'have')} no node, beside others of the"
-        f" namespace that have: {names}. A broker deletes a topic's ledgers before its node: if they were lost, --level A brings them back"
+        f" namespace that have: {_named(condition.leftovers)}. A broker deletes a topic's ledgers before its node: if they were lost,"
+        " --level A brings them back"
     )
 
 
@@ -109,11 +153,7 @@ def _summed(plan: Plan, level: str, condition: Condition, survey: Survey) -> Pla
     of = Counter(_kind(part) for part in plan.parts)
     found = {"level": level, "listedLedgers": condition.listed, "youngerLedgers": len(condition.younger)}
     made = {"nodes": len(plan.steps), **{kind: of[kind] for kind in _KINDS if of[kind]}, **_sums(plan)}
-    left = {
-        key: names
-        for key, names in (("leftOut", [*map(str, condition.leftovers)]), ("passedOver", [*survey.passed_over]))
-        if names
-    }
+    left = _left(condition, survey, level)
     parts = (ChangePart(resource=_METADATA, after={**found, **made, **left}), *plan.parts)
     again = (_AGAIN.format(counted(len(condition.younger), "ledger")),) if level == "A" and condition.younger else ()
     return replace(plan, parts=parts, warnings=(*plan.warnings, *_left_out(condition, survey, level), *again, NEXT))

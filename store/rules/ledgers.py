@@ -77,6 +77,17 @@ def _detached_views(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
+def _vanished_schemas(facts: ClusterFacts) -> Iterator[Evidence]:
+    for schema in facts.vanished.schemas:
+        count = len(schema.ledger_ids)
+        yield Evidence(
+            str(schema.name),
+            f"its schema's node is gone, and {counted(count, 'ledger')} with versions of it {plural(count, 'is', 'are')} still listed: a"
+            " broker that deletes a schema deletes its ledgers first",
+            {"topic": str(schema.name), "ledgers": count, "ledgerIds": list(schema.ledger_ids[:_SHOWN])},
+        )
+
+
 _SHOWN = 5
 LEDGER_RULES = (
     Rule(
@@ -125,6 +136,22 @@ LEDGER_RULES = (
         ),
         _detached_views,
         "keys whose messages were trimmed, if the ledger is deleted",
+    ),
+    Rule(
+        Cause(
+            "schema-vanished",
+            Severity.WARNING,
+            "A topic's schema is gone from the metadata without having been deleted",
+            "Ledgers that are still listed name the schema as theirs, and its node in `/schemas` was lost, or deleted by hand. A schema"
+            " that was deleted can look so, too, where brokers had made a ledger of it twice.",
+            "Counts versions from 0 again when a producer brings a schema. Messages that name an older version are decoded with"
+            " another schema, or not at all. Nobody deletes the ledgers.",
+            "pulsar-admin store recover --level A",
+            "Bring it back before producers connect. Delete none of its ledgers.",
+            "Delete schemas with `schemas delete`, never nodes of the metadata store.",
+        ),
+        _vanished_schemas,
+        "the versions of the schema, if the ledgers are deleted",
     ),
     Rule(
         Cause(

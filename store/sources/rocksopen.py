@@ -114,7 +114,9 @@ def link_files(directory: Path, links: Path, problems: list[str], tables: frozen
         if file.name == manifest and flaws:
             if flaws[Flaw.DAMAGED]:
                 raise _corrupt(directory, f"{manifest} is damaged")
-            problems.append(f"{directory}: {manifest} ends within a record: the last change of its files is lost")
+            problems.append(
+                f"{directory}: {manifest} ends within a record: that change of its files is lost, and any after it"
+            )
             _write_whole_records(file, links)
         elif flaws:
             damaged[file] = flaws
@@ -140,7 +142,7 @@ def _count_flaws(log: Path) -> Counter[Flaw]:
 
 def _flaws_text(log: Path, flaws: Counter[Flaw]) -> str:
     if not flaws[Flaw.DAMAGED]:
-        return f"{log}: the write-ahead log ends within a record: the last change is lost"
+        return f"{log}: the write-ahead log ends within a record: that change is lost, and any after it"
     places = counted(flaws[Flaw.DAMAGED], "damaged place")
     return f"{log}: {places} in the write-ahead log: the changes there are lost, those behind were read"
 

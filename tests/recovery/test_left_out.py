@@ -106,3 +106,27 @@ def test_a_ledger_that_cannot_be_decoded_stops_no_other_topic_at_level_a(cli: Cl
     after, said = dry(cli, store)
     assert after["passedOver"] == [f"/ledgers/00/0000/L{ledger:04d}"]
     assert (after["topics"], f"L{ledger:04d}" in said) == (whole["topics"], True)
+
+
+@pytest.mark.parametrize("name", ["small", CLUSTER])
+def test_level_b_names_the_topics_of_a_lost_namespace(name: str, cli: Cli, tmp_path: Path) -> None:
+    """ "All that they name is there" is not said of them."""
+    store = copied(name, "clean", tmp_path)
+    topics = cli("--store", store, "topics", "list", "acme/iot", "-o", "plain", "--include-system-topic").stdout.split()
+    lose_nodes(store, "/managed-ledgers/acme/iot/", "/admin/policies/acme/iot")
+    after, said = dry(cli, store, "--level", "B")
+    assert len(topics) >= 2
+    assert (after["level"], set(topics) <= set(after["leftOut"])) == (None, True)
+    assert all(topic in said for topic in topics)
+    assert "the policies of 1 namespace: acme/iot" in said
+    assert "all that they name is there" not in said
+    whole, _ = dry(cli, store, "--level", "A")
+    assert ("leftOut" in whole, whole["topics"]) == (False, len(after["leftOut"]))
+
+
+def test_a_topic_that_cannot_be_decoded_is_listed_at_level_a(cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    spoil(store, PLAIN)
+    after, said = dry(cli, store, "--level", "A")
+    assert (after["level"], after["passedOver"]) == (None, [PLAIN])
+    assert (PLAIN in said, "all that they name is there" in said) == (True, False)

@@ -94,6 +94,20 @@ def preflight_of(cli: Cli, store: Path) -> Json:
     return cli("--store", store, "store", "preflight", "-o", "json").json
 
 
+def test_what_older_metadata_does_not_reference_newer_may(mixed: Path, cli: Cli, tmp_path: Path) -> None:
+    """So it is not deleted, until the metadata is rolled forward."""
+    store = tmp_path / "s"
+    assert cli("--store", store, "store", "import", "standalone", mixed).exit_code == 1
+    orphans = cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
+    one = next(str(row["ledgerId"]) for row in orphans if row["reason"] == "unreferenced")
+    delete = ("--store", store, "-o", "json", "ledgers", "delete", one, "-y")
+    refused = cli(*delete)
+    assert (refused.exit_code, "store recover --level B" in refused.error["hint"]) == (3, True)
+    assert cli(*delete, "--force", "--dry-run").exit_code == 0
+    assert cli("--store", store, "store", "recover", "--level", "B", "-y").exit_code == 0
+    assert cli(*delete).exit_code == 0
+
+
 @pytest.mark.parametrize("kind", ["cut", "mixed"])
 def test_the_printed_command_cures_it(kind: str, request: pytest.FixtureRequest, cli: Cli, tmp_path: Path) -> None:
     store = tmp_path / "s"

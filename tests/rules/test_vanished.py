@@ -109,6 +109,30 @@ def test_a_topic_that_was_deleted_as_brokers_do_is_none(cli: Cli, tmp_path: Path
 
 
 @pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("name", ["small", CLUSTER])
+def test_a_schema_whose_node_is_gone_is_lost_not_leaked(name: str, cli: Cli, tmp_path: Path) -> None:
+    store = copied(name, "clean", tmp_path)
+    topic = "persistent://public/default/avro"
+    get = ("--store", store, "schemas", "get", topic)
+    truth = cli(*get).stdout
+    rows = cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
+    owner = {"kind": "schema", "topic": topic, "cursor": ""}
+    (lost,) = (row["ledgerId"] for row in rows if owner in row["owners"])
+    assert not [row for row in diagnoses(cli, store) if row["code"] == "schema-vanished"]
+    lose_nodes(store, "/schemas/public/default/avro")
+    found = diagnoses(cli, store)
+    told = [row for row in found if row["code"] == "schema-vanished"]
+    assert [(row["where"], row["evidence"]["ledgerIds"]) for row in told] == [(topic, [lost])]
+    leaked = {one for row in found if row["code"].startswith("leaked") for one in row["evidence"]["ledgerIds"]}
+    assert lost not in leaked
+    refused = cli("--store", store, "-o", "json", "ledgers", "delete", str(lost), "-y")
+    assert (refused.exit_code, refused.error["context"]["ledgerIds"]) == (3, [lost])
+    assert cli("--store", store, *told[0]["mend"].split()[1:], "-y").exit_code == 0
+    assert cli(*get).stdout == truth
+    assert not [row for row in diagnoses(cli, store) if row["code"] == "schema-vanished"]
+
+
+@pytest.mark.usefixtures("damages_stores")
 def test_the_view_that_a_truncate_dropped_is_kept(cli: Cli, tmp_path: Path) -> None:
     """What a real 4.0 broker's truncate leaves of ``__compaction``: no properties, at another position."""
     store = copied("small", "clean", tmp_path)
