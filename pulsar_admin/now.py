@@ -9,9 +9,7 @@ from store.timespec import format_age_ms, format_time_ms
 def now_text(text: str, clock_ms: int, as_of: AsOf | None, *, changes: bool) -> str:
     """Return the sentence for ``text``, a time that was counted from now: a command that ``changes`` counts from the clock's."""
     if as_of is None:
-        return (
-            f"{text} counts from the clock's now, {format_time_ms(clock_ms)}: nothing in this copy tells its own time"
-        )
+        return f"{text} counts from the clock's now, {format_time_ms(clock_ms)}: the time of this copy is not known"
     copy = f"{format_time_ms(as_of.time_ms)}, {format_age_ms(clock_ms - as_of.time_ms)} ago ({as_of.said_by})"
     if changes:
         return f"{text} counts from the clock's now, {format_time_ms(clock_ms)}; this copy is as of {copy}"

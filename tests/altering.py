@@ -13,6 +13,7 @@ import lmdb
 from store.db.rows import NAME_ENDING
 
 _OVERFLOW_HEADER_BYTES = 16
+_BRANCH = 1
 
 
 class RawRow(NamedTuple):
@@ -69,3 +70,24 @@ def _values_of(data: bytearray, row: RawRow) -> Iterator[int]:
         own = page * 4096 + _OVERFLOW_HEADER_BYTES
         if data[own : own + len(row.value)] == row.value:
             yield own
+
+
+def alter_branch_keys(store: Path, bit: int) -> Iterator[None]:
+    """Turn BIT of each byte in turn of each key that LMDB's branch pages have; the file's time stays, and it is whole again at the end."""
+    file = store / "meta" / "data.mdb"
+    status, whole = file.stat(), file.read_bytes()
+    for page in range(0, len(whole), 4096):
+        (flags,) = struct.unpack_from("<H", whole, page + 10)
+        (lower,) = struct.unpack_from("<H", whole, page + 12)
+        if flags != _BRANCH or lower > 4096:
+            continue
+        for pointer in range(page + 18, page + lower, 2):  # the first node of a page has no key
+            (node,) = struct.unpack_from("<H", whole, pointer)
+            (size,) = struct.unpack_from("<H", whole, page + node + 6)
+            for place in range(page + node + 8, page + node + 8 + size):
+                data = bytearray(whole)
+                data[place] ^= 1 << bit
+                file.write_bytes(data)
+                os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+                yield
+    file.write_bytes(whole)

@@ -65,7 +65,7 @@ def check_move(topic: Topic, cursor: Cursor, after: CursorState, *, force: bool)
         return
     if cursor.name in (PENDING_ACK_CURSOR, LOG_CURSOR) and not passes_entries(topic, cursor.state, after):
         return
-    hint = "add --force to move it all the same"
+    hint = "add --force to move it all the same, for a plan file to the command that writes it"
     raise Refused(
         guard_text(cursor),
         hint=hint + ("; its properties (CompactedTopicLedger) stay" if cursor.name == COMPACTION_CURSOR else ""),
@@ -79,7 +79,7 @@ def check_removal(cursor: Cursor, *, force: bool) -> None:
     if is_guarded(cursor.topic, cursor.name) and not force:
         raise Refused(
             f"{cursor.name} of {cursor.topic} is the broker's own: {_REMOVED[cursor.name]}",
-            hint="add --force to remove it all the same",
+            hint="add --force to remove it all the same, for a plan file to the command that writes it",
             topic=str(cursor.topic),
             subscription=cursor.name,
         )

@@ -270,8 +270,12 @@ class Txn:
         if not key:
             return cursor.first()
         found = cursor.set_range(key)
-        if found and bytes(cursor.key()) == key:
-            return True
+        if found and (after := bytes(cursor.key())) <= key:
+            if after < key:  # a page above names a greater key than the first row below it
+                self._tell_altered(database, after, "it is not in the order of keys")
+                while found and bytes(cursor.key()) < key:
+                    found = cursor.next()
+            return found
         if cursor.prev() if found else cursor.last():
             before = bytes(cursor.key())
             self._passed(database, before, cursor.value())

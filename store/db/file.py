@@ -269,9 +269,14 @@ class _Walk:
             return
         is_free = database is self._meta.free
         last: object = None
-        todo = [(root, 1)]
+        least: object = None
+        todo = [(root, 1, b"")]
         while todo:
-            number, level = todo.pop()
+            number, level, named = todo.pop()
+            if named:
+                least = _NUMBER.unpack(named)[0] if is_free else named
+                if last is not None and not last < least:  # type: ignore[operator]
+                    raise IndexCorrupt(f"{name}, page {number}: its keys are not in order with the page above")
             self._mark(number)
             page = self._read(number)
             children, rows = self._read_page(name, page, number, is_leaf=level == depth)
@@ -279,12 +284,14 @@ class _Walk:
             if children:
                 if level >= depth:
                     raise IndexCorrupt(f"{name}, page {number}: deeper than {depth} levels")
-                todo += [(child, level + 1) for child in reversed(children)]
+                todo += [(child, level + 1, key) for child, key in reversed(children)]
                 continue
             for key, data, big_bytes in rows:
                 order = _NUMBER.unpack(key)[0] if is_free else key
                 if last is not None and not last < order:  # type: ignore[operator]
                     raise IndexCorrupt(f"{name}, page {number}: its keys are not in order")
+                if least is not None and order < least:  # type: ignore[operator]
+                    raise IndexCorrupt(f"{name}, page {number}: its keys are not in order with the page above")
                 last = order
                 found[2] += 1
                 yield key, self._overflow(name, data, big_bytes, read=is_free) if big_bytes else data
@@ -317,8 +324,11 @@ class _Walk:
 
     def _read_page(
         self, name: str, page: bytes, number: int, *, is_leaf: bool
-    ) -> tuple[list[int], list[tuple[bytes, bytes, int]]]:
-        """Return the children of a branch page, or the rows of a leaf: key, value, 0 (or page of a value, its bytes)."""
+    ) -> tuple[list[tuple[int, bytes]], list[tuple[bytes, bytes, int]]]:
+        """Return the children of a branch page, or the rows of a leaf: key, value, 0 (or page of a value, its bytes).
+
+        A child has the key that none of its rows is before: ``b""`` for the first, whose key LMDB does not look at.
+        """
         where = f"{name}, page {number}"
         found, _, flags, lower, upper = _PAGE_HEADER.unpack_from(page)
         if found != number or flags != (_LEAF if is_leaf else _BRANCH):
@@ -326,7 +336,7 @@ class _Walk:
         count = (lower - _PAGE_HEADER.size) // 2
         if not _PAGE_HEADER.size < lower <= upper <= self._page_bytes or lower % 2 or (count < 2 and not is_leaf):
             raise IndexCorrupt(f"{where}: rows from {lower} to {upper}")
-        children: list[int] = []
+        children: list[tuple[int, bytes]] = []
         rows: list[tuple[bytes, bytes, int]] = []
         used = 0
         for at in struct.unpack_from(f"<{count}H", page, _PAGE_HEADER.size):
@@ -336,7 +346,7 @@ class _Walk:
             start = at + _NODE.size
             end = start + key_bytes
             if not is_leaf:
-                children.append(low | high << 16 | node_flags << 32)
+                children.append((low | high << 16 | node_flags << 32, page[start:end] if children else b""))
             else:
                 size = low | high << 16
                 held = _NUMBER.size if node_flags & _BIG_DATA else size

@@ -66,7 +66,7 @@ class Now:
         if self.source == GIVEN:
             return f"as of {time}, by --now"
         if self.source == CLOCK:
-            return f"as of {time}, by the clock: nothing in the copy tells its own time"
+            return f"as of {time}, by the clock: the time of this copy is not known"
         return f"as of {time}, {old_text(self.clock_ms - self.time_ms)}, {AsOf(self.time_ms, self.source).said_by}"
 
 
