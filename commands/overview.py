@@ -80,12 +80,12 @@ def _head(found: Overview, screen: Screen) -> list[str]:
     newest = (
         "no entries"
         if found.newest_entry_ms is None
-        else f"newest entry {_ago(found.now_ms, found.newest_entry_ms, screen)}"
+        else f"newest entry {_ago(found.now_ms, found.newest_entry_ms, screen, is_copy=found.now_ms != found.clock_ms)}"
     )
     texts = (
         found.as_of_text,
         f"{found.store}: {'; '.join(map(_copy_text, found.copies)) or 'nothing imported'}",
-        f"copied {_ago(found.clock_ms, found.copied_ms, screen)}, {newest}",
+        f"read {_ago(found.clock_ms, found.copied_ms, screen)}, {newest}",
         f"{counted(found.tenants, 'tenant')}, {counted(len(found.namespaces), 'namespace')}, {counted(found.topics, 'topic')}, "
         f"{counted(found.subscriptions, 'subscription')}, {counted(found.entries, 'entry')}, {size_text(found.bytes)}",
         *([str(found.other_ledgers)] if found.other_ledgers.managed_ledgers else []),
@@ -100,9 +100,11 @@ def _copy_text(copy: Copy) -> str:
     return f"{copy.kind} {copy.path}" + (f" ({counted(len(copy.bookies), 'bookie')})" if copy.bookies else "")
 
 
-def _ago(now_ms: int, time_ms: int, screen: Screen) -> str:
+def _ago(now_ms: int, time_ms: int, screen: Screen, *, is_copy: bool = False) -> str:
+    """Return how long before now a time is; before the copy's own time where IS_COPY: one line has both."""
     age_ms = now_ms - time_ms
-    text = f"{age_text(age_ms)} ago" if age_ms >= 0 else f"{age_text(-age_ms)} AHEAD of now"
+    before, ahead = ("before the copy's time", "after the copy's time") if is_copy else ("ago", "AHEAD of now")
+    text = f"{age_text(age_ms)} {before}" if age_ms >= 0 else f"{age_text(-age_ms)} {ahead}"
     return text if screen.tight else f"{text} ({time_text(time_ms // 1000 * 1000).replace('.000', '')})"
 
 

@@ -217,7 +217,11 @@ def test_the_first_line_says_it(cli: Cli, tmp_path: Path) -> None:
     store = copied("small", "clean", tmp_path)
     days = (time.time_ns() // 1_000_000 - SMALL_MS) // (24 * HOUR)
     line = f"as of 2026-11-21T09:24Z, {days} days old, by the newest metadata node"
-    assert cli("--store", store, "overview", "--no-check").stdout.splitlines()[0] == line
+    lines = cli("--store", store, "overview", "--no-check").stdout.splitlines()
+    assert lines[0] == line
+    # What was read a moment ago and an entry of days ago are told from different nows.
+    assert lines[2].startswith("read ")
+    assert "before the copy's time (2026-11-21T09:2" in lines[2]
     assert cli("--store", store, "doctor").stdout.splitlines()[0] == line
     assert cli("--store", store, "doctor", "--html", tmp_path / "page.html").stdout.splitlines()[0] == line
     assert line in (tmp_path / "page.html").read_text()

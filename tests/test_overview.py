@@ -218,7 +218,7 @@ def test_it_fits_one_screen(height: int) -> None:
 def test_alone_it_shows_the_store_that_is_there(cli: Cli) -> None:
     store = imported("small", "clean")
     same = cli("--store", store, "overview", "--now", "@1795260060000").stdout
-    assert "copied 1m0s ago" in same
+    assert "read 1m0s ago" in same
     assert cli("--store", store, "--now", "@1795260060000").stdout == same
     found = cli("--store", store, "-o", "json").json
     assert (found["topics"], found["bytes"]) == (whole("small").topics, whole("small").bytes)
