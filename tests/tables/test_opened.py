@@ -60,8 +60,8 @@ OF_SEVERAL_BOOKIES = [
     "overview",
     "store usage",
 ]
-MOST_GROUPS = 12
-"""Of ten rows each: metadata, times of the topic's ledgers, and the three or four groups that one ledger's entries lie in."""
+MOST_GROUPS = 14
+"""Of ten rows each: metadata, nodes and times of the topic's ledgers, and the three or four groups that one ledger's entries lie in."""
 
 
 @pytest.fixture(scope="module")
