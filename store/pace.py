@@ -5,12 +5,12 @@ Production beside it keeps its share of the disk, and what it has in memory.
 
 from __future__ import annotations
 
-import mmap
 import os
 import time
 
 _STEPS_A_SECOND = 10
 _LEAST_STEP_BYTES = 4096
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Pace:
@@ -57,9 +57,9 @@ class ColdPages:
 
     def __init__(self, descriptor: int, start: int, end: int, *, ours: bool = False) -> None:
         self._descriptor = descriptor
-        self._start = start // mmap.PAGESIZE * mmap.PAGESIZE
+        self._start = start // _PAGE_BYTES * _PAGE_BYTES
         size_bytes = max(min(end, os.fstat(descriptor).st_size) - self._start, 0)
-        pages = -(-size_bytes // mmap.PAGESIZE)
+        pages = -(-size_bytes // _PAGE_BYTES)
         self._hot = (
             bytes(pages)
             if ours and hasattr(os, "posix_fadvise")
@@ -68,18 +68,18 @@ class ColdPages:
 
     def drop(self, start: int, end: int) -> None:
         """Drop what was cold of the bytes from START to END; of a page that END lies in, nothing."""
-        page = max(-(-(start - self._start) // mmap.PAGESIZE), 0)
-        last = max(min((end - self._start) // mmap.PAGESIZE, len(self._hot)), 0)  # below 0 it would count from the end
+        page = max(-(-(start - self._start) // _PAGE_BYTES), 0)
+        last = max(min((end - self._start) // _PAGE_BYTES, len(self._hot)), 0)  # below 0 it would count from the end
         while (page := self._hot.find(0, page, last)) >= 0:
             stop = self._hot.find(1, page, last)
             stop = last if stop < 0 else stop
-            offset, length = self._start + page * mmap.PAGESIZE, (stop - page) * mmap.PAGESIZE
+            offset, length = self._start + page * _PAGE_BYTES, (stop - page) * _PAGE_BYTES
             os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_DONTNEED)
             page = stop
 
     def drop_all(self) -> None:
         """Drop all that was cold."""
-        self.drop(self._start, self._start + len(self._hot) * mmap.PAGESIZE)
+        self.drop(self._start, self._start + len(self._hot) * _PAGE_BYTES)
 
 
 def _resident(descriptor: int, start: int, size_bytes: int, pages: int) -> bytes:
@@ -89,6 +89,7 @@ def _resident(descriptor: int, start: int, size_bytes: int, pages: int) -> bytes
     if not pages:
         return b""
     import ctypes
+    import mmap
 
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from store.db.bookies import disks_of
 from store.db.environment import Txn
 from store.db.unserved import has_unserved
 from store.errors import MetadataCorrupt, StoreError, Unsupported
-from store.frozen import frozen
+from store.frozen import frozen, replace
 from store.model.absent_bookies import find_absent_bookies, find_gone_bookies
 from store.model.coverage import Outside, count_unseen, find_outside, iter_entry_gaps, read_disks, read_held
 from store.model.ledgers import Ledger, find_ledger, find_metadata, missing_ranges, read_ledger

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 
 from store.errors import StoreError
 from store.frozen import frozen, replace
-from store.model.broken import end_unseen
 from store.model.coverage import absent_ids, count_unseen
 from store.model.ledgers import find_ledger, iter_gaps
-from store.model.publish_times import is_stated_earlier
 from store.model.topics import Topic, TopicLedger
 from store.model.whole import is_whole
 from store.names import Position
@@ -87,8 +85,11 @@ def find_doubts(
         if answer is not None and ledger.ledger_id >= answer.ledger_id:
             entries = min(entries, answer.entry_id) if ledger.ledger_id == answer.ledger_id else 0
         doubt = find_doubt(txn, ledger, entries, scanned.get(ledger.ledger_id), to_end=answer is None)
-        if doubt is not None and not is_stated_earlier(txn, topic, ledger, time_ms, clock):
-            found.append(doubt)
+        if doubt is not None:
+            from store.model.publish_times import is_stated_earlier  # few topics leave doubts
+
+            if not is_stated_earlier(txn, topic, ledger, time_ms, clock):
+                found.append(doubt)
     return tuple(found)
 
 
@@ -98,6 +99,7 @@ def find_unseen(txn: Txn, topic: Topic, intervals: Intervals, limit_ms: int, clo
     What is lost for good is left out. A ledger that a broker closed before LIMIT_MS has nothing that was appended later.
     """
     from store.model.extent import iter_ledger_parts  # what a cold question by time needs not
+    from store.model.publish_times import is_stated_earlier
 
     found: dict[int, Doubt] = {}
     for start, end in intervals:
@@ -126,7 +128,12 @@ def find_doubt(
         return None
     gaps = iter_gaps(txn, ledger.ledger_id, entries - 1) if scanned is None else _scan_gaps(scanned, entries)
     ranges = [(max(low, first), high) for low, high in gaps if high >= first]
-    unseen_from, bookies = end_unseen(txn, ledger) if to_end else (None, ())
+    unseen_from: int | None = None
+    bookies: tuple[str, ...] = ()
+    if to_end:
+        from store.model.broken import end_unseen  # most questions have an answer
+
+        unseen_from, bookies = end_unseen(txn, ledger)
     if not ranges:
         return None if unseen_from is None else Doubt(ledger.ledger_id, unseen_from=unseen_from, bookies=bookies)
     missing = sum(last - first + 1 for first, last in ranges)

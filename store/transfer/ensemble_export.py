@@ -26,6 +26,7 @@ from store.db.export_intent import (
     put_exported_zxid,
     put_intent,
 )
+from store.db.next_ledger_id import put_next_ledger_id
 from store.db.own_ledgers import OwnLedgers, find_own_ledgers, largest_ledger_id, put_own_ledgers, sequence_after_export
 from store.db.owners import find_owners
 from store.db.tree import Node, encode_node, find_node, tree_key
@@ -325,9 +326,14 @@ def run_ensemble_export(store: Store, plan: EnsemblePlan, login: Client, now_ms:
 
 
 def _commit(store: Store, session: Session, plan: EnsemblePlan) -> int:
-    if plan.next_ledger_id is not None:
-        own = OwnLedgers(plan.next_ledger_id, plan.next_ledger_id)
-        store.write(lambda txn: put_own_ledgers(txn, own))
+    next_id = plan.next_ledger_id
+    if next_id is not None:
+
+        def take_ids(txn: Txn) -> None:
+            put_own_ledgers(txn, OwnLedgers(next_id, next_id))
+            put_next_ledger_id(txn, next_id)
+
+        store.write(take_ids)
     transaction = Transaction(session, _writes(plan))
     store.write(lambda txn: _put_intent(txn, plan))
     try:

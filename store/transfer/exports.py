@@ -23,6 +23,7 @@ from store.db.entry_files import EntryFiles
 from store.db.environment import Store, Txn
 from store.db.export_intent import Intent, delete_intent, find_intent, intended_node, put_intent
 from store.db.files import FileMode, find_log
+from store.db.next_ledger_id import put_next_ledger_id
 from store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, find_placed, put_own_ledgers
 from store.db.tree import Node, decode_node, encode_node, read_node, tree_key
 from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported
@@ -422,4 +423,5 @@ def _record(txn: Txn, plan: ExportPlan, now_ms: int) -> None:
     if own is not None:
         # The target has these ids now: its own may follow them.
         put_own_ledgers(txn, OwnLedgers(own.next_id, own.next_id))
+        put_next_ledger_id(txn, own.next_id)
     append_change(txn, now_ms, "store export standalone --in-place", (plan.report(dry_run=False),))
