@@ -20,13 +20,16 @@ HOLD = "from store.files import Scratch; import sys; print(Scratch().path, flush
 
 
 @pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The directory of temporary files, of this process and of those that it starts; as a new process, this one looks for what is left."""
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The directory of temporary files, of this process and of those that it starts; as a new process, this one looks for what is left.
+
+    Its name is short, since the sockets of worker processes lie below it.
+    """
+    path = tmp_path_factory.mktemp("t")
+    monkeypatch.setenv("TMPDIR", str(path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     files._remove_left_scratch.cache_clear()
-    yield tmp_path / "tmp"
+    yield path
     files._remove_left_scratch.cache_clear()
 
 
