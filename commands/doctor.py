@@ -91,6 +91,8 @@ def _show(app: App, found: Iterable[Any]) -> None:  # Any: Diagnosis
         return
     from textwrap import wrap
 
+    from pulsar_admin.cures import cure_lines
+
     head = ""
     app.writer.write(f"{app.now.text()}\n")
     for one in found:
@@ -98,7 +100,7 @@ def _show(app: App, found: Iterable[Any]) -> None:  # Any: Diagnosis
         lines = wrap(clean_text(one.message), 76, break_long_words=False, break_on_hyphens=False)
         app.writer.write("\n".join([clean_text(head), *(f"  {line}" for line in lines)]) + "\n")
         if one.mend:
-            app.writer.write(f"  $ {clean_text(one.mend)}\n")
+            app.writer.write("".join(f"  {clean_text(line)}\n" for line in cure_lines(one.mend)))
     if not head:
         app.writer.write("Nothing was found.\n")
 

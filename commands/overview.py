@@ -13,6 +13,7 @@ from pulsar_admin.columns import age_text, size_text, time_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
+from pulsar_admin.typable import typable
 from store.errors import IndexCorrupt, StoreNotFound
 from store.facts.trees import trees_text
 from store.frozen import frozen
@@ -208,7 +209,7 @@ def _where(one: FindingCount) -> str:
 
 
 def _next(found: Overview, screen: Screen) -> list[str]:
-    return ["ASK NEXT", *(f"  {line}" for line in list(next_questions(found))[: max(screen.rows, 2)])]
+    return ["ASK NEXT", *(f"  {line}" for line in [*map(typable, next_questions(found))][: max(screen.rows, 2)])]
 
 
 def next_questions(found: Overview) -> Iterator[str]:

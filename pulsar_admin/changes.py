@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pulsar_admin.columns import render_cell
+from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_text
 from store.changes.report import ChangePart, ChangeReport, Json, undo_command
 from store.model.extent import Extent
@@ -87,9 +88,9 @@ def render_change(report: ChangeReport, plan_file: Path | None = None) -> str:
             lines += [f"{_subject(part)}{first}", *(f"  {line}" for line in body)]
         lines += _totals(report)
     margin = "  " if len(report.parts) == 1 else ""
-    lines += [f"{margin}warning: {clean_text(text)}" for text in report.plan_warnings]
+    lines += [f"{margin}warning: {clean_text(typable(text))}" for text in report.plan_warnings]
     if report.number is not None:
-        lines.append(f"{margin}undo: {undo_command(report.number)}")
+        lines.append(f"{margin}undo: {typable(undo_command(report.number, report.store))}")
     return "\n".join(lines)
 
 
@@ -157,7 +158,7 @@ def _body(report: ChangeReport, part: ChangePart) -> Iterator[str]:
     yield from _amounts(report.command, part)
     yield from _details(part)
     if not report.plan_warnings:
-        yield from (f"warning: {clean_text(text)}" for text in part.warnings)
+        yield from (f"warning: {clean_text(typable(text))}" for text in part.warnings)
 
 
 def _amounts(command: str, part: ChangePart) -> Iterator[str]:

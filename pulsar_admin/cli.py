@@ -27,6 +27,7 @@ from pulsar_admin.config import completion_instruction, limit_library_threads, p
 from pulsar_admin.errors import PipeClosed, failure_of  # noqa: E402
 from pulsar_admin.global_options import COMMON, UPSTREAMS, TakesGlobals  # noqa: E402
 from pulsar_admin.options import Command, app_of, current_app  # noqa: E402
+from pulsar_admin.typable import begin  # noqa: E402
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -141,7 +142,7 @@ class _NoStore(click.exceptions.NoArgsIsHelpError):
     def format_message(self) -> str:
         return (
             "No store here. Make one of Pulsar's files with: pulsar-admin store import standalone DIR\n"
-            f"Then pulsar-admin alone shows what is in it.\n\n{super().format_message()}"
+            f"Then `pulsar-admin`, without a command, shows what is in it.\n\n{super().format_message()}"
         )
 
 
@@ -169,6 +170,7 @@ def run(argv: Sequence[str] | None = None, *, program: str = PROGRAMS[0]) -> int
     """Run one command line and return its exit code; results are on stdout, everything else on stderr."""
     arguments = tuple(sys.argv[1:] if argv is None else argv)
     _, instruction = completion_instruction(program)
+    begin(program)
     try:
         code = _complete(program, instruction) if instruction else _invoke(arguments, program)
         sys.stdout.flush()
@@ -177,6 +179,8 @@ def run(argv: Sequence[str] | None = None, *, program: str = PROGRAMS[0]) -> int
         return 0
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the one place where every error gets its number
         return _report(error, program, arguments)
+    finally:
+        begin(PROGRAMS[0])
     return code
 
 

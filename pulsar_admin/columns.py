@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.jsonify import dump_json, to_json
+from pulsar_admin.typable import OWN_TEXT, own_text
 from pulsar_admin.visible import clean_text
 from store.frozen import frozen
 from store.names import Position
@@ -77,7 +78,7 @@ class Column:
         if isinstance(record, dict):
             return record.get(self.getter)
         if hasattr(record, self.getter):
-            return getattr(record, self.getter)
+            return own_text(record, self.getter) if self.getter in OWN_TEXT else getattr(record, self.getter)
         document = to_json(record)
         return document.get(self.getter) if isinstance(document, dict) else document
 

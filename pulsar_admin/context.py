@@ -13,8 +13,9 @@ import click
 
 from pulsar_admin.config import Settings
 from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of
-from pulsar_admin.global_options import WORDS
+from pulsar_admin.global_options import GIVEN
 from pulsar_admin.results import Results
+from pulsar_admin.typable import own_items
 from store.errors import IndexCorrupt, NotFound, Refused, SourceChanged, StoreError, Unsupported
 from store.frozen import replace
 from store.wording import counted
@@ -383,11 +384,11 @@ class App(Results):
         from pulsar_admin.changes import render_change
 
         if len(reports) != 1:
-            self.emit_rows([document for report in reports for document in report.documents()], columns)
+            self.emit_rows([own_items(document) for report in reports for document in report.documents()], columns)
             return
         (report,) = reports
         form = self.settings.output or "plain"
-        documents = report.documents()
+        documents = [*map(own_items, report.documents())]
         if self._speaks_as_upstream() and not report.dry_run:
             self._say_report(render_change(report, self.settings.plan))
             return
@@ -480,10 +481,27 @@ class App(Results):
         """Add to an ERROR what only the command line knows: names near one that is not there, or the command with each now."""
         nows = error.context.pop("nows", None)
         if isinstance(nows, list):
-            ctx = click.get_current_context()
-            words = (*ctx.command_path.split(), *ctx.meta[WORDS])
-            error.context["commands"] = [shlex.join((*words, "--now", now)) for now in nows]
+            error.context["commands"] = [self._command_line("--now", now) for now in nows]
         self._suggest_names(error)
+
+    def _command_line(self, *options: str) -> str:
+        """Return the line of the running command with OPTIONS: what ``typable`` adds is not among its words."""
+        ctx = click.get_current_context()
+        own = ctx.command.own_words(ctx)  # type: ignore[attr-defined]  # a Command of pulsar_admin.options
+        flags, arguments = own[: own.index("--")], own[own.index("--") + 1 :]
+        words = (*flags, *self._how(), *options)
+        is_plain = not any(word.startswith("-") for word in arguments)
+        words = (*arguments, *words) if is_plain else (*words, "--", *arguments)
+        return shlex.join((*ctx.command_path.split(), *words))
+
+    def _how(self) -> Iterator[str]:
+        """Yield the global options of the command line that say how a change is made."""
+        given = click.get_current_context().meta.get(GIVEN, {})
+        for name in ("dry_run", "plan", "yes", "clock", "interceptors", "broker_conf"):
+            value = given.get(name)
+            if value is not None and value is not False:
+                yield f"--{name.replace('_', '-')}"
+                yield from () if value is True else (str(value),)
 
     def _suggest_names(self, error: StoreError) -> None:
         """Add to the hint of an ERROR about a name that is not there the names near it."""

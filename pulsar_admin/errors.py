@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_lines, clean_text, write_error
 from store import errors
 
@@ -105,12 +106,14 @@ class Failure:
 
         self.exit_code = exit_code
         self.code = code
-        self.message = hide_secrets(message)
-        self.hint: str = hide_secrets(more.get("hint", ""))
+        self.message = typable(hide_secrets(message))
+        self.hint: str = typable(hide_secrets(more.get("hint", "")))
         self.context: dict[str, object] = {
             key: hide_secrets(value) if isinstance(value, str) else value
             for key, value in more.get("context", {}).items()
         }
+        if isinstance(commands := self.context.get("commands"), list):
+            self.context["commands"] = [typable(str(command)) for command in commands]
         plain: str | None = more.get("plain")  # the whole human text where it is not "error: message"
         self.plain = None if plain is None else hide_secrets(plain)
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from pulsar_admin.numbers import whole
+from pulsar_admin.typable import carry
 
 GIVEN = "pulsar_admin.given"
 """Where the context keeps the global options of the command line."""
@@ -30,6 +31,7 @@ def _remember(ctx: click.Context, param: click.Parameter, value: object) -> obje
         if param.multiple and isinstance(value, tuple):
             value = given.get(param.name, ()) + value
         given[param.name] = value
+        carry(given)
     return value
 
 

@@ -15,6 +15,7 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any
 
+from pulsar_admin.typable import OWN_TEXT, is_carrying, own_text
 from store.frozen import fields_of, is_record
 from store.names import NamespaceName, Position, TopicName
 
@@ -45,6 +46,11 @@ def _fields(cls: type) -> tuple[tuple[str, str, bool], ...]:
     return tuple(rows)
 
 
+@functools.cache
+def _has_own_text(cls: type) -> bool:
+    return not OWN_TEXT.isdisjoint(name for name, _, _ in _fields(cls))
+
+
 def json_keys(cls: type) -> dict[str, str]:
     """Return the JSON key of every field of dataclass CLS that has one."""
     return {name: key for name, key, _ in _fields(cls)}
@@ -63,10 +69,11 @@ def to_json(value: object) -> Any:  # Any: a JSON value
         return str(value)
     if is_record(value):
         kind: Any = type(value)  # Any: a dataclass
+        get: Any = own_text if is_carrying() and _has_own_text(kind) else getattr
         return {
             key: item if type(item) in _PLAIN else to_json(item)
             for name, key, optional in _fields(kind)
-            if (item := getattr(value, name)) is not None or not optional
+            if (item := get(value, name)) is not None or not optional
         }
     if isinstance(value, Enum):
         return to_json(value.value)
@@ -75,7 +82,7 @@ def to_json(value: object) -> Any:  # Any: a JSON value
     if isinstance(value, Mapping):
         return {str(key): item if type(item) in _PLAIN else to_json(item) for key, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {camel_case(name): to_json(item) for name, item in zip(value._fields, value, strict=True)}
+        return {camel_case(name): to_json(own_text(value, name)) for name in value._fields}
     if isinstance(value, Set):
         return [to_json(item) for item in sorted(value)]
     if hasattr(value, "__iter__"):

@@ -29,22 +29,22 @@ NEEDS: tuple[Need, ...] = (
     Need(
         ("topics lookup", "topics partitioned-lookup", "persistent lookup", "non-persistent lookup"),
         "running brokers decide which of them serves a topic",
-        "the files of a topic: pulsar-admin topics info-internal",
+        "the files of a topic: pulsar-admin topics info-internal TOPIC",
     ),
     Need(
         ("topics offload",),
         "a running broker copies ledgers to the storage of its offloader",
-        "which ledgers are offloaded: pulsar-admin topics stats-internal",
+        "which ledgers are offloaded: pulsar-admin topics stats-internal TOPIC",
     ),
     Need(
         ("transactions abort-transaction",),
         "a coordinator ends a transaction together with the brokers of all its topics",
-        "the messages of committed ones alone: pulsar-admin topics read",
+        "the messages of committed ones alone: pulsar-admin topics read TOPIC",
     ),
     Need(
         ("transactions position-stats-in-pending-ack",),
         "pulsar-admin 4.0.8 asks and prints nothing",
-        "what holds acknowledgements: pulsar-admin transactions pending-ack-stats",
+        "what holds acknowledgements: pulsar-admin transactions pending-ack-stats -t TOPIC -s SUBSCRIPTION",
     ),
     Need(
         ("schemas extract",),
@@ -77,7 +77,9 @@ NEEDS: tuple[Need, ...] = (
         "where a store came from: pulsar-admin store info",
     ),
     Need(
-        ("broker-stats *",), "a running broker counts this in its memory", "what files say: pulsar-admin topics stats"
+        ("broker-stats *",),
+        "a running broker counts this in its memory",
+        "what files say: pulsar-admin topics stats --all-topics",
     ),
     Need(("proxy-stats *",), "a running proxy counts this in its memory"),
     Need(

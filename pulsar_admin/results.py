@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from pulsar_admin.config import Settings
+from pulsar_admin.typable import typable
 from store.errors import StoreError
 from store.frozen import replace
 
@@ -240,6 +241,6 @@ class Results:
         from pulsar_admin.visible import clean_text, write_error
         from store.engine.secrets import hide_secrets
 
-        text = hide_secrets(text)
+        text = typable(hide_secrets(text))
         as_json = self.settings.output in ("json", "jsonl")
         write_error(dump_json({kind: {"message": text}}, pretty=False) if as_json else f"{kind}: {clean_text(text)}")

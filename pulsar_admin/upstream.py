@@ -104,7 +104,7 @@ def refusing(path: str, need: Need) -> Command:
     row = upstream_commands()[path]
 
     def refuse(app: Any, **_: object) -> None:  # Any: the App, imported for types alone
-        raise NeedsBroker(f"pulsar-admin {path} needs {need.needed}: {need.reason}", hint=need.instead)
+        raise NeedsBroker(f"{path} needs {need.needed}: {need.reason}", hint=need.instead)
 
     declared: Callable[..., Any] = pass_app(refuse)
     for option in reversed(row.get("options", ())):

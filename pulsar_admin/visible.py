@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+from pulsar_admin.typable import own_text
 from store.frozen import fields_of, is_record, replace
 
 # Controls; what reorders or hides text (categories Cf, Zl, Zp of Unicode); halves of surrogate pairs.
@@ -44,12 +45,12 @@ def clean_document(document: Any) -> Any:  # Any: a result of any type, and the 
     if isinstance(document, Mapping):
         return {clean_document(key): clean_document(item) for key, item in document.items()}
     if isinstance(document, tuple) and hasattr(document, "_fields"):
-        return type(document)(*map(clean_document, document))
+        return type(document)(*(clean_document(own_text(document, name)) for name in document._fields))
     if isinstance(document, (list, tuple)):
         return type(document)(map(clean_document, document))
     if is_record(document):
         named = [field.name for field in fields_of(type(document)) if field.settings.get("init", True)]
-        return replace(document, **{name: clean_document(getattr(document, name)) for name in named})
+        return replace(document, **{name: clean_document(own_text(document, name)) for name in named})
     return document
 
 

@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,8 @@ from xdist.scheduler import LoadFileScheduling
 
 from pulsar_admin.cli import run
 from pulsar_admin.config import environment_variables
+from pulsar_admin.typable import PROGRAM
+from store.names import shell_word
 from tests.both_ways import run_kernels_both_ways
 from tests.soundness import damages_stores, stores_stay_sound
 from tests.worlds import changed_oracles, copy_tree, world
@@ -153,7 +156,7 @@ Cli = Callable[..., CliResult]
 
 
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
+def whole_cli(capsys: pytest.CaptureFixture[str]) -> Cli:
     """Run the real root command in this process: ``cli("topics", "list", "public/default")``; a bug fails the test."""
 
     def run_cli(*arguments: object, bug: bool = False) -> CliResult:
@@ -164,6 +167,30 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
         return result
 
     return run_cli
+
+
+@pytest.fixture
+def cli(whole_cli: Cli) -> Cli:
+    """As ``whole_cli``, and what commands in the output carry of these arguments (``--store`` and its kind) is left out of them:
+    ``tests/test_typable.py`` is about that, and all other tests about the rest."""
+
+    def run_cli(*arguments: object, bug: bool = False) -> CliResult:
+        words = [str(argument) for argument in arguments]
+        code, stdout, stderr = whole_cli(*words, bug=bug)
+        return CliResult(code, without_carried(words, stdout), without_carried(words, stderr))
+
+    return run_cli
+
+
+def without_carried(words: Sequence[str], text: str) -> str:
+    """Return what a command line of WORDS printed, without its ``--store``, ``--tables``, ``--now`` and ``--tz`` in the commands in it."""
+    given = {option: value for option, value in pairwise(words) if option in ("--store", "--tables", "--now", "--tz")}
+    for option in ("--store", "--tables", "--now", "--tz"):
+        if option in given:
+            is_path = option in ("--store", "--tables") and "://" not in given[option]
+            shown = shell_word(os.path.abspath(given[option]) if is_path else given[option])
+            text = text.replace(f"{PROGRAM} {option} {shown} ", f"{PROGRAM} ")
+    return text
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app, redact_properties_option
+from pulsar_admin.typable import typable
 from store.errors import ChangeNotFound, StalePlan, StoreBusy, StoreNotFound, UndoConflict
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def _hidden(row: dict[str, Any]) -> Any:  # Any: JSON
 
 
 def _row(change: Change, steps: bool) -> dict[str, Any]:  # Any: JSON
+    from store.changes.report import undo_command
+
     row: dict[str, Any] = {
         "change": change.number,
         "time": change.time_ms,
@@ -60,7 +63,7 @@ def _row(change: Change, steps: bool) -> dict[str, Any]:  # Any: JSON
         "reports": list(change.reports),
         "undoes": change.undoes,
         "undoneBy": change.undone_by,
-        "undo": f"pulsar-admin store undo {change.number}",
+        "undo": typable(undo_command(change.number)),
     }
     if steps:
         row["steps"] = [

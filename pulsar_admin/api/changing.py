@@ -54,13 +54,13 @@ class Changes:
         if isinstance(steps, WritingPlan):
             with self._session.writing() as store:
                 check_planned_on(plan, store)
-                return report_of(steps.made(store)[0])
+                return report_of(steps.made(store)[0], self._session.path)
         with self._session.opened() as store:
             if plan.changes_nothing:
                 check_current(store, steps)
                 return report_of(steps.unchanged())
             self._session.check_writable()
-            return report_of(apply_plan(store, steps, self._session.clock_ms))
+            return report_of(apply_plan(store, steps, self._session.clock_ms), self._session.path)
 
     def load(
         self,

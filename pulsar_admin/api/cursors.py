@@ -369,7 +369,7 @@ def _check_entries(selection: TopicSelection, topics: Sequence[TopicModel]) -> N
     if len(topics) == 1 and selection.single is not None and not topics[0].number_of_entries:
         raise NothingMatches(
             f"{topics[0].name} has no entries, so it has no times",
-            hint="list topics and their entries with: pulsar-admin topics stats",
+            hint="list topics and their entries with: pulsar-admin topics stats --all-topics",
             topic=str(topics[0].name),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from store.changes.plan import Change as ChangeRow
@@ -61,10 +62,11 @@ class Change:
         return self._row.steps
 
 
-def report_of(report: Report) -> ChangeReport:
-    """Return REPORT as callers see it."""
+def report_of(report: Report, store: Path | None = None) -> ChangeReport:
+    """Return REPORT as callers see it: of a change, its undo command names the STORE, since in Python none is meant without a name."""
+    place = "" if store is None else str(store.absolute())
     return ChangeReport(
-        report.number, report.dry_run, report.parts, report.plan_warnings, report.untouched, report.command
+        report.number, report.dry_run, report.parts, report.plan_warnings, report.untouched, report.command, place
     )
 
 

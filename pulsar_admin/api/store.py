@@ -381,9 +381,9 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         return self._make_index(compare_index, verify=verify, writes=False)
 
     def rebuild_index(self, *, verify: bool = True) -> RebuildResult:
-        """Put the index made again from the files in place of the old one; raises NotWritable, SourceChanged, DiskFull.
+        """Put the index made again from the files in place of the old one, and the owners of ledgers made again from the metadata.
 
-        One that was stopped goes on when it is called again.
+        One that was stopped goes on when it is called again. Raises NotWritable, SourceChanged, DiskFull.
         """
         from store.index.rebuild import rebuild_index
 

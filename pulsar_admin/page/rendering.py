@@ -134,6 +134,6 @@ def _footer(page: Page) -> Markup:
         "footer",
         element(
             "p",
-            f"Made at {made} by pulsar-admin doctor --html, from a copy of the files.",
+            f"Made at {made} by `doctor --html` of pulsar-admin, from a copy of the files.",
         ),
     )

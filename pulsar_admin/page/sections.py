@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from pulsar_admin.columns import kind_of, render_cell, size_text, time_text
+from pulsar_admin.cures import cure_of, look_first
 from pulsar_admin.page.ages import age_text
 from pulsar_admin.page.charts import STATE_NAMES, Bars, amount, bars, legend, share_bar, share_of_bar, strip
 from pulsar_admin.page.markup import Markup, clipped, element, joined
 from pulsar_admin.page.topics import left_out
 from pulsar_admin.page.treemap import fold, treemap
 from pulsar_admin.page.values import Disk, Due, Finding, Page, Share, Standing, Traffic
+from pulsar_admin.typable import typable
 from store.reports.strips import STATES
 from store.reports.timeline import Timeline
 from store.timespec import format_duration_ms
@@ -156,8 +158,13 @@ def _command(finding: Finding, number: int) -> Markup | None:
         data_copies=identity,
         aria_label=f"Copy the command of finding {number}",
     )
-    return element(
-        "div", element("pre", element("code", finding.mend, id=identity), tabindex=0), copy, class_="command"
+    look = look_first(finding.mend)
+    first = element("p", "Look first: ", element("code", typable(look))) if look else None
+    cure = element("code", typable(cure_of(finding.mend)), id=identity)
+    return joined(
+        part
+        for part in (first, element("div", element("pre", cure, tabindex=0), copy, class_="command"))
+        if part is not None
     )
 
 

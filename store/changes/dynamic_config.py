@@ -8,6 +8,7 @@ from store.codec.policies import JsonObject
 from store.db.environment import Txn
 from store.errors import InvalidValue, Refused
 from store.model.dynamic_config import CONFIGURATION_PATH, DYNAMIC_SETTINGS, read_configuration
+from store.names import shell_word
 
 _PACKAGE = "org.apache.pulsar.broker.loadbalance."
 _LOAD_MANAGERS = (
@@ -23,7 +24,8 @@ def plan_set(txn: Txn, name: str, value: str, now_ms: int) -> Plan:
     _check(name, "update")
     if not value:
         raise InvalidValue(
-            f"{name}: the value is empty", hint="to forget it: pulsar-admin brokers delete-dynamic-config"
+            f"{name}: the value is empty",
+            hint=f"to forget it: pulsar-admin brokers delete-dynamic-config -c {shell_word(name)}",
         )
     if name == "loadManagerClassName" and value not in _LOAD_MANAGERS:
         raise Refused(" Invalid dynamic-config value", hint=f"one of {', '.join(_LOAD_MANAGERS)}")

@@ -113,7 +113,7 @@ def _unseen_warnings(
         raise Refused(
             f"{topic.name}: whether all that {cursor.name} would lose is older than {format_time_ms(request.limit_ms)} is not known: "
             + text_of_doubts(unseen),
-            hint="import what has them: pulsar-admin store add bookie; to drop them all the same: --force",
+            hint="import what has them: pulsar-admin store add bookie ID=DIR,DIR; to drop them all the same: --force",
             topic=str(topic.name),
             subscription=cursor.name,
             ledgers=[doubt.ledger_id for doubt in unseen],

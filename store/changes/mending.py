@@ -295,11 +295,11 @@ def _topic_warnings(reader: EntryReader, topic: Topic, gone: Ids) -> Iterator[st
         if here:
             lost = find_node(reader.txn, ledger_path(ledger_id)) is None
             keep = (
-                f"pulsar-admin ledgers restore {ledger_id} keeps {plural(here, 'it', 'them')}"
+                f"keep {plural(here, 'it', 'them')} with: pulsar-admin ledgers restore {ledger_id}"
                 if lost
-                else f"dump {plural(here, 'it', 'them')} before: pulsar-admin topics dump {shell_word(topic.name)}"
+                else f"dump {plural(here, 'it', 'them')} before: pulsar-admin topics dump {shell_word(topic.name)} --directory DIR"
             )
-            yield f"{counted(here, 'entry')} of ledger {ledger_id} can be read and {plural(here, 'goes', 'go')} with it: {keep}"
+            yield f"{counted(here, 'entry')} of ledger {ledger_id} can be read and {plural(here, 'goes', 'go')} with it; {keep}"
     if topic.name.local_name == EVENTS:
         yield _lost_policies(reader, topic, gone)
 

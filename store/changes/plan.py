@@ -276,7 +276,9 @@ def _raise_conflict(txn: Txn, change: Change, step: Step) -> None:
         hint = f"undo that first: pulsar-admin store undo {touched[-1].change}"
     elif step.database == "delayed" and step.key.startswith(_DELAYED_INDEX):
         by = "a delayed build"
-        hint = "the widths alone can be set as they were: pulsar-admin namespaces enable-delayed-message"
+        hint = (
+            "the widths alone can be set as they were: pulsar-admin namespaces enable-delayed-message TENANT/NAMESPACE"
+        )
     else:
         by = "something outside the audit log"
     key = step.key.decode("utf-8", "replace").replace("\0", " ")

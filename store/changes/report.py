@@ -12,7 +12,7 @@ from typing import Any
 from store.frozen import frozen
 from store.model.extent import Extent
 from store.model.redaction import hide_secrets_in
-from store.names import Position
+from store.names import Position, shell_word
 
 Json = Mapping[str, Any]  # Any: JSON values
 
@@ -254,7 +254,8 @@ class ChangeReport:
     """What a plan would do (``dry_run``), or what a change did.
 
     ``number``: of the change in the audit log, None for a plan and where nothing was to change. ``untouched``: places in ``parts``
-    of what stays as it is. ``plan_warnings`` concern all parts. ``command``: the name of what plans or makes it.
+    of what stays as it is. ``plan_warnings`` concern all parts. ``command``: the name of what plans or makes it. ``store``: the directory
+    that the undo command names; "": the one that is meant where none is named.
     """
 
     number: int | None
@@ -263,6 +264,7 @@ class ChangeReport:
     plan_warnings: tuple[str, ...] = ()
     untouched: frozenset[int] = frozenset()
     command: str = ""
+    store: str = ""
 
     @property
     def replayed(self) -> Extent:
@@ -289,15 +291,15 @@ class ChangeReport:
 
     def _document(self, part: ChangePart, number: int | None) -> dict[str, Any]:  # Any: JSON values
         document: dict[str, Any] = {"change": number, **part.as_json(), "dryRun": self.dry_run}
-        document["undo"] = None if number is None else undo_command(number)
+        document["undo"] = None if number is None else undo_command(number, self.store)
         if self.plan_warnings:
             document["warnings"] = list(self.plan_warnings)
         return document
 
 
-def undo_command(number: int) -> str:
-    """Return what to type to undo the change NUMBER."""
-    return f"pulsar-admin store undo {number}"
+def undo_command(number: int, store: str = "") -> str:
+    """Return what to type to undo the change NUMBER of the store in a directory; "": the one that is meant where none is named."""
+    return f"pulsar-admin {f'--store {shell_word(store)} ' if store else ''}store undo {number}"
 
 
 # -- JSON -------------------------------------------------------------------------------------------------------------

@@ -227,7 +227,7 @@ def find_ensembles(
         raise Refused(
             f"ledger {ledger_id}: entry {few} is on {_names(holders[few])} alone, others on {counted(write_quorum, 'bookie')}: "
             "its ensemble is ambiguous",
-            hint="import the bookies that are not here: pulsar-admin store add bookie",
+            hint="import the bookies that are not here: pulsar-admin store add bookie ID=DIR,DIR",
             ledgerId=ledger_id,
         )
     sizes = [sibling.ensemble_size] if sibling is not None and sibling.ensemble_size >= write_quorum else []

@@ -35,7 +35,7 @@ from store.frozen import frozen
 from store.model.reader import EntryReader
 from store.model.schemas import find_locator, live_versions
 from store.model.topics import check_namespace
-from store.names import Position, TopicName
+from store.names import Position, TopicName, shell_word
 from store.policies.events import find_policy_events
 
 _STRUCTURED = ("AVRO", "JSON", "PROTOBUF")
@@ -127,7 +127,7 @@ def _check_pair(name: TopicName, strategy: str, entry: SchemaEntry, new: NewSche
             raise Refused(
                 f"Error during schema compatibility check with strategy {strategy}: Unable to read schema: "
                 f"{json.dumps(writing)} using schema: {json.dumps(reading)}",
-                hint=f"the namespace of {name} decides: pulsar-admin namespaces get-schema-compatibility-strategy",
+                hint=f"its namespace decides: pulsar-admin namespaces get-schema-compatibility-strategy {shell_word(name.namespace)}",
                 topic=str(name),
             )
 

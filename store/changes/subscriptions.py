@@ -51,7 +51,7 @@ def plan_create(reader: EntryReader, topics: Iterable[Topic], new: NewSubscripti
         if find_node(reader.txn, path) is not None:
             raise AlreadyExists(
                 f"Subscription already exists for topic: {topic.name} has {new.name!r}",
-                hint=f"move it with: pulsar-admin topics reset-cursor {shell_word(topic.name)} -s {shell_word(new.name)} …",
+                hint=f"move it with: pulsar-admin topics reset-cursor {shell_word(topic.name)} -s {shell_word(new.name)} -m POSITION",
                 topic=str(topic.name),
                 subscription=new.name,
             )

@@ -176,6 +176,7 @@ def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator
             "publish-time-differs",
             where,
             f"its {time.where} {time.name} says {time.stated}, its entries {time.found_ms}",
+            topic=str(topic.name),
             ledgerId=listed.ledger_id,
         )
 

@@ -84,6 +84,6 @@ def _check_ledger(txn: Txn, ledger: Ledger) -> Iterator[Finding]:
             "recovery-fails",
             where,
             f"it was never closed, and no bookie has a good record of entry {end.last_entry_id + 1}: its recovery fails there",
-            "see: pulsar-admin ledgers info",
+            f"see: pulsar-admin ledgers info {ledger.ledger_id}",
             ledgerId=ledger.ledger_id,
         )

@@ -107,7 +107,7 @@ def _copies_differ(log: LogFile, reason: str, ledger_id: int, count: int) -> Fin
     hint = (
         "the copy that is shown is of a bookie that the metadata knows"
         if log.stranger
-        else "neither cookies nor metadata prove which is right: read both with: pulsar-admin logs dump"
+        else "neither cookies nor metadata prove which is right: read both with: pulsar-admin logs dump FILE"
     )
     return data_problem(
         "copies-differ",

@@ -166,7 +166,7 @@ def check_indexes(indexes: Sequence[int], count: int, where: str) -> Sequence[in
             fault = "out of range" if not 0 <= index < count else "doubled" if index == before else "not ascending"
             raise EntryCorrupt(
                 f"{where}: compacted_batch_indexes {list(indexes)[:16]} of a batch of {count}: {index} is {fault}",
-                hint="compact the topic again, or check it with: pulsar-admin compaction verify",
+                hint="compact the topic again, or check it with: pulsar-admin compaction verify TOPIC",
                 where=where,
                 found=list(indexes)[:16],
                 messages=count,

@@ -13,7 +13,7 @@ from store.model.cursors import COMPACTION_CURSOR, Cursor, read_cursor
 from store.model.ledgers import find_metadata, read_ledger
 from store.model.reader import EntryReader
 from store.model.topics import Topic
-from store.names import Position, TopicName
+from store.names import Position, TopicName, shell_word
 
 COMPACTED_LEDGER = "CompactedTopicLedger"
 """The cursor's property; the same as in ``store.model.references``, which costs a cold command 10 ms to import."""
@@ -78,7 +78,7 @@ def open_view(reader: EntryReader, topic: Topic, problems: list[StoreError] | No
         if stranger:
             raise MetadataCorrupt(
                 f"{COMPACTED_LEDGER} of {topic.name} names ledger {view.ledger_id}, {stranger}",
-                hint="look at it with: pulsar-admin compaction status; then compact the topic again",
+                hint=f"look at it with: pulsar-admin compaction status {shell_word(topic.name)}; then compact the topic again",
                 topic=str(topic.name),
                 ledgerId=view.ledger_id,
             )

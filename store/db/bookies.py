@@ -71,11 +71,14 @@ def _merge(one: Bookie, other: Bookie) -> Bookie:
 
 
 def disks_of(info: StoreInfo, bookie_id: str) -> str:
-    """Return how a command line names the disks of a bookie that was imported, ID=DIR,DIR; its id alone where nobody knows them."""
-    bookies = (bookie for bookie in iter_imported_bookies(info) if bookie.bookie_id == bookie_id)
+    """Return how a command line names the disks of a bookie that was imported, ID=DIR,DIR, with JOURNAL-DIR where no journal is here; its
+    id alone where nobody knows them."""
+    bookies = [bookie for bookie in iter_imported_bookies(info) if bookie.bookie_id == bookie_id]
     directories = dict.fromkeys(path for bookie in bookies for path in bookie.directories)
-    roots = ",".join(str(path.parent if path.name == "current" else path) for path in directories)
-    return f"{bookie_id}={roots}" if roots else bookie_id
+    roots = [str(path.parent if path.name == "current" else path) for path in directories]
+    if roots and not any(next(path.glob("*.txn"), None) for bookie in bookies for path in bookie.journal_dirs):
+        roots.append("JOURNAL-DIR")
+    return f"{bookie_id}={','.join(roots)}" if roots else bookie_id
 
 
 UNFINISHED = "unfinished"

@@ -221,7 +221,7 @@ def decode_entry_rows(payload: bytes | memoryview, where: str) -> tuple[int, Del
     if written > FORMAT:
         raise Unsupported(
             f"{where}: delayed index of format {written}, this toolkit knows up to {FORMAT}",
-            hint="use the toolkit that wrote it, or make it again: pulsar-admin delayed build --rebuild",
+            hint="use the toolkit that wrote it, or make it again: pulsar-admin delayed build TOPIC --rebuild",
         )
     if (
         form not in (ROARING, PACKED, STEPS)
@@ -315,5 +315,5 @@ def _read_steps(body: bytes, shape: tuple[int, int, int], where: str) -> tuple[A
 
 def _corrupt(where: str, what: str) -> EntryCorrupt:
     return EntryCorrupt(
-        f"{where}: {what}", hint="make the index again: pulsar-admin delayed build --rebuild", where=where
+        f"{where}: {what}", hint="make the index again: pulsar-admin delayed build TOPIC --rebuild", where=where
     )

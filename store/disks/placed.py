@@ -96,7 +96,7 @@ def open_index(storage: Storage) -> Iterator[Index]:
         if problems:
             raise Refused(
                 f"the index of {storage.logs} is damaged: {problems[0]}",
-                hint="make it again first: pulsar-admin store salvage",
+                hint="make it again first: pulsar-admin store salvage ID=DIR,DIR",
                 problems=problems,
             )
         yield Index(database, str(directory))

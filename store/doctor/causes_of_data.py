@@ -85,7 +85,7 @@ CAUSES_OF_DATA = (
         "A topic's list and BookKeeper count a ledger differently",
         "The number of entries or bytes of a closed ledger differs between them.",
         "Trusts its own list for closed ledgers: entries behind the smaller count are not delivered.",
-        "pulsar-admin ledgers restore {ledgerId} --extend --dry-run",
+        "pulsar-admin ledgers restore {ledgerId} --extend",
         "Look at the end of the ledger. `--extend` proves that an end is too early, and moves it.",
         "See bookkeeper#4812.",
     ),
@@ -95,7 +95,7 @@ CAUSES_OF_DATA = (
         "The recorded publish times of a ledger do not match its entries",
         "The first and last publish time (PIP-345) in the metadata contradict the entries.",
         "Searches by time use them, and look in the wrong ledger.",
-        "pulsar-admin store annotate",
+        "pulsar-admin store annotate {topic}",
         "Write the times again from the entries.",
     ),
     Cause(

@@ -74,7 +74,7 @@ CAUSES_OF_TOPICS = (
         "The first unacknowledged message of a subscription is dated after now, and a TTL is in force.",
         "Looks at the first unacknowledged entry first. It has not expired, so nothing behind it does, until its "
         "ledger has been closed for longer than the TTL or its own time has come.",
-        "pulsar-admin topics expire {topic} -s {subscription} -t AGE --dry-run",
+        "pulsar-admin topics expire {topic} -s {subscription} -t AGE",
         "Expire exactly with this toolkit, or skip the message: `topics skip -n 1`.",
         _CLOCKS,
     ),
@@ -137,7 +137,7 @@ CAUSES_OF_TOPICS = (
         "The `__compaction` cursor does not stand where its compacted ledger ends, or that ledger is wrong.",
         "Readers of the compacted view miss messages, or get some uncompacted. The next compaction continues from "
         "the cursor.",
-        "pulsar-admin compaction run {topic} --from-start --dry-run",
+        "pulsar-admin compaction run {topic} --from-start",
         "`compaction verify` shows what is wrong. Compact again from the start while the topic's ledgers still exist.",
         "Never reset `__compaction` by hand.",
     ),

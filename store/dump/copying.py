@@ -33,7 +33,7 @@ from store.model.ledgers import find_metadata, find_times
 from store.model.reader import EntryReader, open_reader
 from store.model.resources import tenant_path
 from store.model.topics import Topic, TopicLedger, expand_topic, read_topic
-from store.names import NamespaceName, Position, TopicName
+from store.names import NamespaceName, Position, TopicName, shell_word
 from store.policies.in_force import iter_stored
 from store.wording import counted
 
@@ -148,7 +148,8 @@ class _Copying:
                 lost = counted(ledger.entries - here, "entry", "entries")
                 raise Refused(
                     f"{name}: {lost} of ledger {ledger.ledger_id} are in no file of {self._request.source}: positions behind would move",
-                    hint="copy from a store of all bookies; or dump what is here: pulsar-admin topics dump --level entries",
+                    hint="copy from a store of all bookies; or dump what is here: pulsar-admin topics dump "
+                    f"{shell_word(name)} --level entries --directory DIR",
                     topic=str(name),
                     ledgerId=ledger.ledger_id,
                 )
@@ -285,7 +286,8 @@ class _Copying:
         for cursor in sorted(iter_cursor_names(txn, name)):
             if cursor == COMPACTION_CURSOR:
                 left.append(
-                    "its compacted view (make it again: pulsar-admin compaction run; of trimmed ledgers nothing is left)"
+                    f"its compacted view (make it again: pulsar-admin compaction run {shell_word(one.target)};"
+                    " of trimmed ledgers nothing is left)"
                 )
             elif cursor.startswith(REPLICATOR_PREFIX):
                 left.append(f"the replicator's cursor {cursor}")

@@ -112,7 +112,10 @@ def _topics(
 
 def _check_any(found: list[LoadedTopic]) -> None:
     if not any(topic.entries for topic in found):
-        raise InvalidValue("the dump holds no entries", hint="make one with: pulsar-admin topics dump --level entries")
+        raise InvalidValue(
+            "the dump holds no entries",
+            hint="make one with: pulsar-admin topics dump TOPIC --level entries --directory DIR",
+        )
 
 
 def _check_target(txn: Txn, name: TopicName) -> None:

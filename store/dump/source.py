@@ -64,7 +64,11 @@ class Source:
         elif self.path.is_dir():
             yield from _directory_topics(self.path)
         elif not self.path.is_file():
-            raise NotFound(f"no dump {self.path}", hint="make one with: pulsar-admin topics dump", path=str(self.path))
+            raise NotFound(
+                f"no dump {self.path}",
+                hint="make one with: pulsar-admin topics dump TOPIC --directory DIR",
+                path=str(self.path),
+            )
         elif self.path.suffix == ".parquet":
             yield _parquet_topic(self.path), _checked(_iter_parquet(self.path, BATCH_ROWS))
         else:
@@ -96,7 +100,11 @@ def _complete_files(path: Path) -> dict[Path, int]:
     found = sorted(file for place in places for kind in ("parquet", "jsonl") for file in path.glob(f"{place}.{kind}"))
     manifest = path / MANIFEST
     if not found and not manifest.exists():
-        raise NotFound(f"{path} holds no dump", hint="make one with: pulsar-admin topics dump", path=str(path))
+        raise NotFound(
+            f"{path} holds no dump",
+            hint="make one with: pulsar-admin topics dump TOPIC --directory DIR",
+            path=str(path),
+        )
     if not manifest.is_file():
         raise Corrupt(
             f"{path}: a dump without {MANIFEST}: it is unfinished, or a part of one",
@@ -214,7 +222,7 @@ def _check_columns(names: Iterable[str], where: str) -> None:
     if missing:
         raise InvalidValue(
             f"{where} is not a dump of entries: it has no column {missing[0]}",
-            hint="make one with: pulsar-admin topics dump --level entries",
+            hint="make one with: pulsar-admin topics dump TOPIC --level entries --directory DIR",
             path=where,
         )
 
@@ -230,7 +238,7 @@ def _check_types(schema: pa.Schema, where: str) -> None:
         if field.name in _COLUMNS and not known:
             raise InvalidValue(
                 f"{where} is not a dump of entries: its column {field.name} is of type {field.type}",
-                hint="make one with: pulsar-admin topics dump --level entries",
+                hint="make one with: pulsar-admin topics dump TOPIC --level entries --directory DIR",
                 path=where,
             )
 

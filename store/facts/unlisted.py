@@ -57,7 +57,7 @@ class UnlistedLedgers:
         if not self._txn.count("tree"):
             return Unknown("the store has no metadata")
         return Unknown(
-            "the store does not say which ledger id the metadata gives next: pulsar-admin store refresh reads it"
+            "the store does not say which ledger id the metadata gives next; to read it: pulsar-admin store refresh"
         )
 
     def why(self, ledger_id: int) -> Unlisted:

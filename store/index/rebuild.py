@@ -18,7 +18,16 @@ from store.db.blocks import ledger_key, ledger_of_key
 from store.db.copies import are_copies_taken_over, has_copies, iter_all_copies, take_copies
 from store.db.entry_files import file_state
 from store.db.environment import Store, Txn, create_store, open_store
-from store.db.files import LogFile, delete_log, iter_damage, iter_logs, put_damage, put_log
+from store.db.files import (
+    METADATA_FILE_ID,
+    LogFile,
+    clear_damage,
+    delete_log,
+    iter_damage,
+    iter_logs,
+    put_damage,
+    put_log,
+)
 from store.db.storeinfo import FORMAT_VERSION, read_store_info
 from store.errors import DiskFull, SourceChanged, StoreError
 from store.files import remove_file, remove_tree, scratch_directory
@@ -202,6 +211,8 @@ def _take_over(store: Store, txn: Txn, new: Txn, paths: Mapping[int, str]) -> in
             txn.put(database, key, bytes(value))
     for log in list(iter_logs(txn)):
         delete_log(txn, log.file_id)
+    for file_id in {damage.file_id for damage in iter_damage(txn)} - {METADATA_FILE_ID}:
+        clear_damage(txn, file_id)  # of no catalogued file
     for log in iter_logs(new):
         put_log(txn, replace(log, path=paths[log.file_id]))
     for damage in iter_damage(new):

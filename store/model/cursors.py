@@ -229,7 +229,7 @@ def iter_namespace_cursors(
     if subscription is not None and is_own(subscription):
         raise Refused(
             f"{subscription} is the broker's own cursor",
-            hint="name the topics: pulsar-admin topics … --force",
+            hint="commands of topics move it with --force: name the topics",
             subscription=subscription,
         )
     check_namespace(reader.txn, namespace)

@@ -166,6 +166,6 @@ def iter_wrong_rows(txn: Txn) -> Iterator[IndexCorrupt]:
         if identity not in trackers:
             yield IndexCorrupt(
                 f"the row of negative acks {key.hex()} belongs to no subscription",
-                hint="its tracker row is lost: pulsar-admin store log names the changes that wrote it",
+                hint="its tracker row is lost; the changes that wrote it: pulsar-admin store log",
                 key=key.hex(),
             )

@@ -36,7 +36,7 @@ from store.model.reader import EntryReader
 from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from store.model.resources import TENANT, TENANTS_PATH, current_cluster, list_clusters, tenant_path
 from store.model.topics import Topic, TopicLedger, partition_count, read_topic
-from store.names import NamespaceName, TopicName
+from store.names import NamespaceName, TopicName, shell_word
 from store.recovery.holding import HOLDING, holding_name
 from store.recovery.schemas import Version, made_locator
 from store.recovery.survey import Survey
@@ -468,7 +468,7 @@ def _warnings(made: _Made) -> Iterator[str]:
         yield (
             f"of {counted(made.bare, 'topic')} no subscription is known: one that never acknowledged, or that was closed in order, is in no"
             f" ledger. An earlier state of the metadata knows them (--earlier STORE). Else {HOLDING!r} stands at the beginning and keeps"
-            " the messages: create yours, then remove it with: pulsar-admin topics unsubscribe"
+            f" the messages: create yours, then remove it with: pulsar-admin topics unsubscribe TOPIC -s {shell_word(HOLDING)}"
         )
     if made.topics and made.sources.earlier is None:
         yield "properties of topics and subscriptions, terminated topics and ledgers in tiered storage are in no ledger's metadata"

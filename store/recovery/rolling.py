@@ -404,6 +404,7 @@ def _warnings(rolled: Rolled) -> Iterator[str]:
     if collected:
         yield (
             f"{counted(len(collected), 'ledger')} {plural(len(collected), 'is', 'are')} in entry logs and in no bookie's index, as garbage"
-            f" collection leaves them: {listed(sorted(collected))}. Before bookies start make their index again: pulsar-admin store salvage"
+            f" collection leaves them: {listed(sorted(collected))}. Before bookies start make their index again:"
+            " pulsar-admin store salvage ID=DIR,DIR"
         )
     yield from rolled.warnings

@@ -119,7 +119,7 @@ def _warnings(loose: Counter[str], lost: list[int]) -> Iterator[str]:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(loose.items()))
         yield (
             f"{counted(loose.total(), 'younger ledger')} ({kinds}) {plural(loose.total(), 'has', 'have')} metadata so that no bookie"
-            " deletes them, and nothing says whose they are. When all is well: pulsar-admin ledgers orphans, ledgers delete"
+            " deletes them, and nothing says whose they are. When all is well they are found with: pulsar-admin ledgers orphans"
         )
     if loose[SCHEMA] or loose[COMPACTED]:
         yield (
@@ -130,6 +130,6 @@ def _warnings(loose: Counter[str], lost: list[int]) -> Iterator[str]:
         yield f"{counted(loose[CURSOR], 'cursor ledger')} since may hold acknowledgements that are not taken over"
     if lost:
         yield (
-            f"entries of {counted(len(lost), 'ledger')} are lost in part ({listed(lost)}): pulsar-admin ledgers missing lists them, and"
-            " ledgers forget lets a broker go on behind them"
+            f"entries of {counted(len(lost), 'ledger')} are lost in part ({listed(lost)}); ledgers forget lets a broker go on after them."
+            " See: pulsar-admin ledgers missing"
         )

@@ -44,12 +44,13 @@ class Cause:
     def text(self) -> str:
         """Return all of it for a terminal."""
         parts = (
-            (f"{self.code} ({self.severity}): {self.title}", self.means),
-            ("What a broker does", self.broker),
-            ("Repair", f"{self.how}\n{self.command({})}"),
-            ("Prevent", self.prevent),
+            (f"{self.code} ({self.severity}): {self.title}", _wrapped(self.means)),
+            ("What a broker does", _wrapped(self.broker)),
+            # The command in one line, to be pasted.
+            ("Repair", f"{_wrapped(self.how)}\n  {self.command({})}".lstrip("\n")),
+            ("Prevent", _wrapped(self.prevent)),
         )
-        return "\n\n".join(f"{title}\n{_wrapped(text)}" for title, text in parts if text) + f"\n\nSee {self.page}"
+        return "\n\n".join(f"{title}\n{text}" for title, text in parts if text.strip()) + f"\n\nSee {self.page}"
 
     @property
     def page(self) -> str:

@@ -193,7 +193,7 @@ def read_connector_options(
     if lower.get(_COMPACTED, "").strip().lower() == "true":
         raise InvalidValue(
             "option pulsar.reader.readCompacted: compacted views are not read here",
-            hint="there is: pulsar-admin compaction read",
+            hint="there is: pulsar-admin compaction read TOPIC",
         )
     ignored = {name.lower() for name in _IGNORED} & lower.keys() | {
         name for name in lower if name.startswith(_IGNORED_PREFIXES)
@@ -205,7 +205,7 @@ def read_connector_options(
     if not values["store"]:
         raise InvalidValue(
             "topics are read through a store",
-            hint=f"make one with `pulsar-admin store import`, and give option store, or the session's {CONF}store",
+            hint=f"make one with `pulsar-admin store import standalone DIR`, and give option store, or the session's {CONF}store",
         )
     kind, text = _topics(values)
     _check_times(values["startingTime"], values["endingTime"])

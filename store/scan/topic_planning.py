@@ -171,7 +171,7 @@ def _report(topic: TopicName, lost: int, *, fail: bool) -> None:
     if fail:
         raise EntryNotFound(
             f"{said}; failOnDataLoss is true",
-            hint=f"which ones: pulsar-admin topics dump {shell_word(topic)} --directory …",
+            hint=f"which ones: pulsar-admin topics dump {shell_word(topic)} --directory DIR",
         )
     warn(f"pulsar_entries: {said}, and passed over, as failOnDataLoss is false", stacklevel=2)
 

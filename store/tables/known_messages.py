@@ -132,7 +132,7 @@ def _pieces(reader: EntryReader, profile: Profile, fail: Callable[[StoreError], 
 def _tell(fail: Callable[[StoreError], None], name: TopicName, count: int) -> None:
     if count:
         said = f"{name}: {counted(count, 'entry is', 'entries are')} in no file that is there"
-        fail(EntryNotFound(said, hint=f"which ones: pulsar-admin topics dump {shell_word(name)} --directory …"))
+        fail(EntryNotFound(said, hint=f"which ones: pulsar-admin topics dump {shell_word(name)} --directory DIR"))
 
 
 def _joined(pieces: Iterator[TopicPiece]) -> Iterator[TopicPieces]:

@@ -208,7 +208,7 @@ def _free_bundles(session: Session, topics: set[TopicName]) -> Iterator[str]:
             names = listed((f"{topic} ({_broker(node)})" for topic, node in served), 5)
             raise Refused(
                 f"{counted(len(served), 'topic is', 'topics are')} served by a broker: {names}",
-                hint="stop the brokers, or: pulsar-admin namespaces unload NAMESPACE on the live cluster, with clients stopped;"
+                hint="stop the brokers, or stop the clients and unload the namespace on the live cluster (namespaces unload);"
                 " a broker that was killed counts until its session ends (zooKeeperSessionTimeoutMillis, by default 30 s)",
                 topics=[str(topic) for topic, _ in served[:100]],
             )

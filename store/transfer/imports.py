@@ -444,7 +444,7 @@ def _check_goes_on(store: Store, *, index: bool) -> None:
         if state is not FileState.MISSING and not state.holds_the_imported:
             raise SourceChanged(
                 f"{log.locate(store.path)} is {state} since its scan was stopped at {log.next_offset:,}",
-                hint="bring the file back, or import into another directory: pulsar-admin --store NEW store import",
+                hint="bring the file back, or import into another store, with --store NEW",
                 path=log.path,
             )
 

@@ -26,7 +26,9 @@ def test_the_blocks_of_the_page_run(
     capsys.readouterr()
     for code, shown in blocks:
         exec(compile(code, str(PAGE), "exec"), names)
-        assert capsys.readouterr().out == shown, code
+        assert capsys.readouterr().out.replace(str(demo_copy), "/srv/demo") == shown, (
+            code
+        )  # undo commands name the store
 
 
 def table_rows() -> list[list[str]]:

@@ -75,7 +75,7 @@ def record(text: str) -> str:
     """Return the transcript TEXT with what its command lines say now."""
     head = text.partition("$ ")[0]
     blocks = []
-    with _own_directory() as (directory, clock), ExitStack() as held:
+    with own_directory() as (directory, clock), ExitStack() as held:
         for line in lines_of(text):
             clock.start()
             blocks.append(_record_line(line, directory, held))
@@ -85,7 +85,7 @@ def record(text: str) -> str:
 def _record_line(line: Line, directory: Path, held: ExitStack) -> str:
     block = [f"$ {line.text}\n"]
     if line.words:
-        code, stdout, stderr = _run_line(line, held)
+        code, stdout, stderr = run_line(line, held)
         shown = (masked(text, directory) for text in (stdout, stderr))
         block += _shown(next(shown), "")
         block += _shown(next(shown), "! ")
@@ -114,7 +114,7 @@ def _shown(text: str, prefix: str) -> list[str]:
     return lines
 
 
-def _run_line(line: Line, held: ExitStack) -> tuple[int, str, str]:
+def run_line(line: Line, held: ExitStack) -> tuple[int, str, str]:
     into = line.redirections.get(">")
     typed = line.redirections.get("<<<")
     given = Path(line.redirections["<"]).read_bytes() if "<" in line.redirections else b""
@@ -152,7 +152,7 @@ class _Stream(io.TextIOWrapper):
 
 
 @contextmanager
-def _own_directory() -> Iterator[tuple[Path, _Clock]]:
+def own_directory() -> Iterator[tuple[Path, _Clock]]:
     """Work in a new directory, without settings of this machine, by a clock of our own."""
     clock = _Clock()
     memory = os.access("/dev/shm", os.W_OK)  # where no commit waits for a disk

@@ -1,0 +1,86 @@
+"""Commands that are printed can be typed as they stand: each carries what this run's own command line said of where and when.
+
+That is ``--store`` (as an absolute path), ``--tables``, ``--now`` and ``--tz``. What the environment or the settings file says holds for
+the next command as it does for this one, so a line stays short without them.
+
+Only the program's own sentences pass here, where they are written: never an answer's data, in which the same words may stand.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from store.names import shell_word
+
+PROGRAM = "pulsar-admin"
+WITHOUT_STORE = frozenset({"completion", "logs"})
+OWN_TEXT = frozenset({"command", "hint", "mend", "message", "sentence", "undo", "warnings"})
+"""Fields of records that hold sentences of ours, with commands in them."""
+_CARRIED = {"store": "--store", "tables": "--tables", "tables_cluster": "--cluster", "now": "--now", "tz": "--tz"}
+_COMMAND = re.compile(r"(?<![\w./-])pulsar-admin (?=((?:--[a-z-]+ \S+ )*)([a-z][\w-]*)([^\n]*))")
+_END = re.compile(r"[;,):`](?:\s|$)| \(")
+"""Where a command ends in a sentence."""
+_program: ContextVar[str] = ContextVar("program", default=PROGRAM)
+_words: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("words", default=())
+"""Options and values, as the command line gave them; a command in a text gets those that it does not have."""
+
+
+def begin(program: str) -> None:
+    """A command line of ``program`` begins, which has said nothing yet."""
+    _program.set(program)
+    _words.set(())
+
+
+def carry(given: Mapping[str, Any]) -> None:  # Any: raw option values from click
+    """Take over the global options that were ``given`` so far."""
+    found = []
+    for name, option in _CARRIED.items():
+        value = given.get(name)
+        if value:
+            is_path = name == "store" or (name == "tables" and "://" not in value)
+            found.append((option, shell_word(os.path.abspath(value) if is_path else str(value))))
+    _words.set(tuple(found))
+
+
+def is_carrying() -> bool:
+    """Whether ``typable`` changes anything."""
+    return bool(_words.get()) or _program.get() != PROGRAM
+
+
+def typable(text: str) -> str:
+    """Return a text of ours with the options that this run was given in every command in it that takes them and has none of its own."""
+    return _COMMAND.sub(_typed, text) if is_carrying() and PROGRAM in text else text
+
+
+def own_items(document: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON values
+    """Return a document of ours, its sentences made typable."""
+    return {key: _own(value) if key in OWN_TEXT else value for key, value in document.items()}
+
+
+def own_text(record: object, name: str) -> Any:  # Any: the field's own type
+    """Return the field ``name`` of a record, made typable where it holds sentences of ours."""
+    value = getattr(record, name)
+    return _own(value) if name in OWN_TEXT else value
+
+
+def _own(value: Any) -> Any:  # Any: the field's own type
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_own, value))
+    return typable(value) if isinstance(value, str) else value
+
+
+def _typed(found: re.Match[str]) -> str:
+    from pulsar_admin.table import COMMANDS, GROUPS, ROOT
+
+    word, rest = found[2], f" {found[1]}" + _END.split(found[3].partition(f" {PROGRAM} ")[0])[0]
+    if word not in COMMANDS[ROOT] and word not in GROUPS:
+        return found[0]
+    program = f"{_program.get()} "
+    if word in WITHOUT_STORE or " --help" in rest:
+        return program
+    options = (f"{option} {value} " for option, value in _words.get() if f" {option}" not in rest)
+    return program + "".join(options)

@@ -1,0 +1,378 @@
+"""Commands that the program prints: every literal one can be typed, each carries what this run was given, and data is left as it is."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pulsar_admin as pa
+from pulsar_admin.cli import run
+from pulsar_admin.cures import cure_lines
+from pulsar_admin.typable import begin, carry, typable
+from store.db.environment import open_store
+from store.doctor.causes import CAUSES
+from store.names import shell_word
+from tests.conftest import Cli
+from tests.printed import commands_in, is_placeholder, printed_commands, words_of
+from tests.stores import copied
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
+from tests.test_check import CASES
+from tests.transcript.test_printed_commands import previewing
+from tests.worlds import assert_unchanged, copy_tree
+
+ROOT = Path(__file__).resolve().parent.parent
+PLAIN = "public/default/plain"
+_GENERIC = ("examples", "elsewhere", "output", "help")
+"""Keywords whose texts are examples for everybody."""
+_VALUES = {
+    "-s": "half",
+    "-l": "9",
+    "-e": "0",
+    "-m": "9:3",
+    "-c": "maxTenants",
+    "-t": "1h",
+    "-n": "1",
+    "-f": "schema.json",
+    "--at": "-1m",
+    "--time": "1795252992639",
+    "--code": "ledgers-deleted",
+    "--only": "topics",
+    "--names": "names.csv",
+    "--directory": "out",
+    "--forecast": "1h",
+    "--clusters": "standalone",
+    "--cluster": "standalone",
+    "--pattern": "public/*",
+    "--key-prefix": "a",
+    "transactions -m": "0",
+}
+_BY_GROUP = {
+    "ledgers": "9",
+    "tenants": "acme",
+    "namespaces": "public/default",
+    "clusters": "standalone",
+    "transactions": "0",
+    "store undo": "1",
+    "apply": "plan.json",
+    "logs": "standalone/bookkeeper/current/0.log",
+}
+_BY_PLACEHOLDER = {
+    "ID=DIR": "standalone/bookkeeper/current",
+    "ID=DIR,DIR": "standalone/bookkeeper/current",
+    "TENANT/NAMESPACE": "public/default",
+    "PATH": "/admin",
+    "HOST:PORT": "localhost:1",
+    "NAMESPACE": "public/default",
+}
+_NO_COMMANDS = {
+    "pulsar-admin incident bundle": "the name of a format",
+    "pulsar-admin --store NEW store import cluster": "the words that the parts of a cluster follow",
+}
+_WHOLE = {"case.shell_words": f"{PLAIN} -s half"}
+"""What stands for several words."""
+
+
+# -- all that are in the sources --------------------------------------------------------------------------------------
+
+
+def text_of(node: ast.AST) -> str | None:
+    """The text of a literal, with ``{}`` for what is filled in; None for anything else."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else None
+    if isinstance(node, ast.JoinedStr):
+        return "".join(
+            str(part.value) if isinstance(part, ast.Constant) else _WHOLE.get(ast.unparse(part.value), "{}")  # type: ignore[attr-defined]
+            for part in node.values
+        )
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        sides = [text_of(node.left), text_of(node.right)]
+        return None if sides == [None, None] else "".join("{}" if side is None else side for side in sides)
+    return None
+
+
+def literals(file: Path) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of the literals of a module, docstrings and examples left out."""
+    tree = ast.parse(file.read_text())
+    done = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    generic = [node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg in _GENERIC]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            generic += [
+                value
+                for key, value in zip(node.keys, node.values, strict=True)
+                if isinstance(key, ast.Constant) and key.value in _GENERIC
+            ]
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_EXAMPLE":
+            generic.append(node.value)
+    done |= {id(inner) for node in generic for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if id(node) not in done and (text := text_of(node)) is not None:
+            done |= {id(inner) for inner in ast.walk(node)}
+            yield getattr(node, "lineno", 0), text
+
+
+def filled(command: str) -> list[str]:
+    """The words of a command with a value for each that is to be filled in."""
+    words = words_of(re.sub(r"\{\w*\}", "{}", command))
+    group = next((key for key in (" ".join(words[:2]), words[0]) if key in _BY_GROUP), "")
+    usual = _BY_GROUP.get(group, PLAIN)
+    found = []
+    for before, word in zip(["", *words], words, strict=False):
+        if "{}" in word:
+            word = word.replace("{}", _VALUES.get(f"{words[0]} {before}") or _VALUES.get(before, usual))
+        elif is_placeholder(word):
+            word = _VALUES.get(before) or _BY_PLACEHOLDER.get(word, PLAIN if word == "TOPIC" else "DIR")
+        found.append(word)
+    return found
+
+
+COMMANDS = {
+    command: f"{file.relative_to(ROOT)}:{line}"
+    for package in ("store", "pulsar_admin", "commands")
+    for file in sorted((ROOT / package).rglob("*.py"))
+    for line, text in literals(file)
+    for command in commands_in(text)
+    if command not in _NO_COMMANDS
+}
+
+
+def test_there_are_commands_in_the_sources() -> None:
+    assert len(COMMANDS) > 150
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, demo_folder: Path) -> Path:
+    made = tmp_path_factory.mktemp("typed")
+    (made / "standalone").symlink_to(demo_folder / "standalone")
+    copy_tree(demo_folder / "pulsar-store", made / "pulsar-store")
+    (made / "schema.json").write_text(json.dumps({"type": "STRING", "schema": "", "properties": {}}))
+    return made
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.removeprefix("pulsar-admin "))
+def test_what_the_sources_print_can_be_typed(
+    command: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    code = run(previewing(filled(command)))
+    assert code not in (2, 70), f"{COMMANDS[command]}: {filled(command)}: {capsys.readouterr().err}"
+
+
+@pytest.fixture
+def cli(whole_cli: Cli) -> Cli:
+    return whole_cli
+
+
+# -- what they carry --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store whose path a shell would take apart."""
+    path = tmp_path / "a store; of two"
+    shutil.copytree(copied("small", "clean", tmp_path), path)
+    return path
+
+
+def test_undo_undoes_in_the_store_that_was_changed(
+    store: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: ``undo: pulsar-admin store undo 1`` undid a change of the store that lay in the working directory."""
+    here = copied("small", "clean", tmp_path / "here")
+    assert here.name == "pulsar-store"
+    monkeypatch.chdir(here.parent)
+    assert cli("topics", "skip", PLAIN, "-s", "holes", "-n", "2").exit_code == 0
+    done = cli("--store", os.path.relpath(store), "topics", "skip", PLAIN, "-s", "half", "-n", "3", "-o", "json")
+    assert done.json["undo"] == f"pulsar-admin --store {shell_word(store)} store undo 1"
+    undone = cli(*words_of(done.json["undo"]), "-o", "json")
+    assert undone.json["subscription"] == "half"
+    assert cli("store", "log", "-o", "json").json[0]["undoneBy"] is None
+
+
+def test_where_a_store_is_not_named_lines_stay_short(
+    store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PULSAR_ADMIN_STORE", str(store))
+    monkeypatch.setenv("PULSAR_ADMIN_NOW", "2026-11-21T12:00:00Z")
+    monkeypatch.setenv("PULSAR_ADMIN_TZ", "Europe/Berlin")
+    monkeypatch.chdir(tmp_path)
+    done = cli("topics", "skip", PLAIN, "-s", "half", "-n", "3")
+    assert done.stderr.splitlines()[-1] == "  undo: pulsar-admin store undo 1"
+    assert cli("topics", "stats", "a/b/c").stderr.splitlines()[-1].endswith(": pulsar-admin topics list a/b")
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("--store", "S"), "--store S"),
+        (("--now", "2026-11-21T12:00:00Z"), "--now 2026-11-21T12:00:00Z"),
+        (("--tz", "Europe/Berlin", "--store", "S"), "--store S --tz Europe/Berlin"),
+        (("--now", "now"), "--now now"),
+    ],
+)
+def test_everywhere_it_is_said(words: tuple[str, ...], shown: str, store: Path, cli: Cli, tmp_path: Path) -> None:
+    """In hints, warnings, notes, JSON, tables, CSV, the text of doctor, why and overview, and behind a copy button."""
+    given = [str(store) if word == "S" else word for word in words]
+    place = [] if "S" in words else ["--store", str(store)]
+    options = shown.replace("S", shell_word(store), 1) if "--store" in shown else f"--store {shell_word(store)} {shown}"
+    page = tmp_path / "page.html"
+    texts = [
+        cli(*place, *given, "topics", "stats", "a/b/c").stderr,
+        cli(*place, *given, "topics", "stats", "a/b/c", "-o", "json").error["hint"],
+        cli(*place, "topics", "stats", "a/b/c", *given).stderr,
+        cli(*place, *given, "doctor", "--html", page).stdout,
+        cli(*place, *given, "doctor", "-o", "csv").stdout,
+        cli(*place, *given, "doctor", "-o", "table").stdout,
+        cli(*place, *given, "doctor", "-o", "json").stdout,
+        cli(*place, *given, "overview").stdout,
+        cli(*place, *given, "topics", "why", PLAIN, "-s", "half").stdout,
+        cli(*place, *given, "topics", "why", PLAIN, "-s", "half", "-o", "json").stdout,
+        cli(*place, *given, "topics", "skip", PLAIN, "-s", "half", "-n", "1").stderr,
+        cli(*place, *given, "store", "log", "-o", "json").stdout,
+        page.read_text().replace("&#39;", "'").replace("&#x27;", "'"),
+    ]
+    for text in texts:
+        found = re.findall(r"pulsar-admin (?=--|topics|store|ledgers|doctor)[^\n\"<]*", text.replace('\\"', '"'))
+        assert found, text
+        assert [one for one in found if not one.startswith(f"pulsar-admin {options} ")] == []
+
+
+def test_a_name_of_its_own_stays(store: Path) -> None:
+    begin("pulsar-admin")
+    carry({"store": "/a b", "now": "now"})
+    try:
+        for text in (
+            "make one: pulsar-admin --store NEW store import cluster --bookie DIR",
+            "pulsar-admin store import standalone DIR --store NEW-STORE",
+        ):
+            assert typable(text).count("--store") == 1
+            assert "pulsar-admin --now now " in typable(text)
+        assert typable("pulsar-admin logs list /x; pulsar-admin completion bash") == (
+            "pulsar-admin logs list /x; pulsar-admin completion bash"
+        )
+        assert typable("see: pulsar-admin topics list --help") == "see: pulsar-admin topics list --help"
+        assert typable("as pulsar-admin prints it, pulsar-admin 4.0.8 does") == (
+            "as pulsar-admin prints it, pulsar-admin 4.0.8 does"
+        )
+        assert typable("pulsar-admin store undo 1, or a new one with --store") == (
+            "pulsar-admin --store '/a b' --now now store undo 1, or a new one with --store"
+        )
+    finally:
+        begin("pulsar-admin")
+
+
+def test_the_other_name_of_the_program(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--store", str(store), "topics", "stats", "a/b/c"], program="pulsar-admin-offline") == 5
+    assert f": pulsar-admin-offline --store {shell_word(store)} topics list a/b\n" in capsys.readouterr().err
+
+
+def test_data_is_left_as_it_is(tmp_path: Path, cli: Cli) -> None:
+    """The same words in a message, in a property or in a policy are none of ours."""
+    text = "pulsar-admin store undo 1"
+    path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([[Made(CREATED_MS, payload=text.encode())]])})
+    read = cli("--store", path, "topics", "read", "a/b/t", "--payload", "-o", "jsonl").json_lines
+    assert base64.b64decode(read[0]["payload"]) == text.encode()
+    store = copied("small", "clean", tmp_path)
+    for name in ("hint", "undo"):
+        changed = cli("--store", store, "namespaces", "set-property", "public/default", "-k", name, "-v", text)
+        assert changed.exit_code == 0
+        assert cli("--store", store, "namespaces", "get-property", "public/default", "-k", name).stdout.strip() == text
+    shown = cli("--store", store, "namespaces", "get-properties", "public/default", "-o", "json").json
+    assert (shown["hint"], shown["undo"]) == (text, text)
+
+
+def test_python_names_the_store(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(store.parent)
+    with pa.open_store(store.name, writable=True) as opened:
+        report = opened.apply(opened.topic(PLAIN).cursor("half").skip(3))
+    assert report.documents()[0]["undo"] == f"pulsar-admin --store {shell_word(store)} store undo 1"
+    assert str(report).endswith(f"\n  undo: pulsar-admin --store {shell_word(store)} store undo 1")
+
+
+# -- cures ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_cure_is_looked_at_first() -> None:
+    assert cure_lines("pulsar-admin ledgers restore 5 --dry-run") == [
+        "look first: pulsar-admin ledgers restore 5 --dry-run",
+        "$ pulsar-admin ledgers restore 5",
+    ]
+    assert cure_lines("pulsar-admin ledgers info 5") == ["$ pulsar-admin ledgers info 5"]
+
+
+@pytest.mark.parametrize("code", CAUSES)
+def test_no_cure_of_the_doctor_is_a_dry_run(code: str) -> None:
+    assert not CAUSES[code].mend.endswith("--dry-run")
+
+
+WORLDS = ["small-crashed", "small-mutated", "nometa-clean", "cluster-crashed", "policies-clean"]
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_what_doctor_overview_and_why_print_runs_anywhere(
+    world: str, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = copied(*world.split("-"), tmp_path)
+    texts = [cli("--store", store, *words) for words in (("doctor",), ("overview",), ("store", "check"))]
+    for row in cli("--store", store, "overview", "--top", "12", "-o", "json").json["backlogs"]:
+        texts.append(cli("--store", store, "topics", "why", row["topic"], "-s", row["subscription"]))
+    monkeypatch.chdir(tmp_path)
+    found = {command for text in texts for command in printed_commands(text.stdout + "\n" + text.stderr)}
+    assert len(found) > 5
+    for command in found:
+        words = words_of(command)
+        assert words[:2] == ["--store", str(store)] or words[0] == "logs"
+        if not any(map(is_placeholder, words)):
+            done = cli(*previewing(words))
+            assert done.exit_code != 2, (command, done.stderr)
+
+
+CURABLE = {
+    "ledger-without-metadata",
+    "owners-differ",
+    "damage-without-file",
+    "times-differ",
+    "block-damaged",
+    "file-grown",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_doctor_prints_of_what_was_planted_runs(
+    case: str, tmp_path: Path, cli: Cli, damages_stores: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look first changes nothing; a cure that changes something does, and what it cures is not found any more."""
+    store = copied("small", "clean", tmp_path)
+    before = {one["code"] for one in cli("--store", store, "doctor", "-o", "json").json}
+    with open_store(store, writable=True) as opened:
+        opened.write(CASES[case][0])
+    monkeypatch.chdir(tmp_path)
+    codes = {one["code"] for one in cli("--store", store, "doctor", "-o", "json").json} - before
+    cured = set()
+    for code in sorted(codes):
+        looked = False
+        for line in cli("--store", store, "doctor", "--code", code).stdout.splitlines():
+            kind, _, command = line.strip().partition("pulsar-admin ")
+            words = words_of(f"pulsar-admin {command}")
+            if kind not in ("$ ", "look first: ") or any(map(is_placeholder, words)):
+                continue
+            if kind == "look first: ":
+                with assert_unchanged(store / "meta" / "data.mdb"):
+                    found = cli(*words)
+            else:
+                found = cli(*words)
+                assert looked == (previewing(words) != words), line
+                cured |= {code} if looked and found.exit_code == 0 else set()
+            looked = kind == "look first: "
+            assert found.exit_code not in (2, 70), (line, found.stderr)
+    left = {one["code"] for one in cli("--store", store, "doctor", "-o", "json").json} - before
+    assert not cured & left
+    assert cured or not codes & CURABLE
