@@ -365,7 +365,10 @@ def _check_claims(cli: Cli, store: Path, said: dict[str, Any], planted: Planted)
     }
     assert cli("--store", store, "ledgers", "underreplicated").exit_code == 0
     problems = {(row["code"], row["where"].split(" of ")[0]) for row in _problems(cli, store)}
-    assert problems == {("ledger-without-metadata", f"ledger {one}") for one in lost}
+    assert problems == {
+        *(("ledger-without-metadata", f"ledger {one}") for one in lost),
+        ("topic-vanished", f"persistent://{SCHEMA_TOPIC}"),
+    }
     for ledger_id in lost:
         assert cli("--store", store, "ledgers", "info", ledger_id).exit_code == 1
     for topic in said["rows"]:
@@ -386,7 +389,7 @@ def _mend(cli: Cli, store: Path, said: dict[str, Any], planted: Planted) -> None
     assert restored == replace(original, ctoken=restored.ctoken if restored else None)
     forgotten = _do(cli, store, "ledgers", "forget", *planted.events, "--yes")
     assert POLICY_TOPIC in str(forgotten)
-    _do(cli, store, "ledgers", "delete", *planted.unlisted, "--yes")
+    _do(cli, store, "ledgers", "delete", *planted.unlisted, "--force", "--yes")
     assert _problems(cli, store) == []
     assert cli("--store", store, "ledgers", "missing", "-o", "json").json == []
 
