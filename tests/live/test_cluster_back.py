@@ -70,9 +70,9 @@ def backlog(cluster: Cluster, topic: str) -> int:
     return int(cluster.get(f"persistent/{topic}/stats")["subscriptions"][SUBSCRIPTION]["msgBacklog"])
 
 
-def import_it(cluster: Cluster, store: Path, metadata: object) -> None:
+def import_it(cluster: Cluster, store: Path, metadata: object, code: int = 0) -> None:
     confs = [word for bookie in cluster.bookies for word in ("--bookie-conf", bookie.configuration)]
-    run_toolkit(store, "store", "import", "cluster", "--zookeeper", metadata, *confs)
+    run_toolkit(store, "store", "import", "cluster", "--zookeeper", metadata, *confs, code=code)
 
 
 def has(bundles: list[str], topic: str) -> bool:
@@ -203,7 +203,7 @@ def test_a_zookeeper_that_was_put_back_is_rolled_forward(cluster: Cluster, tmp_p
     cluster.kill()
     client.close()
     put_zookeeper(cluster, tmp_path / "version-2")
-    import_it(cluster, store, cluster.zookeeper_data)
+    import_it(cluster, store, cluster.zookeeper_data, code=1)  # it is older than the bookies
     report = run_toolkit(store, "store", "recover")
     assert report[0]["after"]["level"] == "B"
     run_toolkit(store, "store", "export", "zookeeper-snapshot", tmp_path / "out")
