@@ -19,10 +19,10 @@ from store.db.environment import open_store
 from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import parse_topic
-from store.reports.skew import ProducerSkew, SkewOptions, misplaced, read_skew
 from store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
 from store.scan import entries as scan_entries
 from store.scan.entries import EntryScan
+from store.search.skew import ProducerSkew, SkewOptions, misplaced, read_skew
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store

@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from store.reports.internal_info import InternalInfo
     from store.reports.internal_stats import InternalStats
     from store.reports.partitioned_internals import PartitionedInternalStats
-    from store.reports.skew import TopicSkew
     from store.reports.stats import PartitionedTopicStats, TopicStats
     from store.reports.subscriptions import SubscriptionFacts
     from store.search.broker_setup import BrokerVersion
     from store.search.by_index import IndexFound
+    from store.search.skew import TopicSkew
 
 
 class Topic(TopicPlans):
@@ -172,7 +172,7 @@ class Topic(TopicPlans):
         """
         from pulsar_admin.api.timelines import damaged_texts, missing_texts
         from store.db.clocks import check_clock
-        from store.reports.skew import SkewOptions, read_skew
+        from store.search.skew import SkewOptions, read_skew
 
         options = SkewOptions(check_clock(clock), duration_ms(tolerance), self._session.now_ms)
         with self._session.scan() as reader:

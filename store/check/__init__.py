@@ -59,7 +59,7 @@ def refuse_bundle(store: Store) -> None:
         )
 
 
-def _findings_of(rule: Rule, facts: ClusterFacts) -> Iterator[Finding]:
+def _findings_of(rule: Rule[ClusterFacts], facts: ClusterFacts) -> Iterator[Finding]:
     cause = rule.cause
     for _, evidence in judge(facts, (rule,)):
         severity = evidence.severity or cause.severity

@@ -16,7 +16,7 @@ from store.db.delayed import Part
 from store.db.delayed_entries import DelayedRows, join_rows
 from store.errors import Corrupt, NotFound
 from store.model.cursors import Cursor, CursorSource
-from store.model.extent import Intervals, iter_ledger_parts
+from store.model.extent import Intervals
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
@@ -116,11 +116,6 @@ def cursor_of_nobody(topic: Topic) -> Cursor:
     state = CursorState(topic.first_position)
     stat = NodeStat(0, 0, 0, 0, False)
     return Cursor(topic.name, "", stat, CursorInfo(-1), state, CursorSource.NONE)
-
-
-def parts_of(topic: Topic, intervals: Intervals) -> tuple[Part, ...]:
-    """Return INTERVALS of ranks as parts of ledgers: they stay right when the topic loses its first ledgers."""
-    return tuple(part for start, end in intervals for part in iter_ledger_parts(topic, start, end))
 
 
 def intervals_of(topic: Topic, parts: Iterable[Part]) -> Intervals:

@@ -19,13 +19,13 @@ from store.db.delayed import Index, Partition, find_index, put_index
 from store.db.delayed_entries import iter_encoded
 from store.db.delayed_rules import DEFAULT_RULES, IndexRules
 from store.db.environment import Store, Txn
-from store.delayed.backlog import DelayScan, intervals_of, is_within, parts_of, read_delayed
+from store.delayed.backlog import DelayScan, intervals_of, is_within, read_delayed
 from store.delayed.partitions import PartitionSource
 from store.delayed.runs import RunFile, SortedRuns
 from store.errors import StalePlan
 from store.frozen import frozen
 from store.model.cursors import Cursor, read_cursor
-from store.model.extent import Intervals, pending_intervals, subtract
+from store.model.extent import Intervals, parts_of, pending_intervals, subtract
 from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName

@@ -14,12 +14,13 @@ from store.model.extent import Intervals, pending_intervals, subtract
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import TopicName, shell_word
+from store.policies.in_force import may_delay
 from store.timespec import format_time_ms
 from store.wording import counted
 
 if TYPE_CHECKING:
     from store.db.environment import Txn
-    from store.delayed.expiry import TooEarly
+    from store.search.before_due import TooEarly
 
 _UNREADABLE = (SourceChanged, EntryLogCorrupt, NotWritable)
 LOOKED_AT_MAX = 1_000_000
@@ -36,7 +37,7 @@ def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int
     delays = DelayLoss()
     warnings: list[str] = []
     if may_delay(reader.txn, move.topic.name):
-        from store.delayed.expiry import dropped_before_due
+        from store.search.before_due import dropped_before_due
 
         try:
             too_many = _too_many(reader.txn, move.topic, move.cursor, dropped)
@@ -73,7 +74,7 @@ def _too_many(txn: Txn, topic: Topic, cursor: Cursor, intervals: Intervals) -> s
 
 def ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms: int) -> tuple[NotDue | None, list[str]]:
     """Return what a TTL drops of CURSOR's backlog before it is due (None: nothing), and texts of warnings."""
-    from store.delayed.expiry import expiring_before_due
+    from store.search.before_due import expiring_before_due
 
     too_many = _too_many(reader.txn, topic, cursor, pending_intervals(topic, cursor.state))
     if too_many:
@@ -93,17 +94,6 @@ def forecast_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms:
         return [f"whether delayed messages go before they are due is unknown: {error.message}"]
     quotas = evicting_quotas(reader.txn, topic.name, assumed=found is not None)
     return [f"{topic.name} {text}" for text in (*warnings, *(_EVICTS.format(cursor.name, kind) for kind in quotas))]
-
-
-def may_delay(txn: Txn, topic: TopicName) -> bool:
-    """Whether messages of TOPIC may be delayed: unless a policy says no, a broker does."""
-    from store.policies.in_force import find_delivery
-
-    try:
-        found = find_delivery(txn, topic)
-    except MetadataCorrupt:
-        return True
-    return found is None or found.delivery.active
 
 
 def _policy_delays(txn: Txn, topic: TopicName) -> bool:

@@ -6,36 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from store.codec.policies import EVICTION
-from store.delayed.expiry import expiring_before_due
 from store.delayed.waiting import Waiting
-from store.frozen import frozen
-from store.model.cursors import Cursor
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
-from store.policies.in_force import QuotaInForce, find_message_ttl
-
-
-@frozen
-class TtlConflict:
-    """Delayed messages that the TTL drops before they are due: how many, and those due first."""
-
-    ttl_seconds: int
-    source: str
-    messages: int
-    first: tuple[Position, ...]
-
-
-def find_ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor) -> TtlConflict | None:
-    """Return what the TTL in force drops of CURSOR's backlog before it is due; None without a TTL.
-
-    An entry expires when its publish time (broker time where it has one) is more than the TTL ago.
-    """
-    ttl = find_message_ttl(reader.txn, topic.name)
-    if ttl is None or ttl.seconds <= 0:
-        return None
-    early = expiring_before_due(reader, topic, cursor, ttl.seconds * 1000)
-    return TtlConflict(ttl.seconds, ttl.source, early.messages, tuple(one.position for one in early.first))
+from store.policies.in_force import QuotaInForce
 
 
 def evicting_quotas(quotas: Mapping[str, QuotaInForce]) -> tuple[str, ...]:

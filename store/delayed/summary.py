@@ -10,9 +10,10 @@ from store.changes.delayed import DelayedPolicy, find_rules
 from store.db.delayed import find_index
 from store.delayed.backlog import intervals_of
 from store.delayed.runs import RunFile
-from store.delayed.status import TtlConflict, due_counts, evicting_quotas, find_ttl_conflict
+from store.delayed.status import due_counts, evicting_quotas
 from store.delayed.trackers import Tracker, estimate_trackers
 from store.delayed.waiting import Waiting, open_waiting, without_delay
+from store.facts.delays import TtlConflict, find_ttl_conflict
 from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.extent import pending_intervals, subtract

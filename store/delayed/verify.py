@@ -12,7 +12,7 @@ import numpy as np
 from store.aliases import Array
 from store.db.delayed import find_index
 from store.db.delayed_entries import DelayedRows
-from store.delayed.backlog import DelayScan, parts_of, read_delayed
+from store.delayed.backlog import DelayScan, read_delayed
 from store.delayed.buckets import Bucket, iter_buckets, iter_leaked
 from store.delayed.partitions import PartitionSource
 from store.delayed.places import Place, Places, distinct
@@ -20,7 +20,7 @@ from store.delayed.waiting import is_current
 from store.errors import StoreError
 from store.frozen import frozen
 from store.model.cursors import Cursor
-from store.model.extent import pending_intervals
+from store.model.extent import parts_of, pending_intervals
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import TopicName, shell_word

@@ -10,14 +10,14 @@ import numpy as np
 from store.db.delayed import Index, find_index
 from store.db.delayed_entries import DelayedRows, join_rows, no_rows, sorted_rows
 from store.db.delayed_rules import IndexRules
-from store.delayed.backlog import DelayScan, intervals_of, parts_of, read_delayed
+from store.delayed.backlog import DelayScan, intervals_of, read_delayed
 from store.delayed.build import rules_of
 from store.delayed.partitions import PartitionSource
 from store.delayed.runs import RunFile, SortedRuns
 from store.delayed.wheel import Source
 from store.frozen import frozen
 from store.model.cursors import Cursor
-from store.model.extent import pending_intervals, subtract
+from store.model.extent import parts_of, pending_intervals, subtract
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import LONG_MAX, LONG_MIN

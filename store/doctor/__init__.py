@@ -13,16 +13,17 @@ from store.check import Finding, iter_findings, refuse_bundle
 from store.check.deep import check_deep
 from store.db.environment import Store
 from store.doctor.diagnosis import Diagnosis
-from store.doctor.findings import diagnosis_of_finding
+from store.doctor.findings import diagnosis_of, diagnosis_of_finding
 from store.doctor.ranking import Ranking
-from store.doctor.topics import TopicDoctor
 from store.doctor.whole import CrashCost, dead_bytes, full_disks, journal_only, leaks
 from store.errors import StoreError
+from store.facts.topics import ReadBudget, TopicFacts
 from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic
 from store.rules.cause import Severity
+from store.rules.table import TOPIC_RULES, judge
 
 if TYPE_CHECKING:
     from store.engine.operation import Engine
@@ -83,7 +84,8 @@ def diagnose(
     with open_reader(store) as reader:
         looked = (lambda: None) if options.deep else (lambda: advance(1))
         with reader.txn.passing_altered():  # the rules tell of them
-            for found in _look(store, reader, TopicDoctor(reader, now_ms, sink, deep=options.deep), looked):
+            budget = ReadBudget(unlimited=options.deep)
+            for found in _look(store, reader, now_ms, budget, looked):
                 sink(found)
         if options.deep:
             for finding in check_deep(store, reader, advance, engine):
@@ -91,29 +93,44 @@ def diagnose(
     yield from ranking.ranked()
 
 
-def _look(store: Store, reader: EntryReader, topics: TopicDoctor, looked: Callable[[], None]) -> Iterator[Diagnosis]:
-    """Yield what one pass finds, beside what TOPICS tells its own sink; LOOKED is called after each topic."""
+def _look(
+    store: Store, reader: EntryReader, now_ms: int, budget: ReadBudget, looked: Callable[[], None]
+) -> Iterator[Diagnosis]:
+    """Yield what one pass finds; LOOKED is called after each topic."""
     crash = CrashCost()
+    of_topics: list[Diagnosis] = []
 
     def visit(topic: Topic, cursors: Sequence[Cursor]) -> None:
-        topics.visit(topic, cursors)
+        of_topics.extend(_diagnoses_of(TopicFacts(reader, topic, cursors, now_ms, budget)))
         crash.add(reader.txn, topic, cursors)
         looked()
 
     unreferenced: list[Finding] = []
     trusted = True
     for finding in iter_findings(store, reader, visit):
+        yield from of_topics
+        of_topics.clear()
         if finding.code in _LEAKS:
             unreferenced.append(finding)
             continue
         trusted &= finding.code not in _NAMELESS
         yield diagnosis_of_finding(finding)
+    yield from of_topics
     yield from crash.diagnoses()
     if not trusted:
         yield from map(diagnosis_of_finding, unreferenced)
     for look in (*((leaks,) if trusted else ()), journal_only, dead_bytes, full_disks):
         with suppress(StoreError):  # the checks tell of rows that cannot be read
             yield from look(store, reader.txn)
+
+
+def _diagnoses_of(facts: TopicFacts) -> Iterator[Diagnosis]:
+    for rule in TOPIC_RULES:
+        with suppress(StoreError):  # the checks tell of what cannot be read
+            for _, evidence in judge(facts, (rule,)):
+                yield diagnosis_of(
+                    rule.cause.code, evidence.where, evidence.sentence, evidence.values, evidence.severity
+                )
 
 
 def _is_meant(found: Diagnosis, options: DoctorOptions) -> bool:

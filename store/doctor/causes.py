@@ -6,9 +6,8 @@ from store.doctor.causes_of_data import CAUSES_OF_DATA
 from store.doctor.causes_of_store import CAUSES_OF_STORE
 from store.doctor.causes_of_topics import CAUSES_OF_TOPICS
 from store.rules.cause import Cause
-from store.rules.table import RULES
+from store.rules.table import CAUSES as CAUSES_OF_RULES
 
-CAUSES: dict[str, Cause] = {
-    cause.code: cause
-    for cause in (*(rule.cause for rule in RULES), *CAUSES_OF_DATA, *CAUSES_OF_TOPICS, *CAUSES_OF_STORE)
+CAUSES: dict[str, Cause] = CAUSES_OF_RULES | {
+    cause.code: cause for cause in (*CAUSES_OF_DATA, *CAUSES_OF_TOPICS, *CAUSES_OF_STORE)
 }

@@ -78,6 +78,11 @@ def iter_ledger_parts(topic: Topic, start: int, end: int) -> Iterable[tuple[int,
         rank = before[index] + last + 1
 
 
+def parts_of(topic: Topic, intervals: Intervals) -> tuple[tuple[int, int, int], ...]:
+    """Return INTERVALS of ranks as parts of ledgers: they stay right when the topic loses its first ledgers."""
+    return tuple(part for start, end in intervals for part in iter_ledger_parts(topic, start, end))
+
+
 def _ledger_extent(txn: Txn, topic: Topic, ledger_id: int, part: tuple[int, int]) -> Extent:
     first, last = part
     entries = last - first + 1

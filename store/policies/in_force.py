@@ -20,6 +20,7 @@ from store.codec.policies import (
 from store.codec.topicpolicies import decode_topic_policies
 from store.db.environment import Txn
 from store.db.tree import find_node
+from store.errors import MetadataCorrupt
 from store.frozen import frozen
 from store.names import NamespaceName, TopicName, encode_name
 from store.policies.events import find_policy_events
@@ -91,6 +92,15 @@ def find_retention(txn: Txn, topic: TopicName) -> RetentionInForce | None:
 def find_delivery(txn: Txn, topic: TopicName) -> DeliveryInForce | None:
     """Return the delayed delivery in force, None when nothing here sets it; raises MetadataCorrupt."""
     return _delivery_of(_iter_policies(txn, topic))
+
+
+def may_delay(txn: Txn, topic: TopicName) -> bool:
+    """Whether messages of TOPIC may be delayed: unless a policy says no, a broker does; damaged policies say nothing."""
+    try:
+        found = find_delivery(txn, topic)
+    except MetadataCorrupt:
+        return True
+    return found is None or found.delivery.active
 
 
 def find_quotas(txn: Txn, topic: TopicName) -> dict[str, QuotaInForce]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
+from typing import Generic, TypeVar
 
-from store.facts.cluster import ClusterFacts
 from store.frozen import frozen
 from store.rules.cause import Cause, Severity
+
+Facts = TypeVar("Facts")
+"""What a rule looks at: ``ClusterFacts``, ``TopicFacts`` or ``SubscriptionFacts``."""
 
 
 @frozen
@@ -27,15 +30,16 @@ class Evidence:
 
 
 @frozen
-class Rule:
+class Rule(Generic[Facts]):
     """One thing that can be wrong. ``cause``: code, severity, words, cure. ``holds``: facts → evidence, one for each place.
 
     ``loss``: what is lost as long as it holds, or by the cure; "" for nothing. ``scope``: "store" for our own rows, "data" for what
-    Pulsar left.
+    Pulsar left damaged or inconsistent, "use" where nothing is damaged (a clock, a quota, an acknowledgement): ``store check`` tells
+    the first two, ``doctor`` all.
     """
 
     cause: Cause
-    holds: Callable[[ClusterFacts], Iterator[Evidence]]
+    holds: Callable[[Facts], Iterator[Evidence]]
     loss: str = ""
     scope: str = "data"
 

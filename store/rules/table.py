@@ -6,18 +6,28 @@ from collections.abc import Iterable, Iterator
 
 from store.facts.cluster import ClusterFacts
 from store.rules.bookies import BOOKIE_RULES
+from store.rules.cause import Cause
 from store.rules.cluster import CLUSTER_RULES
 from store.rules.ledgers import LEDGER_RULES
 from store.rules.rows import ROW_RULES
-from store.rules.rule import Evidence, Rule
+from store.rules.rule import Evidence, Facts, Rule
+from store.rules.topics import TOPIC_RULES
 
-RULES: tuple[Rule, ...] = (*ROW_RULES, *LEDGER_RULES, *CLUSTER_RULES, *BOOKIE_RULES)
+__all__ = ["CAUSES", "LEADING", "RULES", "TOPIC_RULES", "judge"]
+
+RULES: tuple[Rule[ClusterFacts], ...] = (*ROW_RULES, *LEDGER_RULES, *CLUSTER_RULES, *BOOKIE_RULES)
 LEADING = tuple(rule for rule in RULES if rule.cause.leads)
 """Rules of which other findings may come: cheap to judge, so that an import tells of them."""
 
 
-def judge(facts: ClusterFacts, rules: Iterable[Rule] = RULES) -> Iterator[tuple[Rule, Evidence]]:
-    """Yield each of RULES that holds with its evidence, in the order of the table."""
+CAUSES: dict[str, Cause] = {
+    cause.code: cause for cause in (*(rule.cause for rule in RULES), *(rule.cause for rule in TOPIC_RULES))
+}
+"""The cause of every rule, by code."""
+
+
+def judge(facts: Facts, rules: Iterable[Rule[Facts]]) -> Iterator[tuple[Rule[Facts], Evidence]]:
+    """Yield each of RULES that holds for FACTS with its evidence, in the order of the table."""
     for rule in rules:
         for evidence in rule.holds(facts):
             yield rule, evidence

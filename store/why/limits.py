@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from store.delayed.status import find_ttl_conflict
 from store.errors import MetadataCorrupt
-from store.model.cursors import Cursor, backlog_size_bytes, is_own
+from store.facts.delays import find_ttl_conflict
+from store.model.cursors import Cursor, is_own
 from store.model.extent import Extent, extent_of, pending_intervals
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position, shell_word
-from store.policies.in_force import MessageTtl, QuotaInForce, find_message_ttl, find_quotas
+from store.policies.in_force import MessageTtl, find_message_ttl, find_quotas
+from store.policies.quotas import SIZE, QuotaState, iter_quota_states
 from store.policies.trimming import read_mark_deletes
 from store.reports.subscriptions import NotDue
 from store.search.expiry import BROKER, expire_by_time
@@ -24,7 +25,6 @@ from store.why.front import Front, entries
 from store.why.reason import Reason, when
 from store.wording import counted, plural
 
-SIZE, AGE = "destination_storage", "message_age"
 _DOES = {
     "producer_request_hold": "producers wait",
     "producer_exception": "producers get an error",
@@ -128,66 +128,37 @@ def _dropped_delayed(reader: EntryReader, topic: Topic, cursor: Cursor) -> Itera
 
 
 def iter_quota_reasons(reader: EntryReader, topic: Topic, now_ms: int) -> Iterator[Reason]:
-    """Yield whether TOPIC has reached the backlog quotas in force; a broker's own defaults are in no store."""
+    """Yield whether TOPIC has reached the backlog quotas in force."""
     try:
         quotas = find_quotas(reader.txn, topic.name)
     except MetadataCorrupt:  # the TTL's reason says so
         return
-    if not quotas or topic.name.is_system:  # upstream's SystemTopic has no quotas
-        return
-    cursors = read_mark_deletes(reader, topic)
-    if not cursors:
-        return
-    slowest = min(cursors, key=lambda name: (topic.place(cursors[name]), name))
-    for kind, quota in quotas.items():
-        if kind == SIZE and quota.quota.limit_size_bytes >= 0:
-            size_bytes = backlog_size_bytes(topic, cursors[slowest])
-            limit_bytes = quota.quota.limit_size_bytes
+    for state in iter_quota_states(topic, read_mark_deletes(reader, topic), quotas, now_ms):
+        if state.kind == SIZE:
             yield _quota(
                 topic,
-                quota,
-                kind,
-                slowest,
-                reached=size_bytes >= limit_bytes,
-                text=f"{size_bytes:,} of {counted(limit_bytes, 'byte')} behind {slowest}, the slowest cursor",
-                evidence={"backlogSize": size_bytes, "limitSize": limit_bytes},
+                state,
+                f"{state.used:,} of {counted(state.limit, 'byte')} behind {state.slowest}, the slowest cursor",
+                {"backlogSize": state.used, "limitSize": state.limit},
             )
-        elif kind == AGE and quota.quota.limit_time_seconds > 0:
-            closed_ms = _closed_ms(topic, cursors[slowest])
-            age_ms = 0 if closed_ms is None else now_ms - closed_ms
-            limit_ms = quota.quota.limit_time_seconds * 1000
-            closed = "is still open" if closed_ms is None else f"was closed {format_age_ms(age_ms)} ago"
+        else:
+            closed = "is still open" if state.closed_ms is None else f"was closed {format_age_ms(state.used)} ago"
             yield _quota(
                 topic,
-                quota,
-                kind,
-                slowest,
-                reached=age_ms > limit_ms,
-                text=f"the ledger with the first message behind {slowest}, by which a broker judges, {closed}; the limit is "
-                f"{format_age_ms(limit_ms)}",
-                evidence={"closed": closed_ms, "limitTime": quota.quota.limit_time_seconds},
+                state,
+                f"the ledger with the first message behind {state.slowest}, by which a broker judges, {closed}; the limit is "
+                f"{format_age_ms(state.limit)}",
+                {"closed": state.closed_ms, "limitTime": state.quota.limit_time_seconds},
             )
 
 
-def _closed_ms(topic: Topic, mark_delete: Position) -> int | None:
-    """Return when the ledger of the first entry behind MARK_DELETE was closed, None while it is the last one, or open."""
-    if not topic.ids or mark_delete.ledger_id == topic.ids[-1]:
-        return None
-    ledger = topic.ledger(mark_delete.ledger_id)
-    if ledger is None or mark_delete.entry_id + 1 >= ledger.entries:
-        ledger = topic.ledger(topic.next_valid(mark_delete).ledger_id)
-    return None if ledger is None else ledger.info.timestamp_ms or None
-
-
-def _quota(
-    topic: Topic, found: QuotaInForce, kind: str, slowest: str, *, reached: bool, text: str, evidence: dict[str, object]
-) -> Reason:
-    policy = found.quota.policy
+def _quota(topic: Topic, state: QuotaState, text: str, evidence: dict[str, object]) -> Reason:
+    policy = state.quota.policy
     does = _DOES.get(policy, policy)
-    verdict = f"is reached, so {does}" if reached else f"is not reached; at the limit {does}"
+    verdict = f"is reached, so {does}" if state.is_reached else f"is not reached; at the limit {does}"
     return Reason(
-        "quota-reached" if reached else "quota-left",
-        f"The backlog quota {kind} ({found.source}, {policy}) {verdict}: {text}.",
-        {"type": kind, "policy": policy, "source": found.source, "slowest": slowest, **evidence},
+        "quota-reached" if state.is_reached else "quota-left",
+        f"The backlog quota {state.kind} ({state.source}, {policy}) {verdict}: {text}.",
+        {"type": state.kind, "policy": policy, "source": state.source, "slowest": state.slowest, **evidence},
         f"pulsar-admin topics get-backlog-quotas {shell_word(topic.name)} -ap",
     )

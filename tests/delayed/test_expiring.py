@@ -13,13 +13,13 @@ from store.codec.brokerentry import BrokerEntry
 from store.codec.cursor import CursorInfo
 from store.codec.message import encode_message_entry
 from store.db.environment import open_store
-from store.delayed.expiry import FIRST, dropped_before_due, expiring_before_due
 from store.model.cursors import read_cursor
 from store.model.messages import MessageReader
 from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from store.proto.pulsar_api_pb2 import MessageMetadata
+from store.search.before_due import FIRST, dropped_before_due, expiring_before_due
 from tests.conftest import Cli
 from tests.plans.test_expiry import put_json
 from tests.stores import copied

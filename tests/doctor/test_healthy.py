@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from store.doctor import Severity
-from store.doctor.clocks import Clocks
+from store.facts.clocks import Clocks
 from tests.doctor.test_checked import told
 from tests.stores import imported
 from tests.worlds import STATES, oracle

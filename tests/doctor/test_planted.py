@@ -17,9 +17,10 @@ from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
 from store.db.tree import Node, put_nodes, read_node
-from store.doctor import Diagnosis, Severity, topics, whole
+from store.doctor import Diagnosis, Severity, whole
 from store.model.references import index_owners
 from store.names import Position
+from store.rules import topics
 from tests.conftest import Cli
 from tests.doctor.test_checked import told, told_of_clean
 from tests.stores import NOW_MS, copied, imported

@@ -73,7 +73,9 @@ def mended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mended]:
         assert run_toolkit(sound, "ledgers", "missing") == []
         info = run_toolkit(sound, "topics", "info-internal", CURSOR)
         plant(broker, broken, info["cursors"]["holes"]["cursorsLedgerId"])
-        run_toolkit(store, "store", "import", "standalone", broker.data)
+        run_toolkit(
+            store, "store", "import", "standalone", broker.data, code=1
+        )  # a damaged record has an id that was never given
         missing = run_toolkit(store, "ledgers", "missing", code=1)
         checked = run_toolkit(store, "store", "check", code=1)
         run_toolkit(store, "ledgers", "forget", *(broken.lost[what] for what in FORGOTTEN))

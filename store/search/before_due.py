@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from store.aliases import Array
-from store.delayed.backlog import parts_of
 from store.frozen import frozen
 from store.model.cursors import Cursor
-from store.model.extent import Intervals, pending_intervals
+from store.model.extent import Intervals, parts_of, pending_intervals
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position

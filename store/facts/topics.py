@@ -1,0 +1,233 @@
+"""Facts of a topic and of its subscriptions, each gathered when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from store.codec.policies import Retention
+from store.db.tree import find_node
+from store.errors import MetadataCorrupt
+from store.facts import Unknown
+from store.facts.clocks import Clocks, read_clocks
+from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_size_bytes, is_own, is_subscription
+from store.model.extent import Intervals, pending_intervals
+from store.model.reader import EntryReader
+from store.model.topics import Topic
+from store.names import Position
+from store.policies.in_force import MessageTtl, PoliciesInForce, may_delay, read_in_force
+from store.policies.quotas import QuotaState, iter_quota_states
+from store.policies.table import POLICIES
+from store.policies.trimming import consumed_ledgers, retention_of
+from store.policies.values import value_in_force
+
+if TYPE_CHECKING:
+    from store.facts.delays import TtlConflict
+
+READ_ENTRIES = 100_000
+"""Entries of a topic that are read where a fact is in entries alone."""
+READ_ALL = 2_000_000
+"""Entries that are read in all for such facts."""
+_NAMED = 3
+_COMPACTION_THRESHOLD = next(policy for policy in POLICIES if policy.name == "compaction-threshold")
+
+
+@dataclass(slots=True)
+class ReadBudget:
+    """How many entries may still be read for facts that are in entries alone, so that all topics take no whole scan.
+
+    ``unlimited``: somebody asked for every byte.
+    """
+
+    unlimited: bool = False
+    left: int = READ_ALL
+
+    def take(self, entries: int) -> bool:
+        """Return whether so many entries may be read; they count."""
+        if self.unlimited:
+            return True
+        if entries > READ_ENTRIES or entries > self.left:
+            return False
+        self.left -= entries
+        return True
+
+
+class TopicFacts:
+    """What one snapshot says of a topic at ``now_ms``. ``cursors``: those of its durable cursors that can be read.
+
+    Each fact is read when it is first asked for, and raises what reading its rows raises.
+    """
+
+    def __init__(
+        self,
+        reader: EntryReader,
+        topic: Topic,
+        cursors: Sequence[Cursor],
+        now_ms: int,
+        budget: ReadBudget | None = None,
+    ) -> None:
+        self.reader = reader
+        self.topic = topic
+        self.cursors = cursors
+        self.now_ms = now_ms
+        self.budget = budget or ReadBudget()
+
+    @property
+    def where(self) -> str:
+        """The topic's full name."""
+        return str(self.topic.name)
+
+    @cached_property
+    def subscriptions(self) -> tuple[SubscriptionFacts, ...]:
+        """Facts of each of its cursors, those that the broker keeps for itself included."""
+        return tuple(SubscriptionFacts(self, cursor) for cursor in self.cursors)
+
+    @cached_property
+    def mark_deletes(self) -> Mapping[str, Position]:
+        """The mark-delete position of each readable durable cursor, by name."""
+        return {cursor.name: cursor.mark_delete for cursor in self.cursors}
+
+    @cached_property
+    def policies(self) -> PoliciesInForce | Unknown:
+        """The policies in force: the topic's own, else its namespace's; a broker's defaults are in no store."""
+        try:
+            return read_in_force(self.reader.txn, self.topic.name)
+        except MetadataCorrupt as error:
+            return Unknown(error.message)
+
+    @cached_property
+    def message_ttl(self) -> MessageTtl | Unknown | None:
+        """The TTL in force; None where nothing sets one, or sets 0, which is none."""
+        if isinstance(self.policies, Unknown):
+            return self.policies
+        ttl = self.policies.message_ttl
+        return ttl if ttl is not None and ttl.seconds > 0 else None
+
+    @cached_property
+    def quotas(self) -> tuple[QuotaState, ...] | Unknown:
+        """Each backlog quota in force that has a limit, beside what it counts."""
+        if isinstance(self.policies, Unknown):
+            return self.policies
+        return tuple(iter_quota_states(self.topic, self.mark_deletes, self.policies.backlog_quotas, self.now_ms))
+
+    @cached_property
+    def clocks(self) -> Clocks:
+        """What the index says of the clocks of its producers and brokers."""
+        return read_clocks(self.reader.txn, self.topic, self.now_ms)
+
+    @cached_property
+    def consumed(self) -> tuple[int, tuple[str, Position] | None]:
+        """How many ledgers from the front every cursor has left, and the slowest cursor, which needs the next one."""
+        return consumed_ledgers(self.topic, self.mark_deletes)
+
+    @cached_property
+    def retention(self) -> Retention:
+        """The retention in force; of policies that cannot be read one that keeps everything."""
+        return retention_of(self.reader.txn, self.topic)
+
+    def backlog_size_bytes(self, cursor: str) -> int:
+        """Return a broker's estimate of the bytes that the cursor of that name has not consumed."""
+        return backlog_size_bytes(self.topic, self.mark_deletes[cursor])
+
+    @cached_property
+    def wrong_producers(self) -> Mapping[str, object]:
+        """Who published with wrong clocks, and how many entries, by keys of JSON; empty where that would read too many entries."""
+        if not self.budget.take(self.topic.number_of_entries):
+            return {}
+        from store.search.skew import SkewOptions, read_skew  # numpy: few topics have wrong clocks
+
+        skew = read_skew(self.reader, self.topic, SkewOptions(tolerance_ms=Clocks.TOLERANCE_MS, now_ms=self.now_ms))
+        wrong = [row for row in skew.producers if row.future or row.late]
+        return {
+            "producers": [row.producer for row in wrong[:_NAMED]],
+            "future": skew.future,
+            "late": skew.late,
+            "aheadProducers": [row.producer for row in wrong if row.future][:_NAMED],
+            "behindProducers": [row.producer for row in wrong if row.late][:_NAMED],
+        }
+
+    @cached_property
+    def node_bytes(self) -> int:
+        """The size of the metadata node that lists its ledgers."""
+        node = find_node(self.reader.txn, self.topic.name.path)
+        return 0 if node is None else len(node.value)
+
+    @cached_property
+    def compaction_problems(self) -> tuple[str, ...]:
+        """How compaction's cursor and the compacted ledger contradict each other, in words."""
+        if self.compaction_cursor is None:
+            return ()
+        from store.compaction.status import read_status
+
+        return tuple(read_status(self.reader, self.topic, ()).problems)
+
+    @cached_property
+    def compaction_threshold(self) -> int:
+        """The backlog in bytes at which a broker compacts it by itself; 0 for never."""
+        return value_in_force(self.reader.txn, self.topic.name, _COMPACTION_THRESHOLD, {})[0] or 0
+
+    @cached_property
+    def consumed_without_compaction(self) -> int:
+        """How many ledgers from the front every cursor but compaction's has left."""
+        others = {name: at for name, at in self.mark_deletes.items() if name != COMPACTION_CURSOR}
+        return consumed_ledgers(self.topic, others)[0]
+
+    @cached_property
+    def compaction_cursor(self) -> Cursor | None:
+        """Compaction's cursor, whose position is the compaction horizon; None where the topic never was compacted."""
+        return next((cursor for cursor in self.cursors if cursor.name == COMPACTION_CURSOR), None)
+
+
+class SubscriptionFacts:
+    """What one snapshot says of a subscription, or of another durable cursor, of a topic."""
+
+    def __init__(self, topic: TopicFacts, cursor: Cursor) -> None:
+        self.of = topic
+        self.cursor = cursor
+
+    @property
+    def where(self) -> str:
+        """The topic and the subscription."""
+        return f"{self.of.topic.name} {self.cursor.name}"
+
+    @property
+    def is_consumed(self) -> bool:
+        """Whether consumers read by it: neither the broker's own cursor, nor a replicator's."""
+        return not is_own(self.cursor.name) and is_subscription(self.cursor.name)
+
+    @cached_property
+    def pending(self) -> Intervals:
+        """The ranks of the topic's entries that are not acknowledged, as (first, end) with the end excluded."""
+        return pending_intervals(self.of.topic, self.cursor.state)
+
+    @cached_property
+    def pending_entries(self) -> int:
+        """How many entries are not acknowledged."""
+        return sum(end - start for start, end in self.pending)
+
+    @cached_property
+    def first_pending_time(self) -> tuple[Position, int] | None:
+        """Its first unacknowledged entry, and that one's time in ms: the broker's, else the producer's; None without a backlog."""
+        if not self.is_consumed or not self.pending:
+            return None
+        from store.search.by_time import read_entry_time
+
+        position = self.of.topic.at_rank(self.pending[0][0])
+        time_ms = read_entry_time(self.of.reader, position, "auto")
+        return None if time_ms is None else (position, time_ms)
+
+    @cached_property
+    def ttl_conflict(self) -> TtlConflict | None:
+        """What the TTL in force drops of its backlog before it is due; None without a TTL or delays, or where that would read too much."""
+        topic = self.of
+        if not self.is_consumed or not self.pending or topic.topic.name.is_system:
+            return None
+        if topic.message_ttl is None or isinstance(topic.message_ttl, Unknown):
+            return None
+        if not may_delay(topic.reader.txn, topic.topic.name) or not topic.budget.take(self.pending_entries):
+            return None
+        from store.facts.delays import find_ttl_conflict  # numpy
+
+        return find_ttl_conflict(topic.reader, topic.topic, self.cursor)

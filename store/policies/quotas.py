@@ -1,0 +1,72 @@
+"""Whether a topic has reached a backlog quota (``PersistentTopic.isSizeBacklogExceeded`` and ``estimatedTimeBasedBacklogQuotaCheck``,
+4.0.8): the size is exceeded at the limit or more, the time beyond the limit, and the ledger that is still written has no age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from store.codec.policies import EVICTION, BacklogQuota
+from store.frozen import frozen
+from store.model.cursors import backlog_size_bytes
+from store.model.topics import Topic
+from store.names import Position
+from store.policies.in_force import QuotaInForce
+
+SIZE, AGE = "destination_storage", "message_age"
+
+
+@frozen
+class QuotaState:
+    """A backlog quota in force beside what it counts. ``slowest``: the cursor that stands furthest back, which is judged.
+
+    ``used``: bytes of backlog, or for ``message_age`` milliseconds since the ledger of its first message was closed. ``closed_ms``:
+    when that was; None for a size, and while that ledger is still written.
+    """
+
+    kind: str
+    quota: BacklogQuota
+    source: str
+    slowest: str
+    used: int
+    limit: int
+    closed_ms: int | None
+    is_reached: bool
+
+    @property
+    def evicts(self) -> bool:
+        """Whether a broker drops messages where it is reached; else it refuses producers, or lets them wait."""
+        return self.quota.policy == EVICTION
+
+
+def iter_quota_states(
+    topic: Topic, mark_deletes: Mapping[str, Position], quotas: Mapping[str, QuotaInForce], now_ms: int
+) -> Iterator[QuotaState]:
+    """Yield the state of each of QUOTAS that has a limit, for TOPIC with its durable cursors at MARK_DELETES; a system topic has none.
+
+    A broker's own defaults (``backlogQuotaDefaultLimitBytes``) are in no store.
+    """
+    if not mark_deletes or topic.name.is_system:  # upstream's SystemTopic has no quotas
+        return
+    slowest = min(mark_deletes, key=lambda name: (topic.place(mark_deletes[name]), name))
+    at = mark_deletes[slowest]
+    for kind, found in quotas.items():
+        quota = found.quota
+        if kind == SIZE and quota.limit_size_bytes >= 0:
+            used, limit = backlog_size_bytes(topic, at), quota.limit_size_bytes
+            yield QuotaState(kind, quota, found.source, slowest, used, limit, None, used >= limit)
+        elif kind == AGE and quota.limit_time_seconds > 0:
+            closed_ms = _closed_ms(topic, at)
+            used = 0 if closed_ms is None else now_ms - closed_ms
+            limit = quota.limit_time_seconds * 1000
+            yield QuotaState(kind, quota, found.source, slowest, used, limit, closed_ms, used > limit)
+
+
+def _closed_ms(topic: Topic, mark_delete: Position) -> int | None:
+    """Return when the ledger of the first entry after MARK_DELETE was closed, None while it is the last one, or open."""
+    if not topic.ids or mark_delete.ledger_id == topic.ids[-1]:
+        return None
+    ledger = topic.ledger(mark_delete.ledger_id)
+    if ledger is None or mark_delete.entry_id + 1 >= ledger.entries:
+        ledger = topic.ledger(topic.next_valid(mark_delete).ledger_id)
+    return None if ledger is None else ledger.info.timestamp_ms or None

@@ -1,0 +1,481 @@
+"""Rules about topics where nothing is damaged: clocks, TTL, quotas, acknowledgements, compaction, ledgers."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+
+from store.facts import Unknown
+from store.facts.topics import SubscriptionFacts, TopicFacts
+from store.model.extent import Intervals
+from store.rules.cause import Cause, Severity
+from store.rules.rule import Evidence, Rule
+from store.timespec import format_duration_ms, shown_time
+from store.wording import counted, plural
+
+MEBIBYTE = 1 << 20
+PINNED_BYTES = 100 * MEBIBYTE
+"""Held for nothing: less is a note, more a warning."""
+RANGES_MAX = 10_000
+"""Upstream's managedLedgerMaxUnackedRangesToPersist."""
+TINY_LEDGERS = 1_000
+TINY_ENTRIES = 100
+HUGE_BYTES = 5 * 2048 * MEBIBYTE
+"""Five times upstream's managedLedgerMaxSizePerLedgerMbytes."""
+NODE_BYTES = MEBIBYTE
+"""ZooKeeper's jute.maxbuffer: a request that is larger is refused."""
+_TOLD_BY_CHECK = ("has no metadata", "is gone", "cannot be read", "of this topic that nothing references", "lacks")
+
+
+# -- clocks and TTL ---------------------------------------------------------------------------------------------------
+
+
+def _closed_in_future(facts: TopicFacts) -> Iterator[Evidence]:
+    found = facts.clocks
+    if found.late_ledgers:
+        yield Evidence(
+            facts.where,
+            f"{counted(found.late_ledgers, 'ledger')} closed at up to {shown_time(found.latest_close_ms)}, which is yet to come",
+            {"topic": facts.where, "ledgers": found.late_ledgers, "bytes": found.late_bytes},
+        )
+
+
+def _clock_ahead(facts: TopicFacts) -> Iterator[Evidence]:
+    yield from _clock(facts, facts.clocks.ahead_ms, "future", "aheadProducers", "ahead of")
+
+
+def _clock_behind(facts: TopicFacts) -> Iterator[Evidence]:
+    yield from _clock(facts, facts.clocks.behind_ms, "late", "behindProducers", "behind")
+
+
+def _clock(facts: TopicFacts, off_ms: int, count_key: str, names_key: str, word: str) -> Iterator[Evidence]:
+    if not off_ms:
+        return
+    clocks = facts.clocks
+    evidence: dict[str, object] = {"topic": facts.where, "ledgers": clocks.future_ledgers + clocks.past_ledgers}
+    evidence |= facts.wrong_producers
+    names, count = evidence.get(names_key), evidence.get(count_key, 0)
+    who = f" of {', '.join(names)}" if isinstance(names, list) and names else ""
+    what = counted(count, "entry") if isinstance(count, int) and count else "entries"
+    yield Evidence(
+        facts.where,
+        f"{what}{who} up to {_rough(off_ms)} {word} the broker's clock",
+        {**evidence, "messages": count},
+    )
+
+
+def _rough(duration_ms: int) -> str:
+    """Return a duration without what is small beside it."""
+    unit = next((unit for unit in (86_400_000, 3_600_000, 60_000) if duration_ms >= 10 * unit), 1000)
+    return format_duration_ms(duration_ms // unit * unit)
+
+
+def _ttl_blocked(facts: TopicFacts) -> Iterator[Evidence]:
+    ttl = facts.message_ttl if facts.clocks.future_now else None
+    if ttl is None or isinstance(ttl, Unknown):
+        return
+    for subscription in facts.subscriptions:
+        first = subscription.first_pending_time
+        if first is None or first[1] <= facts.now_ms + facts.clocks.TOLERANCE_MS:
+            continue
+        position, time_ms = first
+        yield Evidence(
+            subscription.where,
+            f"its first unacknowledged message {position} is from {shown_time(time_ms)}: a TTL of"
+            f" {format_duration_ms(ttl.seconds * 1000)} expires nothing behind it while its ledger is open",
+            {
+                **_of(subscription),
+                "position": str(position),
+                "time": time_ms,
+                "ttl": ttl.seconds,
+                "messages": subscription.pending_entries,
+            },
+        )
+
+
+def _delay_beyond_ttl(facts: TopicFacts) -> Iterator[Evidence]:
+    for subscription in facts.subscriptions:
+        found = subscription.ttl_conflict
+        if found is None or not found.messages:
+            continue
+        yield Evidence(
+            subscription.where,
+            f"a TTL of {format_duration_ms(found.ttl_seconds * 1000)} ({found.source}) drops"
+            f" {counted(found.messages, 'delayed message')} before {plural(found.messages, 'it is', 'they are')} due,"
+            f" {found.first[0]} first",
+            {**_of(subscription), "ttl": found.ttl_seconds, "ttlSource": found.source, "messages": found.messages},
+        )
+
+
+# -- quotas -----------------------------------------------------------------------------------------------------------
+
+
+def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
+    for state in () if isinstance(facts.quotas, Unknown) else facts.quotas:
+        if not state.is_reached:
+            continue
+        size, quota = facts.backlog_size_bytes(state.slowest), state.quota
+        if state.closed_ms is None:
+            over = f"{state.used:,} bytes of backlog, {state.limit:,} allowed"
+        else:
+            over = (
+                f"its oldest ledger with a backlog was closed {format_duration_ms(state.used)} ago,"
+                f" {format_duration_ms(state.limit)} allowed"
+            )
+        yield Evidence(
+            f"{facts.topic.name} {state.slowest}",
+            f"{over}: {'drops messages' if state.evicts else 'refuses producers'} ({quota.policy}, {state.source})",
+            {
+                "topic": facts.where,
+                "subscription": state.slowest,
+                "quota": state.kind,
+                "policy": quota.policy,
+                "source": state.source,
+                "backlogBytes": size,
+                "limitBytes": quota.limit_size_bytes,
+                "limitSeconds": quota.limit_time_seconds,
+                "bytes": size - quota.limit_size_bytes if state.closed_ms is None else size,
+            },
+        )
+
+
+# -- acknowledgements -------------------------------------------------------------------------------------------------
+
+
+def _ranges_at_limit(facts: TopicFacts) -> Iterator[Evidence]:
+    for subscription in facts.subscriptions:
+        count = len(subscription.cursor.state.ranges)
+        if count >= RANGES_MAX:
+            yield Evidence(
+                subscription.where,
+                f"{count:,} ranges of acknowledgements are stored, as many as a broker keeps",
+                {**_of(subscription), "ranges": count},
+            )
+
+
+def _hole_pins_ledgers(facts: TopicFacts) -> Iterator[Evidence]:
+    if not any(cursor.state.ranges for cursor in facts.cursors):
+        return
+    topic = facts.topic
+    consumed, blocker = facts.consumed
+    if blocker is None or facts.retention.time_minutes < 0:
+        return
+    pendings = [subscription.pending for subscription in facts.subscriptions]
+    free = [
+        ledger
+        for index, ledger in enumerate(topic.ledgers[:-1])
+        if index >= consumed and ledger.entries and not _needed(pendings, topic.ranks[index], topic.ranks[index + 1])
+    ]
+    if free:
+        slowest, at = blocker
+        first = topic.at_rank(topic.place(at))
+        size = sum(ledger.size_bytes for ledger in free)
+        yield Evidence(
+            f"{topic.name} {slowest}",
+            f"message {first} is not acknowledged: {counted(len(free), 'ledger')} behind it of {counted(size, 'byte')}"
+            " that every subscription has acknowledged cannot go",
+            {
+                "topic": facts.where,
+                "subscription": slowest,
+                "position": str(first),
+                "ledgers": len(free),
+                "bytes": size,
+            },
+            severity=_by_size(size),
+        )
+
+
+def _needed(pendings: Sequence[Intervals], start: int, end: int) -> bool:
+    """Whether a cursor with one of PENDINGS needs a rank of START to END (excluded)."""
+    for pending in pendings:
+        index = bisect_left(pending, end, key=lambda interval: interval[0]) - 1
+        if index >= 0 and pending[index][1] > start:
+            return True
+    return False
+
+
+# -- compaction -------------------------------------------------------------------------------------------------------
+
+
+def _compaction_inconsistent(facts: TopicFacts) -> Iterator[Evidence]:
+    for text in facts.compaction_problems:
+        if not any(told in text for told in _TOLD_BY_CHECK):
+            yield Evidence(facts.where, text, {"topic": facts.where})
+
+
+def _compaction_stale(facts: TopicFacts) -> Iterator[Evidence]:
+    own = facts.compaction_cursor
+    if own is None or len(facts.mark_deletes) < 2:
+        return
+    held, _ = facts.consumed
+    free = facts.consumed_without_compaction
+    size = sum(ledger.size_bytes for ledger in facts.topic.ledgers[held:free])
+    if size and not facts.compaction_threshold:
+        yield Evidence(
+            facts.where,
+            f"nothing compacts the topic by itself, and __compaction at {own.mark_delete} keeps"
+            f" {counted(free - held, 'ledger')} of {counted(size, 'byte')} that all subscriptions have left",
+            {"topic": facts.where, "ledgers": free - held, "bytes": size, "horizon": str(own.mark_delete)},
+            severity=_by_size(size),
+        )
+
+
+# -- ledgers ----------------------------------------------------------------------------------------------------------
+
+
+def _ledgers_tiny(facts: TopicFacts) -> Iterator[Evidence]:
+    closed = facts.topic.ledgers[:-1]
+    if len(closed) < TINY_LEDGERS:
+        return
+    entries = sum(ledger.entries for ledger in closed)
+    if entries < TINY_ENTRIES * len(closed):
+        yield Evidence(
+            facts.where,
+            f"{len(closed):,} closed ledgers with {entries / len(closed):.1f} entries on average",
+            {"topic": facts.where, "ledgers": len(closed), "averageEntries": round(entries / len(closed), 1)},
+        )
+
+
+def _ledger_huge(facts: TopicFacts) -> Iterator[Evidence]:
+    for ledger in facts.topic.ledgers:
+        if ledger.size_bytes > HUGE_BYTES and not ledger.info.offloaded:
+            yield Evidence(
+                f"ledger {ledger.ledger_id} of {facts.where}",
+                f"{counted(ledger.size_bytes, 'byte')} in one ledger",
+                {"topic": facts.where, "ledgerId": ledger.ledger_id, "bytes": ledger.size_bytes},
+            )
+
+
+def _ledger_list_large(facts: TopicFacts) -> Iterator[Evidence]:
+    count = len(facts.topic.ledgers)
+    size = facts.node_bytes if count >= TINY_LEDGERS else 0
+    if size > NODE_BYTES // 2:
+        yield Evidence(
+            facts.where,
+            f"the list of its {count:,} ledgers has {size:,} bytes; ZooKeeper takes {NODE_BYTES:,}",
+            {"topic": facts.where, "ledgers": count, "nodeBytes": size},
+            severity=Severity.CRITICAL if size > NODE_BYTES * 9 // 10 else None,
+        )
+
+
+def _of(subscription: SubscriptionFacts) -> Mapping[str, object]:
+    return {"topic": subscription.of.where, "subscription": subscription.cursor.name}
+
+
+def _by_size(size_bytes: int) -> Severity:
+    return Severity.WARNING if size_bytes >= PINNED_BYTES else Severity.NOTE
+
+
+_CLOCKS = "Run NTP on producers and brokers, and turn on broker entry metadata (`brokerEntryMetadataInterceptors`)."
+
+TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
+    Rule(
+        Cause(
+            "clock-ahead",
+            Severity.WARNING,
+            "A producer's clock is ahead",
+            "Publish times are more than 5 minutes after the broker stamped the entry, or after its ledger was closed."
+            " The evidence names the producers if the topic is small enough to be read, or with `--deep`.",
+            "Searches and resets by time bisect, and land in the wrong place. If entries have no broker time, messages"
+            " from the future do not expire. Messages behind them in the same ledger do not expire either, until the "
+            "ledger is closed and older than the TTL.",
+            "pulsar-admin topics skew {topic}",
+            "Find the producer and set its clock. `topics find-by-time` and `topics reset-cursor` here are exact on "
+            "such clocks.",
+            _CLOCKS,
+        ),
+        _clock_ahead,
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "clock-behind",
+            Severity.WARNING,
+            "A producer's clock is behind",
+            "Publish times are more than 5 minutes before the broker stamped the entry, or before the previous ledger "
+            "was closed.",
+            "If entries have no broker time, a TTL expires such messages too early, and at once if the clock is behind"
+            " by more than the TTL. Searches and resets by time land in the wrong place.",
+            "pulsar-admin topics skew {topic}",
+            "Find the producer and set its clock.",
+            _CLOCKS,
+        ),
+        _clock_behind,
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "ledger-closed-in-future",
+            Severity.WARNING,
+            "A ledger was closed at a time in the future",
+            "The time at which a broker closed a ledger is after now: the broker's clock was wrong, or `--now` is.",
+            "Retention by time, and the TTL's shortcut for closed ledgers, use that time. The ledger and everything "
+            "behind it stay until then, and for the retention time after it.",
+            "pulsar-admin topics stats-internal {topic}",
+            "Set the brokers' clocks. To free the disk before that time, use `topics truncate`, if every subscription "
+            "may lose the ledger.",
+            _CLOCKS,
+        ),
+        _closed_in_future,
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "ttl-blocked",
+            Severity.WARNING,
+            "A message from the future keeps a TTL from expiring anything",
+            "The first unacknowledged message of a subscription is dated after now, and a TTL is in force.",
+            "Looks at the first unacknowledged entry first. It has not expired, so nothing behind it does, until its "
+            "ledger has been closed for longer than the TTL or its own time has come.",
+            "pulsar-admin topics expire {topic} -s {subscription} -t AGE",
+            "Expire exactly with this toolkit, or skip the message: `topics skip -n 1`.",
+            _CLOCKS,
+        ),
+        _ttl_blocked,
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "delay-beyond-ttl",
+            Severity.WARNING,
+            "A TTL drops delayed messages before they are due",
+            "The time from a message's publication to its delivery is longer than the TTL in force.",
+            "Counts a message's age from when it was stored, never from when it is due. The message is acknowledged "
+            "without being delivered.",
+            "pulsar-admin topics remove-message-ttl {topic}",
+            "Set a TTL longer than the topic's longest delay (`topics set-message-ttl`). `delayed status` shows what "
+            "would be lost.",
+            "Set TTL and delays together: the TTL must be longer than any delay.",
+        ),
+        _delay_beyond_ttl,
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "backlog-over-quota",
+            Severity.WARNING,
+            "A backlog is over its quota",
+            "Bytes, or the age of the oldest ledger with a backlog, exceed the backlog quota in force. It counts from "
+            "the slowest cursor.",
+            "Checks every minute (`backlogQuotaCheckIntervalInSeconds`). With `producer_request_hold` and "
+            "`producer_exception`, it disconnects producers and refuses new ones. With `consumer_backlog_eviction`, it"
+            " acknowledges for the slowest subscription until 90 % of the size is left; those messages are never "
+            "delivered.",
+            "pulsar-admin topics analyze-backlog {topic} -s {subscription}",
+            "Let the subscription catch up, remove it (`topics unsubscribe`), skip its backlog (`topics "
+            "clear-backlog`), or raise the quota (`topics set-backlog-quota`).",
+            "Alert on backlog before the quota is reached.",
+        ),
+        _over_quota,
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "ack-hole-pins-ledgers",
+            Severity.NOTE,
+            "One unacknowledged message keeps ledgers that everybody has consumed",
+            "Every subscription has acknowledged whole ledgers behind the slowest subscription's position, but a hole "
+            "in front of them prevents their deletion. A warning from 100 MiB on.",
+            "Trims the list of ledgers from its beginning, up to the ledger of the slowest mark-delete position. It "
+            "never removes one from the middle.",
+            "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",
+            "Look at the message. If nobody needs it, use `topics skip -n 1`, or let consumers acknowledge it (dead "
+            "letter policy).",
+            "Give consumers a dead letter policy, or the topic a TTL.",
+        ),
+        _hole_pins_ledgers,
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "ack-ranges-at-limit",
+            Severity.WARNING,
+            "A subscription has more acknowledgement ranges than a broker stores",
+            "A broker stores 10,000 ranges (`managedLedgerMaxUnackedRangesToPersist`). Acknowledgements beyond them "
+            "exist only in its memory.",
+            "Stores the first 10,000 ranges. After the next load of the topic, it redelivers the messages acknowledged"
+            " beyond them.",
+            "pulsar-admin topics subscription-history {topic} -s {subscription}",
+            "Let consumers acknowledge the messages in the gaps, or expire them.",
+            "Raise `managedLedgerMaxUnackedRangesToPersist`, and watch for consumers that leave holes.",
+        ),
+        _ranges_at_limit,
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "compaction-inconsistent",
+            Severity.WARNING,
+            "The compacted view and its cursor contradict each other",
+            "The `__compaction` cursor does not stand where its compacted ledger ends, or that ledger is wrong.",
+            "Readers of the compacted view miss messages, or get some uncompacted. The next compaction continues from "
+            "the cursor.",
+            "pulsar-admin compaction run {topic} --from-start",
+            "`compaction verify` shows what is wrong. Compact again from the start while the topic's ledgers still exist.",
+            "Never reset `__compaction` by hand.",
+        ),
+        _compaction_inconsistent,
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "compaction-stale",
+            Severity.NOTE,
+            "A compaction that is never repeated keeps ledgers",
+            "The topic was compacted once, and no threshold compacts it again. The `__compaction` cursor keeps every "
+            "ledger behind its horizon, although all subscriptions have left them. A warning from 100 MiB on.",
+            "Treats `__compaction` like any durable cursor when it trims. Without a threshold, it compacts only on "
+            "request.",
+            "pulsar-admin compaction run {topic}",
+            "Compact again, or set a threshold: `topics set-compaction-threshold`.",
+            "Set a compaction threshold for topics that are compacted.",
+        ),
+        _compaction_stale,
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "ledgers-tiny",
+            Severity.NOTE,
+            "A topic has very many small ledgers",
+            "A thousand closed ledgers or more, with fewer than 100 entries on average.",
+            "Opens ledgers one after the other when it reads. Each costs a metadata node, and the whole list is "
+            "written at every rollover.",
+            "pulsar-admin topics stats-internal {topic}",
+            "Let ledgers be deleted: consume, or shorten retention. Closed ledgers are never merged.",
+            "Find out what keeps reloading the topic, or raise `managedLedgerMinLedgerRolloverTimeMinutes`.",
+        ),
+        _ledgers_tiny,
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "ledger-huge",
+            Severity.NOTE,
+            "A ledger is unusually large",
+            "One ledger has more than 10 GiB; the default limit is 2 GiB (`managedLedgerMaxSizePerLedgerMbytes`).",
+            "Deletes only whole ledgers: one unacknowledged message keeps all of it.",
+            "pulsar-admin ledgers info {ledgerId}",
+            "Nothing, as long as consumers keep up.",
+            "Lower `managedLedgerMaxLedgerRolloverTimeMinutes` or the size of a ledger.",
+        ),
+        _ledger_huge,
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "ledger-list-large",
+            Severity.WARNING,
+            "A topic's list of ledgers is close to ZooKeeper's limit",
+            "It is half of ZooKeeper's `jute.maxbuffer` (1 MiB) or more. Critical from 90 % on.",
+            "Writes the whole list at every rollover. If it is too large, ZooKeeper refuses it and closes the "
+            "connection, and the topic accepts no more messages.",
+            "pulsar-admin topics trim-topic {topic}",
+            "Let ledgers be deleted, or raise `jute.maxbuffer` on both servers and brokers.",
+            "Set `managedLedgerInfoCompressionType`, and make ledgers larger.",
+        ),
+        _ledger_list_large,
+        scope="use",
+    ),
+)
+"""What can be wrong with a topic that is not damaged; ``doctor`` tells it, ``store check`` does not."""
