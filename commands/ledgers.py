@@ -10,6 +10,7 @@ import click
 
 from pulsar_admin.columns import Column, alarm, caution
 from pulsar_admin.context import App
+from pulsar_admin.cures import cure_lines
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreNotFound
@@ -273,34 +274,35 @@ def missing(app: App, ledgers: tuple[int, ...]) -> None:
     found = app.session.api.missing(*ledgers)
     app.problems(len(found))
     app.emit_rows(found, _MISSING_COLUMNS)
-    for text in _next_steps(found):
+    for text, cure in _next_steps(found):
         app.tell(text)
+        for line in cure_lines(cure):
+            app.tell(line)
 
 
-def _next_steps(found: Iterable[Missing]) -> Iterator[str]:
-    """Yield what can be done, shown on the first ledger of each reason."""
+def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
+    """Yield what can be done and with which command, shown on the first ledger of each reason."""
     firsts: dict[str, Missing] = {}
     for row in found:
         if row.owners or row.outside:
             firsts.setdefault(row.reason, row)
     for row in firsts.values():
-        forget = f"take the ledger out of its topic: pulsar-admin ledgers forget {row.ledger_id} --dry-run"
+        forget = f"pulsar-admin ledgers forget {row.ledger_id}"
+        restore = f"pulsar-admin ledgers restore {row.ledger_id}"
+        bring = "pulsar-admin store add bookie ID=DIR,DIR"
+        disks = f"bring the disks of {', '.join(row.bookies)}"
+        or_forget = "or take the ledger out of its topic"
         yield {
-            "no-metadata": f"no-metadata: make the metadata again: pulsar-admin ledgers restore {row.ledger_id} --dry-run",
-            "not-imported": f"not-imported: {_bring(row)}",
-            "no-ledger": f"no-ledger: restore ZooKeeper's copy and the bookies' disks, or {forget}",
-            "gone-bookies": "gone-bookies: nobody can close it: "
-            + (
-                f"name the bookies that have it: {row.cure} --dry-run" if row.outside else f"{_bring(row)}; or {forget}"
-            ),
-            "not-served": f"not-served: put the entries back, bookie by bookie: {row.cure} --dry-run",
-            "elsewhere": f"elsewhere: name the bookies that have the entries: {row.cure} --dry-run",
-            "entries": f"entries: bring the disks that have them: pulsar-admin store add bookie ID=DIR,DIR; or {forget}",
+            "no-metadata": ("no-metadata: make the metadata again", restore),
+            "not-imported": (f"not-imported: {disks}", bring),
+            "no-ledger": (f"no-ledger: restore ZooKeeper's copy and the bookies' disks, {or_forget}", forget),
+            "gone-bookies": ("gone-bookies: nobody can close it: name the bookies that have it", row.cure)
+            if row.outside
+            else (f"gone-bookies: nobody can close it: {disks}: {bring}; {or_forget}", forget),
+            "not-served": ("not-served: put the entries back, bookie by bookie", row.cure),
+            "elsewhere": ("elsewhere: name the bookies that have the entries", row.cure),
+            "entries": (f"entries: bring the disks that have them: {bring}; {or_forget}", forget),
         }[row.reason]
-
-
-def _bring(row: Missing) -> str:
-    return f"bring the disks of {', '.join(row.bookies)}: pulsar-admin store add bookie ID=DIR,DIR"
 
 
 _UNDERREPLICATED_COLUMNS = (

@@ -10,6 +10,8 @@ from pulsar_admin.table import ROOT
 from pulsar_admin.typable import typable
 
 _LOOK = " --dry-run"
+_READS = "--forecast"
+"""The option with which a command that changes something shows something instead."""
 
 
 def cure_of(command: str) -> str:
@@ -34,7 +36,7 @@ def look_first(command: str) -> str:
             return ""
         module, _, attribute = row.target.partition(":")
         found = getattr(import_module(module), attribute)
-        return cure + _LOOK if found.changes or "dry_run" in found.uses else ""
+        return cure + _LOOK if (found.changes or "dry_run" in found.uses) and _READS not in words else ""
     return ""
 
 

@@ -21,7 +21,9 @@ WITHOUT_STORE = frozenset({"completion", "logs"})
 OWN_TEXT = frozenset({"command", "hint", "mend", "message", "sentence", "undo", "warnings"})
 """Fields of records that hold sentences of ours, with commands in them."""
 _CARRIED = {"store": "--store", "tables": "--tables", "tables_cluster": "--cluster", "now": "--now", "tz": "--tz"}
-_COMMAND = re.compile(r"(?<![\w./-])pulsar-admin (?=((?:--[a-z-]+ \S+ )*)([a-z][\w-]*)([^\n]*))")
+_QUOTED = re.compile(r"""(?<=[\s=])(?:\$'(?:\\.|[^'\\\n])*'|'[^'\n]*'(?:"'"'[^'\n]*')*)""")
+"""A word as ``shell_word`` quotes it."""
+_COMMAND = re.compile(rf"(?<![\w./-])pulsar-admin (?=((?:--[a-z-]+ (?:{_QUOTED.pattern}|\S+) )*)([a-z][\w-]*)([^\n]*))")
 _END = re.compile(r"[;,):`](?:\s|$)| \(")
 """Where a command ends in a sentence."""
 _program: ContextVar[str] = ContextVar("program", default=PROGRAM)
@@ -42,8 +44,19 @@ def carry(given: Mapping[str, Any]) -> None:  # Any: raw option values from clic
         value = given.get(name)
         if value:
             is_path = name == "store" or (name == "tables" and "://" not in value)
-            found.append((option, shell_word(os.path.abspath(value) if is_path else str(value))))
+            found.append((option, shell_word(_absolute(value) if is_path else str(value))))
     _words.set(tuple(found))
+
+
+def _absolute(path: str) -> str:
+    """Return PATH as it is named from everywhere: with its links as they are, unless a ``..`` behind one leads elsewhere."""
+    try:
+        found = os.path.abspath(path)
+        if os.pardir in path.split(os.sep) and os.path.realpath(found) != os.path.realpath(path):
+            return os.path.realpath(path)
+    except FileNotFoundError:  # the working directory is gone, so nothing lies at a path from there
+        return path
+    return found
 
 
 def is_carrying() -> bool:
@@ -76,11 +89,16 @@ def _own(value: Any) -> Any:  # Any: the field's own type
 def _typed(found: re.Match[str]) -> str:
     from pulsar_admin.table import COMMANDS, GROUPS, ROOT
 
-    word, rest = found[2], f" {found[1]}" + _END.split(found[3].partition(f" {PROGRAM} ")[0])[0]
+    word, rest = found[2], f" {found[1]}" + _END.split(_QUOTED.sub("''", found[3]).partition(f" {PROGRAM} ")[0])[0]
     if word not in COMMANDS[ROOT] and word not in GROUPS:
         return found[0]
     program = f"{_program.get()} "
     if word in WITHOUT_STORE or " --help" in rest:
         return program
-    options = (f"{option} {value} " for option, value in _words.get() if f" {option}" not in rest)
+    named = (
+        {"--store", "--tables", "--cluster"} if re.search(" --(store|tables) ", rest) else set()
+    )  # one says where all is
+    options = (
+        f"{option} {value} " for option, value in _words.get() if option not in named and f" {option}" not in rest
+    )
     return program + "".join(options)

@@ -100,9 +100,25 @@ def shell_word(name: object) -> str:
     text = str(name)
     if text and text.isascii() and all(letter.isalnum() or letter in "_@%+=:,./-" for letter in text):
         return text
+    if (
+        not text.isprintable()
+    ):  # a text that is shown has no such letters: bash, zsh and ksh make them of what stands for them
+        return f"$'{''.join(map(_ansi_c, text))}'"
     import shlex  # 1 ms, and hardly any name needs it
 
     return shlex.quote(text)
+
+
+def _ansi_c(letter: str) -> str:
+    """Return LETTER as it stands between ``$'`` and ``'``."""
+    if letter in "\\'":
+        return f"\\{letter}"
+    if letter.isprintable():
+        return letter
+    is_byte = "\udc80" <= letter <= "\udcff"  # of a path that is no UTF-8
+    return "".join(
+        f"\\x{byte:02x}" for byte in letter.encode("utf-8", "surrogateescape" if is_byte else "surrogatepass")
+    )
 
 
 def is_encoded(component: str) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import io
 import json
+import os
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -191,20 +193,57 @@ def test_nothing_writes_to_the_terminal_beside_it() -> None:
                     assert called not in {"sys.stderr.write", "sys.stdout.write"}, f"{name}:{node.lineno}"
 
 
-def test_a_suggested_command_can_be_pasted() -> None:
-    """A name from data is one word of it, whatever a shell would make of it."""
-    name = "x;touch forged $(id) 'y'"
-    assert shlex.split(shell_word(name)) == [name]
-    assert shlex.split(CAUSES["topic-unreadable"].command({"where": name}))[3] == name
-    paths = sorted((ROOT / "store").rglob("*.py")) + sorted((ROOT / "commands").rglob("*.py"))
-    for path in (
-        path for path in paths if not path.name.startswith("causes_of_")
-    ):  # templates, which ``command`` fills
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            names = re.findall(r"pulsar-admin (?:topics|namespaces|delayed|nacks) [^\"]*?\{([A-Za-z_][^}]*)\}", line)
-            assert all(found.startswith(("shell_word(", "case.shell_words")) for found in names), (
-                f"{path}:{number}: {line.strip()}"
+@pytest.mark.parametrize(
+    "name", ["x;touch forged $(id) 'y'", "a\nb\t\\'c", "caf\u00e9", "b\udcff", "", "\u202ex", "$'x'"]
+)
+def test_a_shell_reads_the_name_again(name: str) -> None:
+    """Whatever a shell would make of it, and though the letters that nobody sees are shown as what stands for them."""
+    word = shell_word(name)
+    assert word.isprintable()
+    read = subprocess.run(
+        ["bash", "-c", f"printf %s {word}"], env={"LC_ALL": "C.UTF-8"}, capture_output=True, check=True
+    )
+    assert read.stdout == os.fsencode(name)
+
+
+_NUMBERS = ("ledger_id", "ledger_path(ledger_id)", "entry_id", "number", "change", "time_ms", "txn.most", "txn.least")
+_OUR_WORDS = {
+    ("store/doctor/ranking.py", "code"),
+    ("store/tables/found.py", "','.join(ANSWERING)"),
+    ("store/why/limits.py", "format_age_ms(2 * ttl_ms)"),
+    ("store/why/subscription.py", "case.shell_words"),
+    ("store/why/subscription.py", "case.topic.at_rank(end)"),
+    ("store/why/disk.py", "min(found.ledgers)"),
+    ("pulsar_admin/cli.py", "instead"),
+    ("pulsar_admin/schemas.py", "path"),
+    ("commands/managed_ledger.py", "name"),
+    ("commands/managed_ledger.py", "example"),
+}
+
+
+def _filled_in(node: ast.JoinedStr) -> Iterator[str]:
+    """Yield what is filled into the commands of an f-string."""
+    within = False
+    for part in node.values:
+        if isinstance(part, ast.Constant):
+            text = str(part.value)
+            within = (within or "pulsar-admin " in text) and not re.search(
+                r"[;,):`](\s|$)| \(|\n", text.rpartition("pulsar-admin ")[2]
             )
+        elif within and isinstance(part, ast.FormattedValue):
+            yield ast.unparse(part.value)
+
+
+def test_a_suggested_command_can_be_pasted() -> None:
+    """A name from data is one word of it: topics, bookies, paths of metadata, tenants, clusters, files."""
+    assert shlex.split(CAUSES["topic-unreadable"].command({"where": "x;touch 'y'"}))[3] == "x;touch 'y'"
+    for path in (path for package in ("store", "commands", "pulsar_admin") for path in (ROOT / package).rglob("*.py")):
+        name = str(path.relative_to(ROOT))
+        for node in ast.walk(ast.parse(path.read_text())):
+            for filled in _filled_in(node) if isinstance(node, ast.JoinedStr) else ():
+                assert "shell_word(" in filled or filled.endswith(_NUMBERS) or (name, filled) in _OUR_WORDS, (
+                    f"{name}:{node.lineno}: {filled}"
+                )
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "loop"])

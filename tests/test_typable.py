@@ -162,6 +162,7 @@ def test_what_the_sources_print_can_be_typed(
     command: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(folder)
+    shutil.rmtree("DIR", ignore_errors=True)  # that another command made
     code = run(previewing(filled(command)))
     assert code not in (2, 70), f"{COMMANDS[command]}: {filled(command)}: {capsys.readouterr().err}"
 
@@ -245,6 +246,49 @@ def test_everywhere_it_is_said(words: tuple[str, ...], shown: str, store: Path, 
         assert [one for one in found if not one.startswith(f"pulsar-admin {options} ")] == []
 
 
+def test_a_store_behind_a_link(store: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``link/..`` is where the link leads, not where it lies; a link that is named stays one."""
+    (tmp_path / "far" / "below").mkdir(parents=True)
+    (tmp_path / "far" / "s").symlink_to(store)
+    (tmp_path / "link").symlink_to("far/below")
+    (tmp_path / "newest").symlink_to(store)
+    monkeypatch.chdir(tmp_path)
+    for given, shown in (("link/../s", store), ("newest", tmp_path / "newest"), ("far/../newest", tmp_path / "newest")):
+        hint = cli("--store", given, "topics", "stats", "a/b/c", "-o", "json").error["hint"]
+        assert hint == f"list what is there with: pulsar-admin --store {shell_word(shown)} topics list a/b"
+
+
+def test_a_working_directory_that_is_gone(
+    store: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert cli("--store", "../s", "topics", "list", "a/b").exit_code == 5
+    assert cli("--store", store, "topics", "stats", PLAIN).exit_code == 0
+
+
+def test_a_quoted_name_is_one_word() -> None:
+    begin("pulsar-admin")
+    carry({"store": "/s", "now": "now"})
+    try:
+        name = shell_word("a/b/it's; x --store y")
+        assert typable(f"see: pulsar-admin topics stats {name}; or not") == (
+            f"see: pulsar-admin --store /s --now now topics stats {name}; or not"
+        )
+        place = shell_word("/it's a store")
+        assert typable(f"pulsar-admin --store {place} store undo 1") == (
+            f"pulsar-admin --now now --store {place} store undo 1"
+        )
+    finally:
+        begin("pulsar-admin")
+
+
+def test_tables_and_a_store_are_not_both_named(cli: Cli, tmp_path: Path) -> None:
+    hint = cli("--tables", tmp_path / "none", "topics", "list", "a/b", "-o", "json").error["hint"]
+    assert words_of(hint.partition(": ")[2]) == ["--store", "STORE", "store", "export", "tables", "DIR"]
+
+
 def test_a_name_of_its_own_stays(store: Path) -> None:
     begin("pulsar-admin")
     carry({"store": "/a b", "now": "now"})
@@ -306,6 +350,24 @@ def test_a_cure_is_looked_at_first() -> None:
         "$ pulsar-admin ledgers restore 5",
     ]
     assert cure_lines("pulsar-admin ledgers info 5") == ["$ pulsar-admin ledgers info 5"]
+    forecast = "pulsar-admin topics expire a/b/c -s x --forecast 2d"
+    assert cure_lines(forecast) == [f"$ {forecast}"]
+
+
+def test_why_prints_the_look_and_the_cure(store: Path, cli: Cli) -> None:
+    """Seen: ``$ … expire-messages … --dry-run`` alone."""
+    expire = f"pulsar-admin --store {shell_word(store)} topics expire-messages persistent://{PLAIN} -s half -t 3d"
+    why = cli("--store", store, "topics", "why", PLAIN, "-s", "half")
+    assert f"  look first: {expire} --dry-run\n  $ {expire}\n" in why.stdout
+    reasons = cli("--store", store, "topics", "why", PLAIN, "-s", "half", "-o", "json").json["reasons"]
+    assert expire in [reason["command"] for reason in reasons]
+
+
+def test_no_cure_in_the_sources_is_a_dry_run_alone() -> None:
+    """But for what is only a look: what a deleted ledger would bring back, and a file of names."""
+    looks = {"ledgers restore --deleted {} --dry-run", "store recover --level C --dry-run --names FILE"}
+    found = {command.removeprefix("pulsar-admin ") for command in COMMANDS if "--dry-run" in command}
+    assert found <= looks | {"topics undelete TOPIC --dry-run"}
 
 
 @pytest.mark.parametrize("code", CAUSES)

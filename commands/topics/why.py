@@ -11,8 +11,8 @@ from commands.topics.answers import choose, size_of
 from pulsar_admin.api.cursors import iter_cursors
 from pulsar_admin.columns import Column, size_text
 from pulsar_admin.context import App
+from pulsar_admin.cures import cure_lines
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
-from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_text
 from store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
 from store.wording import counted
@@ -154,5 +154,5 @@ def _text(head: str, reasons: Sequence[Reason], width: int) -> str:
     for reason in reasons:
         lines += ["", fill(clean_text(reason.sentence), width, break_long_words=False, break_on_hyphens=False)]
         if reason.command:
-            lines.append(f"  $ {clean_text(typable(reason.command))}")
+            lines += [f"  {clean_text(line)}" for line in cure_lines(reason.command)]
     return "\n".join(lines) + "\n"

@@ -22,7 +22,7 @@ from pulsar_admin.api.plan import Plan, check_planned_on, plan_of, steps_of
 from pulsar_admin.api.session import Clock, Duration, Session, check_choice
 from store.errors import InvalidValue
 from store.model.topics import select_topics
-from store.names import INT_MAX, INT_MIN, parse_namespace, parse_topic, parse_topics
+from store.names import INT_MAX, INT_MIN, parse_namespace, parse_topic, parse_topics, shell_word
 
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import Change, ChangeReport
@@ -242,7 +242,8 @@ class Changes:
         plan = kept_plan(given_path("plan", path))
         if isinstance(plan, Intent):
             raise InvalidValue(
-                f"{path} is a plan of {plan.command}, which writes ledgers first", hint=f"pulsar-admin apply {path}"
+                f"{path} is a plan of {plan.command}, which writes ledgers first",
+                hint=f"pulsar-admin apply {shell_word(path)}",
             )
         return current_plan(self._session, plan)
 

@@ -127,7 +127,8 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
         raise Refused(
             f"{counted(missing.unseen_entries, 'entry')} of ledger {ledger_id} may be on {', '.join(missing.bookies)}, which"
             f" {plural(len(missing.bookies), 'is', 'are')} not imported",
-            hint=f"bring them: pulsar-admin store add bookie {missing.bookies[0]}=DIR,DIR; or add --force to forget them all the same",
+            hint=f"bring them: pulsar-admin store add bookie {shell_word(missing.bookies[0])}=DIR,DIR; or add --force to forget them"
+            " all the same",
             ledgerId=ledger_id,
         )
     if not force and missing is not None and missing.outside is not None:

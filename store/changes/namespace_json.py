@@ -18,7 +18,7 @@ from store.errors import InvalidValue, Refused, ResourceNotFound, TopicNotFound
 from store.frozen import frozen
 from store.model.bundles import DEFAULT_BUNDLES, bundles_of, local_policies_path, read_policies
 from store.model.resources import find_json, read_tenant
-from store.names import NamespaceName, TopicName
+from store.names import NamespaceName, TopicName, shell_word
 
 ACTIONS = ("produce", "consume", "functions", "sources", "sinks", "packages")
 
@@ -224,7 +224,7 @@ def check_tenant_clusters(txn: Txn, namespace: NamespaceName, clusters: Sequence
         if cluster not in allowed:
             raise Refused(
                 f"Cluster [{cluster}] is not in the list of allowed clusters list for tenant [{namespace.tenant}]",
-                hint=f"see: pulsar-admin tenants get {namespace.tenant}",
+                hint=f"see: pulsar-admin tenants get {shell_word(namespace.tenant)}",
             )
 
 

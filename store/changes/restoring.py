@@ -35,7 +35,7 @@ from store.model.ledgers import find_times, iter_gaps
 from store.model.reader import EntryReader
 from store.model.references import BUCKET_PREFIX
 from store.model.topics import TopicLedger, read_topic
-from store.names import TopicName, parse_owner
+from store.names import TopicName, parse_owner, shell_word
 from store.wording import counted
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _check(txn: Txn, ledger_id: int) -> Owner:
         except Unsupported as error:
             raise Refused(
                 f"ledger {ledger_id} has metadata that a newer BookKeeper wrote: there is nothing to restore",
-                hint=f"see it with: pulsar-admin store cat {node.path} --hex",
+                hint=f"see it with: pulsar-admin store cat {shell_word(node.path)} --hex",
                 ledgerId=ledger_id,
             ) from error
         except StoreError:

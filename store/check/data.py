@@ -37,7 +37,7 @@ from store.model.references import COMPACTED_LEDGER
 from store.model.structures import decode_structure, structure_of
 from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
 from store.model.unknown_values import is_known_node
-from store.names import PERSISTENT, topic_of_path
+from store.names import PERSISTENT, shell_word, topic_of_path
 from store.wording import counted, plural
 
 _REFERENCES = {
@@ -209,7 +209,7 @@ def _check_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Finding]:
             where,
             f"{unseen:,} of its {counted(ledger.entries, 'entry')} {plural(unseen, 'is', 'are')} on {', '.join(bookies)}, which"
             f" {plural(len(bookies), 'is', 'are')} not imported",
-            f"bring its disks: pulsar-admin store add bookie {bookies[0]}=DIR,DIR",
+            f"bring its disks: pulsar-admin store add bookie {shell_word(bookies[0])}=DIR,DIR",
             ledgerId=ledger.ledger_id,
             unseen=unseen,
         )
@@ -250,7 +250,7 @@ def _check_cursor_ledger(txn: Txn, cursor: Cursor, where: str) -> Iterator[Findi
             where,
             f"the newest of its ledger {cursor.info.cursors_ledger_id} may be on {', '.join(absent)}, which"
             f" {plural(len(absent), 'is', 'are')} not imported: where it stands is not known",
-            f"bring its disks: pulsar-admin store add bookie {absent[0]}=DIR,DIR",
+            f"bring its disks: pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
             **_whose(cursor),
         )
     elif cursor.source is CursorSource.FALLBACK:

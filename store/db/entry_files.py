@@ -87,7 +87,7 @@ class EntryFiles:
         if len(raw) < length:
             raise SourceChanged(
                 f"{log.path} @ {offset:#x}: expected {length} bytes, found {len(raw)}",
-                hint="the file was cut since import: bring it back, or run `store refresh`",
+                hint="the file was cut since import: bring it back, or run: pulsar-admin store refresh",
                 path=log.path,
             )
         return raw
@@ -163,7 +163,7 @@ def check_unchanged(descriptor: int, log: LogFile) -> bool:
     if status.st_size < log.next_offset:
         raise SourceChanged(
             f"{log.path} became shorter since import: expected {log.size_bytes} bytes, found {status.st_size}",
-            hint="bring the file back, or run `store refresh`",
+            hint="bring the file back, or run: pulsar-admin store refresh",
             path=log.path,
         )
     found = fingerprint(descriptor, log.next_offset)

@@ -72,7 +72,7 @@ def check_state(path: Path, info: StoreInfo, *, unindexed: bool) -> None:
     if info.state is StoreState.UNINDEXED and not unindexed:
         raise Refused(
             f"{path} was imported without index: it knows its files and none of their entries",
-            hint="make tables of it with `store export tables`, or run the same `store import` command without --no-index",
+            hint="make tables of it: pulsar-admin store export tables DIR; or run the same `store import` without --no-index",
             path=str(path),
         )
     if info.state is StoreState.IMPORTING:

@@ -15,6 +15,7 @@ from store.db.files import iter_incompleteness
 from store.db.tree import iter_children, iter_paths, tree_key
 from store.errors import Refused
 from store.frozen import frozen
+from store.names import shell_word
 from store.wording import counted
 
 KNOWN_TREES = frozenset(
@@ -154,9 +155,10 @@ def check_accepted(trees: Iterable[Tree], accepted: Collection[str]) -> None:
     names = {"/" + path.strip("/") for path in accepted}
     left = [tree for tree in trees if tree.path not in names]
     if left:
-        options = " ".join(f"--accept-unknown-tree {tree.path}" for tree in left)
+        options = " ".join(f"--accept-unknown-tree {shell_word(tree.path)}" for tree in left)
         raise Refused(
             f"{trees_text(left)}: what is there may reference ledgers that nothing else references",
-            hint=f"see what is there: pulsar-admin store ls {left[0].path}; where it has nothing to do with these ledgers, add {options}",
+            hint=f"see what is there: pulsar-admin store ls {shell_word(left[0].path)};"
+            f" where it has nothing to do with these ledgers, add {options}",
             trees=[{"path": tree.path, "nodes": tree.nodes} for tree in left],
         )

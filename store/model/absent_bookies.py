@@ -18,6 +18,7 @@ from store.db.environment import Store, Txn
 from store.db.tree import iter_children, iter_values
 from store.errors import StoreError
 from store.frozen import frozen
+from store.names import shell_word
 from store.wording import counted, listed, plural
 
 _ROW = b"bookies"
@@ -46,7 +47,7 @@ class AbsentBookies:
 
 def bring_hint(bookie_id: str) -> str:
     """Return how a bookie that is not imported comes in."""
-    return f"bring its disks: pulsar-admin store add bookie {bookie_id}=DIR,DIR"
+    return f"bring its disks: pulsar-admin store add bookie {shell_word(bookie_id)}=DIR,DIR"
 
 
 def find_absent_bookies(txn: Txn) -> AbsentBookies | None:

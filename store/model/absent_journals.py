@@ -11,7 +11,7 @@ from store.db.files import iter_logs
 from store.errors import StoreError
 from store.frozen import frozen
 from store.model.ledgers import count_missing, iter_ledger_ids, read_ledger
-from store.names import FileKind
+from store.names import FileKind, shell_word
 from store.wording import counted
 
 
@@ -34,7 +34,7 @@ class AbsentJournals:
         """Return how it comes in."""
         bookie = next((name for name in self.bookies if "/" not in name), "")
         if bookie:
-            return f"bring its journal directory: pulsar-admin store add bookie {bookie}=DIR"
+            return f"bring its journal directory: pulsar-admin store add bookie {shell_word(bookie)}=DIR"
         return "copy the bookie's journal files (*.txn) there, then run: pulsar-admin store refresh"
 
 

@@ -31,7 +31,7 @@ from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
 from store.model.resources import CLUSTER, TENANT, cluster_path, tenant_path
 from store.model.transactions import ASSIGN
-from store.names import NamespaceName, Position, TopicName, parse_topic
+from store.names import NamespaceName, Position, TopicName, parse_topic, shell_word
 from store.recovery.chains import Chains, Group, find_chains, likely_cluster
 from store.recovery.closing import Closed, close_ledger
 from store.recovery.contents import COMPACTED, CURSOR, MESSAGES, PENDING_ACKS, SCHEMA, TRANSACTIONS
@@ -197,7 +197,7 @@ class _Work(Remade):
                 " which is in no file: they get none, and nothing opens them"
             )
         yield "what brokers had deleted and bookies still hold is here as well: nothing tells it from what they had not"
-        yield f"cluster {cluster} has no addresses: set them with: pulsar-admin clusters update {cluster}"
+        yield f"cluster {cluster} has no addresses: set them with: pulsar-admin clusters update {shell_word(cluster)}"
 
 
 def _refused_parts(chains: Chains) -> Iterator[ChangePart]:

@@ -28,6 +28,7 @@ from store.model.coverage import count_unseen
 from store.model.ledger_owners import custom_text
 from store.model.ledgers import Ledger, find_times, iter_gaps, iter_indexed_ids
 from store.model.reader import EntryReader
+from store.names import shell_word
 from store.recovery.forgotten import Indexed, find_forgetful, read_indexed
 from store.recovery.past import Fate, Past
 from store.wording import counted, listed, plural
@@ -100,7 +101,7 @@ def _check_seen(txn: Txn, ledger_id: int, metadata: LedgerMetadata, gaps: tuple[
         raise Refused(
             f"{counted(count, 'entry')} of ledger {ledger_id} may be on {', '.join(bookies)}, which {plural(len(bookies), 'is', 'are')}"
             " not imported",
-            hint=f"bring them: pulsar-admin store add bookie {bookies[0]}=DIR,DIR",
+            hint=f"bring them: pulsar-admin store add bookie {shell_word(bookies[0])}=DIR,DIR",
             ledgerId=ledger_id,
         )
 
@@ -183,7 +184,7 @@ def _check_deleted(txn: Txn, ledger_id: int) -> None:
     if find_times(txn, ledger_id) is not None and UnlistedLedgers(txn).why(ledger_id) is Unlisted.NEWER:
         raise Refused(
             f"ledger {ledger_id} is not deleted: it is newer than the metadata, which never gave its id",
-            hint="bring newer metadata (store refresh), or roll this forward: pulsar-admin store recover --level B",
+            hint="bring newer metadata (pulsar-admin store refresh), or roll this forward: pulsar-admin store recover --level B",
             ledgerId=ledger_id,
         )
 

@@ -33,6 +33,7 @@ from store.model.ledgers import Ledger, read_ledger
 from store.model.open_end import gone_quorum
 from store.model.placement import stripes_of
 from store.model.reader import EntryReader
+from store.names import shell_word
 from store.recovery.making import fit_ensembles
 from store.wording import counted, listed, plural
 
@@ -151,7 +152,7 @@ def _check_seen(txn: Txn, ledger: Ledger, metadata: LedgerMetadata) -> None:
         raise Refused(
             f"ledger {ledger.ledger_id} was never closed, and {', '.join(absent)}, which {plural(len(absent), 'is', 'are')} not imported,"
             " may have more of it",
-            hint=f"bring the disks: pulsar-admin store add bookie {absent[0]}=DIR,DIR",
+            hint=f"bring the disks: pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
             ledgerId=ledger.ledger_id,
         )
 

@@ -447,7 +447,9 @@ def _translated(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise SourceChanged(f"{path} is gone", hint="bring the file back, or run `store refresh`", path=path) from error
+        raise SourceChanged(
+            f"{path} is gone", hint="bring the file back, or run: pulsar-admin store refresh", path=path
+        ) from error
     except OSError as error:
         raise EntryLogCorrupt(
             f"{path} cannot be read: {error.strerror}", hint="check the disk and the file's permissions", path=path

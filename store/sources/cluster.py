@@ -77,7 +77,7 @@ def read_stored_layout(info: StoreInfo, added: Iterable[Mapping[str, Any]] = ())
     if metadata is None and not bookies:
         raise Refused(
             "the store was not imported from a directory",
-            hint="import one: store import standalone DIR, or add parts of a cluster: store add",
+            hint="import one: pulsar-admin store import standalone DIR; or add a bookie: pulsar-admin store add bookie ID=DIR",
         )
     for bookie in bookies:
         for path in bookie.directories:

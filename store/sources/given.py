@@ -15,6 +15,7 @@ from store.db.bookies import Bookie, merge_bookies
 from store.errors import InvalidValue, NotWritable, Refused, SourceNotFound
 from store.files import read_file
 from store.frozen import frozen
+from store.names import shell_word
 from store.sources.bookies import identity_of, read_bookie_directory
 from store.wording import counted
 
@@ -252,7 +253,7 @@ def missing_directories(bookie: Bookie) -> list[str]:
     return [
         f"bookie {bookie.bookie_id}: {len(found)} of {len(set(named))} {what} directories given; by its cookie they are"
         f" {', '.join(dict.fromkeys(named))}: what is in the others is not seen; bring them:"
-        f" pulsar-admin store add bookie {bookie.bookie_id}=DIR"
+        f" pulsar-admin store add bookie {shell_word(bookie.bookie_id)}=DIR"
         for what, found, named in ([] if cookie is None else _roles(bookie, cookie))
         if len(found) < len(set(named))
     ]

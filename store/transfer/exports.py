@@ -181,7 +181,8 @@ def plan_export(
     """
     if not store.info.sources:
         raise SourceNotFound(
-            f"{store.path} was not imported from a Pulsar directory", hint="use `store import standalone` first"
+            f"{store.path} was not imported from a Pulsar directory",
+            hint="import one: pulsar-admin store import standalone DIR",
         )
     if store.info.sources[0]["kind"] != "standalone":
         raise Unsupported(

@@ -315,7 +315,7 @@ def _check_target(path: Path, layout: Layout, sources: tuple[dict[str, Any], ...
             )
         raise AlreadyExists(
             f"{path} is a store already",
-            hint="use `store refresh` to bring it up to date, or name a new directory with --store",
+            hint="name a new directory with --store; or bring this one up to date: pulsar-admin store refresh",
             path=str(path),
         )
     check_outside(path, layout)

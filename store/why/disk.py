@@ -262,7 +262,7 @@ class _Teller:
             f"Nothing keeps {counted(len(ledgers), 'ledger')} of {self._topic.name}: every cursor and retention let them go. A broker "
             "deletes them when it has the topic loaded, within retentionCheckIntervalInSeconds (120).",
             evidence,
-            f"pulsar-admin topics trim-topic {shell_word(self._topic.name)} --dry-run",
+            f"pulsar-admin topics trim-topic {shell_word(self._topic.name)}",
         )
 
     def _offloaded(self, ledgers: list[TopicLedger], evidence: dict[str, Any]) -> Reason:

@@ -55,7 +55,7 @@ def iter_ttl_reasons(
             "ttl-none",
             f"No TTL is in force{set_to}: nothing of the backlog expires, unless a broker's ttlDurationDefaultInSeconds says so.",
             {"ttl": 0, "source": None if ttl is None else ttl.source},
-            f"pulsar-admin topics expire-messages {shell_word(topic.name)} -s {shell_word(cursor.name)} -t 3d --dry-run",
+            f"pulsar-admin topics expire-messages {shell_word(topic.name)} -s {shell_word(cursor.name)} -t 3d",
         )
         return
     yield from _ttl_reasons(reader, topic, cursor, ttl, front, now_ms)
@@ -92,7 +92,7 @@ def _ttl_reasons(
             f"{_named(ttl)} is over for {entries(overdue.entries)} ({counted(overdue.messages, 'message')}), through {through}. A "
             "broker drops them when it has the topic loaded, within messageExpiryCheckIntervalInMinutes (5).",
             {**evidence, "messages": overdue.messages, "through": str(through)},
-            f"pulsar-admin topics expire-messages {shell_word(topic.name)} -s {shell_word(cursor.name)} --ttl --dry-run",
+            f"pulsar-admin topics expire-messages {shell_word(topic.name)} -s {shell_word(cursor.name)} --ttl",
         )
     elif front is not None and front.born_ms <= now_ms:
         yield Reason(

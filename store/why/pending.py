@@ -97,7 +97,6 @@ def iter_transaction_reasons(
     topic: Topic, cursor: Cursor, found: TransactionFacts, oldest: Position | None, now_ms: int
 ) -> Iterator[Reason]:
     """Yield what transactions have to do with CURSOR, whose first entry that is left is OLDEST."""
-    name = shell_word(topic.name)
     if found.error is not None:
         yield Reason(
             "transactions-unknown",
@@ -116,7 +115,7 @@ def iter_transaction_reasons(
             {"transaction": str(txn), "first": str(first), "open": len(found.first), "oldest": str(oldest)},
             f"pulsar-admin transactions transaction-metadata -m {txn.most} -l {txn.least}"
             if txn in found.known
-            else f"pulsar-admin transactions transaction-buffer-stats -t {name}",
+            else f"pulsar-admin transactions transaction-buffer-stats -t {shell_word(topic.name)}",
         )
     if found.aborted and oldest is not None:
         count = counted(found.aborted, "transaction")
@@ -125,7 +124,7 @@ def iter_transaction_reasons(
             f"{count} of this topic {plural(found.aborted, 'was', 'were')} aborted: their messages are in the topic, and a broker passes "
             "over them.",
             {"transactions": found.aborted},
-            f"pulsar-admin transactions transaction-buffer-stats -t {name}",
+            f"pulsar-admin transactions transaction-buffer-stats -t {shell_word(topic.name)}",
         )
     if found.acks:
         shown = listed(found.acks, _SHOWN)
@@ -135,7 +134,7 @@ def iter_transaction_reasons(
             f"{counted(len(found.acks), 'open transaction')} ({shown}) {holds} acknowledgements of {cursor.name}: they count when it is "
             "committed, and come again when it is aborted.",
             {"transactions": [str(txn) for txn in found.acks]},
-            f"pulsar-admin transactions pending-ack-stats -t {name} -s {shell_word(cursor.name)}",
+            f"pulsar-admin transactions pending-ack-stats -t {shell_word(topic.name)} -s {shell_word(cursor.name)}",
         )
 
 

@@ -165,7 +165,7 @@ def _cursor_lost(case: Case) -> Iterator[Reason]:
             f"Where {cursor.name} stands is not known: the newest of its cursor ledger {ledger_id} may be on {', '.join(absent)}, which "
             f"{plural(len(absent), 'is', 'are')} not imported. What is shown starts at {cursor.mark_delete}, an older state.",
             {"bookies": list(absent), "cursorLedger": ledger_id, "markDelete": str(cursor.mark_delete)},
-            f"pulsar-admin store add bookie {absent[0]}=DIR,DIR",
+            f"pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
         )
     elif cursor.source is CursorSource.FALLBACK:
         said = ""
@@ -275,12 +275,12 @@ def _lost_reason(case: Case, broken: BrokenLedger, hit: Intervals) -> Reason:
 
 def _past_lost(case: Case, broken: BrokenLedger, end: int) -> str:
     if broken.cure:
-        return f"{broken.cure} --dry-run"
+        return broken.cure
     if broken.reason == NO_METADATA:
-        return f"pulsar-admin ledgers restore {broken.ledger_id} --dry-run"
+        return f"pulsar-admin ledgers restore {broken.ledger_id}"
     if end >= case.topic.number_of_entries:
-        return f"pulsar-admin topics clear-backlog {case.shell_words} --dry-run"
-    return f"pulsar-admin topics reset-cursor {case.shell_words} -m {case.topic.at_rank(end)} --dry-run"
+        return f"pulsar-admin topics clear-backlog {case.shell_words}"
+    return f"pulsar-admin topics reset-cursor {case.shell_words} -m {case.topic.at_rank(end)}"
 
 
 def _not_seen(case: Case, found: list[BrokenLedger]) -> Reason:

@@ -155,7 +155,7 @@ def test_a_due_message_holds_nothing(tmp_path: Path) -> None:
 def test_where_the_lost_entries_end(tmp_path: Path, damages_stores: None) -> None:
     found = ask(plant(tmp_path / "s", CAUSES["lost-ahead"])).reasons[0]
     assert (found.evidence["entriesBefore"], found.evidence["first"], found.evidence["lostEntries"]) == (14, "11:4", 1)
-    assert found.command == f"pulsar-admin topics reset-cursor persistent://{TOPIC} -s s -m 11:5 --dry-run"
+    assert found.command == f"pulsar-admin topics reset-cursor persistent://{TOPIC} -s s -m 11:5"
 
 
 def test_lost_entries_that_are_acknowledged_hold_nothing(tmp_path: Path, damages_stores: None) -> None:
@@ -200,7 +200,7 @@ def test_a_ledger_without_metadata_can_be_restored(tmp_path: Path, damages_store
     assert lose_nodes(path, "/ledgers/00/0000/L0010") == 1
     first = ask(path).reasons[0]
     assert first.code == "lost-entries"
-    assert first.command == "pulsar-admin ledgers restore 10 --dry-run"
+    assert first.command == "pulsar-admin ledgers restore 10"
 
 
 def test_broker_times_make_ttl_deaf_to_clocks(tmp_path: Path) -> None:
