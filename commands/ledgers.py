@@ -238,7 +238,9 @@ _ORPHAN_COLUMNS = (
 def orphans(app: App) -> None:
     """List ledgers that no topic, cursor, schema, compaction or delayed index references.
 
-    `unreferenced` ledgers have metadata: they were created but never listed, or their list was lost. `deleted` ones
+    `unreferenced` ledgers have metadata: they were created but never listed, or their list was lost. What
+    `unknown` ones say to be of is not in this metadata, and nothing shows that it was deleted: it may be lost, or of
+    another Pulsar that uses the same BookKeeper. `deleted` ones
     have only entries that a bookie has not garbage-collected yet. `newer` ones have ids that this metadata never gave:
     it is older than the bookies. Of `unlisted` ones nothing shows whether they were deleted: the metadata is not whole,
     or does not say which ids it gave. `leaked-index` ones belonged to a delayed message index that was rebuilt or undone.

@@ -98,7 +98,8 @@ def _head(found: Overview, screen: Screen) -> list[str]:
 def _copy_text(copy: Copy) -> str:
     if copy.kind == "bookie":
         return f"bookie {', '.join(copy.bookies)}"
-    return f"{copy.kind} {copy.path}" + (f" ({counted(len(copy.bookies), 'bookie')})" if copy.bookies else "")
+    below = f" at {copy.roots}" if copy.roots else ""
+    return f"{copy.kind} {copy.path}{below}" + (f" ({counted(len(copy.bookies), 'bookie')})" if copy.bookies else "")
 
 
 def _ago(now_ms: int, time_ms: int, screen: Screen, *, is_copy: bool = False) -> str:

@@ -105,7 +105,7 @@ def import_parts(
 ) -> ImportResult:
     """Import LAYOUT for CALLER; the rest is as of ``import_cluster``."""
     from store.db.files import FileMode
-    from store.sources.roots import WHOLE, roots_text
+    from store.sources.roots import roots_text
     from store.transfer.imports import ImportOptions, import_layout, layout_bytes
 
     check_choice("mode", mode, Mode)
@@ -118,7 +118,7 @@ def import_parts(
     ):
         options = ImportOptions(FileMode(mode), verify, caller.clock_ms, engine, caller.wait_ms, index)
         result = import_layout(layout, path, options, advance, warn)
-    if layout.metadata is not None and layout.metadata.roots != WHOLE:
+    if layout.metadata is not None and not layout.metadata.roots.is_whole:
         caller.tell(roots_text(layout.metadata.roots))
     return result
 

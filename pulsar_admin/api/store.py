@@ -218,10 +218,11 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
     def orphans(self) -> tuple[Orphan, ...]:
         """Return the ledgers that nothing references: why (``reason``), entries, bytes, what they claim to be. Raises IndexCorrupt."""
+        from store.facts.vanished import find_vanished
         from store.reports.ledgers import iter_orphans
 
-        with self._session.read() as txn:
-            return tuple(iter_orphans(txn))
+        with self._session.reader() as reader:
+            return tuple(iter_orphans(reader.txn, find_vanished(reader).foreign))
 
     def missing(self, *ledgers: int) -> tuple[Missing, ...]:
         """Return what is lost, of LEDGERS or of all: referenced ledgers that are not there, ``ranges`` of entry ids that no file holds.

@@ -20,7 +20,7 @@ from store.db.files import iter_metadata_damage
 from store.db.owners import Owner, OwnerKind
 from store.db.tree import find_node, iter_values
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, Refused, StoreError
-from store.facts.trees import check_seen
+from store.facts.trees import check_owners_seen
 from store.facts.unlisted import find_newer
 from store.facts.vanished import find_vanished
 from store.model.extent import Extent
@@ -44,7 +44,7 @@ def plan_delete_orphans(
     and newer metadata could, and where it may be the only copy of something. ACCEPTED: unknown trees that do not.
     """
     txn = reader.txn
-    check_seen(txn, accepted)
+    check_owners_seen(txn, accepted)
     indexes = find_index_ledgers(txn)
     ids = tuple(dict.fromkeys(ledger_ids))
     _check_references(txn, set(ids), force=force)
@@ -62,7 +62,7 @@ def plan_delete_orphans(
     if kept:
         raise Refused(
             f"{plural(len(kept), 'ledger')} {listed(sorted(kept))} may be the only copy of what a topic had: its node or its schema is"
-            " gone without a deletion, or it lost its compacted view",
+            " gone without a deletion, or of another Pulsar on this BookKeeper, or it lost its compacted view",
             hint="see: pulsar-admin doctor; --force deletes them all the same",
             ledgerIds=sorted(kept),
         )

@@ -10,13 +10,14 @@ from store.facts import Unknown
 from store.facts.bookies import BookieFacts
 from store.facts.managed_ledgers import OtherLedger, other_ledgers
 from store.facts.rows import AlteredRows, altered_rows
-from store.facts.trees import Tree, unknown_trees
+from store.facts.trees import Tree, lacks_managed_ledgers, unknown_trees
 from store.facts.unlisted import HeldLedgers, UnlistedLedgers, find_newer, find_unlisted
 from store.facts.values import UnknownValues, unknown_values
 from store.facts.vanished import Vanished, find_vanished
 from store.model.absent_bookies import find_unknown_bookies
 from store.model.ledgers import iter_ledger_ids
 from store.model.reader import EntryReader
+from store.sources.roots import stored_roots
 
 LAYOUT = b"/ledgers/LAYOUT"
 
@@ -66,6 +67,17 @@ class ClusterFacts:
             return Unknown("there is no metadata")
         txn = self.reader.txn
         return txn.view("tree", LAYOUT) is not None or next(iter_ledger_ids(txn), None) is not None
+
+    @cached_property
+    def bare_ledgers(self) -> int:
+        """How many ledgers the metadata lists where it has nothing that brokers keep of them; 0 where it has."""
+        txn = self.reader.txn
+        return sum(1 for _ in iter_ledger_ids(txn)) if lacks_managed_ledgers(txn) else 0
+
+    @cached_property
+    def sharing_pulsars(self) -> tuple[str, ...]:
+        """The chroots of other Pulsars in the same ZooKeeper that may use this BookKeeper."""
+        return stored_roots(self.store.info).shared
 
     @cached_property
     def has_metadata(self) -> bool:

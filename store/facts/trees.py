@@ -15,8 +15,10 @@ from store.db.files import iter_incompleteness
 from store.db.tree import iter_children, iter_paths, tree_key
 from store.errors import Refused
 from store.frozen import frozen
-from store.names import shell_word
-from store.wording import counted
+from store.model.ledgers import iter_ledger_ids
+from store.names import MANAGED_LEDGERS, shell_word
+from store.sources.roots import stored_roots
+from store.wording import counted, plural
 
 KNOWN_TREES = frozenset(
     [
@@ -134,8 +136,8 @@ def trees_text(trees: Iterable[Tree]) -> str:
 def check_seen(txn: Txn, accepted: Collection[str]) -> None:
     """Raise Refused unless what the metadata of the store may have beside what is known is among the paths ACCEPTED.
 
-    For what destroys or rebuilds because nothing references a ledger: unknown trees by their paths, and "/" for a tree of which a part
-    could not be read.
+    For what destroys or rebuilds because nothing references a ledger: unknown trees by their paths, those of other Pulsars that may use
+    the same BookKeeper, and "/" for a tree of which a part could not be read.
     """
     reasons = [damage.reason for damage in iter_incompleteness(txn)]
     if reasons and not any(path.strip("/") == "" for path in accepted):
@@ -145,6 +147,37 @@ def check_seen(txn: Txn, accepted: Collection[str]) -> None:
             trees=[{"path": "/", "problems": reasons}],
         )
     check_accepted(unknown_trees(txn), accepted)
+    others = [chroot or "/" for chroot in stored_roots(txn.store.info).shared]
+    left = [path for path in others if path not in _rooted(accepted)]
+    if left:
+        raise Refused(
+            f"{plural(len(left), 'another Pulsar', 'other Pulsars')} of the same ZooKeeper, at {', '.join(left)}, may use this BookKeeper:"
+            " ledgers that nothing here references may be theirs",
+            hint="see: pulsar-admin doctor --code bookkeeper-shared; where they have a BookKeeper of their own, add "
+            + " ".join(f"--accept-unknown-tree {shell_word(path)}" for path in left),
+            trees=[{"path": path, "nodes": 0} for path in left],
+        )
+
+
+def lacks_managed_ledgers(txn: Txn) -> bool:
+    """Whether the metadata lists ledgers and has not one managed ledger: what brokers keep is elsewhere, or lost."""
+    return next(iter_paths(txn, f"{MANAGED_LEDGERS}/"), None) is None and next(iter_ledger_ids(txn), None) is not None
+
+
+def check_owners_seen(txn: Txn, accepted: Collection[str]) -> None:
+    """Raise Refused as ``check_seen``, and where the store has none of what references ledgers, unless ACCEPTED has its path."""
+    check_seen(txn, accepted)
+    if lacks_managed_ledgers(txn) and MANAGED_LEDGERS not in _rooted(accepted):
+        raise Refused(
+            f"the metadata lists ledgers and has no {MANAGED_LEDGERS}: what references them is elsewhere, or lost",
+            hint="see: pulsar-admin doctor --code pulsar-metadata-absent; where brokers never used this BookKeeper, add"
+            f" --accept-unknown-tree {MANAGED_LEDGERS}",
+            trees=[{"path": MANAGED_LEDGERS, "nodes": 0}],
+        )
+
+
+def _rooted(paths: Collection[str]) -> Collection[str]:
+    return {"/" + path.strip("/") for path in paths}
 
 
 def check_accepted(trees: Iterable[Tree], accepted: Collection[str]) -> None:
@@ -152,8 +185,7 @@ def check_accepted(trees: Iterable[Tree], accepted: Collection[str]) -> None:
 
     For what destroys or rebuilds because nothing references a ledger: what an unknown tree references is not known.
     """
-    names = {"/" + path.strip("/") for path in accepted}
-    left = [tree for tree in trees if tree.path not in names]
+    left = [tree for tree in trees if tree.path not in _rooted(accepted)]
     if left:
         options = " ".join(f"--accept-unknown-tree {shell_word(tree.path)}" for tree in left)
         raise Refused(

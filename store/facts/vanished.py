@@ -8,7 +8,7 @@ tell what it listed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import field
 
@@ -24,11 +24,13 @@ from store.frozen import frozen
 from store.history.servers import find_servers
 from store.history.versions import Version, iter_versions
 from store.model.cursors import COMPACTION_CURSOR, read_cursor
+from store.model.ledger_owners import claimed_paths
 from store.model.ledgers import find_ledger, sorted_ledger_ids
 from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
 from store.model.topics import partition_count, read_topic
 from store.names import TopicName
+from store.sources.roots import stored_roots
 
 _MEMO = "vanished-topics"
 
@@ -64,17 +66,22 @@ class VanishedSchema:
 @frozen
 class Vanished:
     """What is gone from the metadata while its ledgers are listed. ``schemas``: those of topics that are there. ``kept``: ledgers that may
-    be the only copy of something, those of cursors and schemas of such topics among them: nobody advises to delete them."""
+    be the only copy of something, those of cursors and schemas of such topics among them: nobody advises to delete them. ``foreign``:
+    those of ``kept`` whose owner is not in this metadata, and no log shows that it was deleted: it vanished, or is of another Pulsar."""
 
     topics: tuple[VanishedTopic, ...] = ()
     views: tuple[DetachedView, ...] = ()
     schemas: tuple[VanishedSchema, ...] = ()
     kept: frozenset[int] = field(default_factory=frozenset)
+    foreign: frozenset[int] = field(default_factory=frozenset)
 
 
 @frozen
 class _Orphan:
-    name: TopicName
+    """A ledger that names the node ``owner``; ``name``: the topic of that, None where it is of no topic that this version reads."""
+
+    owner: str
+    name: TopicName | None
     ledger_id: int
     component: bytes | None
     is_of_messages: bool
@@ -100,39 +107,42 @@ def kept_ledgers(txn: Txn) -> frozenset[int]:
 
 def _find(reader: EntryReader) -> Vanished:
     txn = reader.txn
-    if next(iter_metadata_damage(txn), None) is not None:
-        return Vanished()
+    is_shared = bool(stored_roots(txn.store.info).shared)
     orphans = [*_iter_orphans(reader)]
+    absent = [one for one in orphans if is_shared or find_node(txn, one.owner) is None]
+    if is_shared or next(iter_metadata_damage(txn), None) is not None:
+        foreign = frozenset(one.ledger_id for one in absent)
+        return Vanished(kept=foreign, foreign=foreign)
+    last = _last_values(reader, {one.owner for one in absent}) if absent else {}
+    foreign = frozenset(one.ledger_id for one in absent if one.owner not in last)
     gone: dict[TopicName, list[_Orphan]] = defaultdict(list)
-    for one in orphans:
-        if one.is_of_messages and one.entries and find_node(txn, one.name.path) is None:
+    bare: dict[TopicName, list[int]] = defaultdict(list)
+    for one in absent:
+        if one.name is not None and one.is_of_messages and one.entries:
             gone[one.name].append(one)
-    last_listed = _last_listed(reader, gone) if gone else {}
+        if one.name is not None and one.is_of_schema:
+            bare[one.name].append(one.ledger_id)
     topics = []
     for name, all_of_it in sorted(gone.items(), key=lambda item: str(item[0])):
-        listed = last_listed.get(name)
+        listed = _listed_in(last.get(name.path), name)
         lost = [one for one in all_of_it if listed is None or one.ledger_id in listed]
         if lost:
             ids = tuple(one.ledger_id for one in lost)
             topics.append(VanishedTopic(name, ids, sum(one.entries for one in lost), sum(one.bytes for one in lost)))
     views = tuple(_detached(reader, orphans))
     names = {topic.name for topic in topics} | {topic.name.base for topic in topics}
-    bare: dict[TopicName, list[int]] = defaultdict(list)
-    for one in orphans:
-        if one.is_of_schema and find_node(txn, one.name.schema_path) is None:
-            bare[one.name].append(one.ledger_id)
     schemas = tuple(
         VanishedSchema(name, tuple(ids))
         for name, ids in sorted(bare.items(), key=lambda item: str(item[0]))
         if find_node(txn, name.path) is not None or partition_count(txn, name)
     )
     kept = {one.ledger_id for one in orphans if one.name in names} | {view.ledger_id for view in views}
-    kept.update(*bare.values())
-    return Vanished(tuple(topics), views, schemas, frozenset(kept))
+    kept.update(foreign, *bare.values())
+    return Vanished(tuple(topics), views, schemas, frozenset(kept), foreign)
 
 
 def _iter_orphans(reader: EntryReader) -> Iterable[_Orphan]:
-    """Yield the listed ledgers that nothing references and that name a topic."""
+    """Yield the listed ledgers that nothing references and that name an owner."""
     txn = reader.txn
     for ledger_id in sorted_ledger_ids(txn):
         if has_owners(txn, ledger_id) or txn.get("base", tree_key(ledger_path(ledger_id))) == b"":
@@ -140,40 +150,45 @@ def _iter_orphans(reader: EntryReader) -> Iterable[_Orphan]:
         with suppress(StoreError):  # what cannot be decoded names nothing
             ledger = find_ledger(txn, ledger_id)
             custom = {} if ledger is None or ledger.metadata is None else ledger.metadata.custom
-            name = claimed_topic(custom)
-            if ledger is None or ledger.metadata is None or name is None:
+            owner = next(claimed_paths(custom), None)
+            if ledger is None or ledger.metadata is None or owner is None:
                 continue
             is_closed = ledger.metadata.state is LedgerState.CLOSED
             entries = ledger.metadata.last_entry_id + 1 if is_closed else ledger.entries
             is_of_messages = TOPIC_KEY in custom and CURSOR_KEY not in custom
             component, is_of_schema = custom.get(COMPONENT), SCHEMA_KEY in custom
-            yield _Orphan(name, ledger_id, component, is_of_messages, is_of_schema, entries, ledger.size_bytes)
+            name, size_bytes = claimed_topic(custom), ledger.size_bytes
+            yield _Orphan(owner, name, ledger_id, component, is_of_messages, is_of_schema, entries, size_bytes)
 
 
-def _last_listed(reader: EntryReader, names: Iterable[TopicName]) -> Mapping[TopicName, frozenset[int]]:
-    """Return what each of NAMES listed last before its node was deleted; nothing of those whose deletion no log shows."""
-    by_path = {name.path: name for name in names}
+def _last_values(reader: EntryReader, paths: Collection[str]) -> Mapping[str, bytes]:
+    """Return the last value of each of the nodes PATHS before it was deleted; nothing of those whose deletion no log shows."""
     values: dict[str, bytes] = {}
-    found: dict[TopicName, frozenset[int]] = {}
+    found: dict[str, bytes] = {}
     with suppress(
         Refused, SourceNotFound, MetadataCorrupt, OSError
     ):  # no history, or none that can be read: it shows nothing
-        for item in iter_versions(find_servers(reader.txn.store.info.sources), lambda path: path in by_path):
+        for item in iter_versions(find_servers(reader.txn.store.info.sources), lambda path: path in paths):
             if not isinstance(item, Version):
                 continue
-            name = by_path[item.path]
             if item.value is not None:
                 values[item.path] = item.value
-                found.pop(name, None)
+                found.pop(item.path, None)
             elif item.path in values:
-                with suppress(StoreError):
-                    found[name] = frozenset(decode_ledger_ids(values[item.path], item.path))
+                found[item.path] = values[item.path]
     return found
+
+
+def _listed_in(value: bytes | None, name: TopicName) -> frozenset[int] | None:
+    """Return the ledgers that the node VALUE of a topic lists; None where there is none, or it cannot be decoded."""
+    with suppress(StoreError):
+        return None if value is None else frozenset(decode_ledger_ids(value, name.path))
+    return None
 
 
 def _detached(reader: EntryReader, orphans: Iterable[_Orphan]) -> Iterable[DetachedView]:
     """Yield the newest compacted ledger of each topic that is there and names none."""
-    newest = {one.name: one for one in orphans if one.component == COMPACTED_COMPONENT and one.entries}
+    newest = {one.name: one for one in orphans if one.name and one.component == COMPACTED_COMPONENT and one.entries}
     for name, one in newest.items():
         if find_node(reader.txn, name.path) is not None and not _has_view(reader, name):
             yield DetachedView(name, one.ledger_id, one.entries, one.bytes)

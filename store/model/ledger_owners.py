@@ -44,14 +44,14 @@ def _claims(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:
         return (Owner(OwnerKind.CLAIM, ledger_path(ledger_id)),)
     except StoreError:
         return ()
-    for path in () if metadata is None else _claimed_paths(metadata.custom):
+    for path in () if metadata is None else claimed_paths(metadata.custom):
         node = find_node(txn, path)
         if node is not None and not _is_read(path, node.value):
             return (Owner(OwnerKind.CLAIM, _name_of(path, node.value)),)
     return ()
 
 
-def _claimed_paths(custom: Mapping[str, bytes]) -> Iterator[str]:
+def claimed_paths(custom: Mapping[str, bytes]) -> Iterator[str]:
     """Yield the paths of the nodes that a ledger with CUSTOM metadata says to be of: its topic's, and its cursor's."""
     said = {key: value.decode("utf-8", "replace") for key, value in custom.items()}
     if SCHEMA_KEY in said:

@@ -386,7 +386,14 @@ def _make_namespaces(made: _Made) -> None:
     poor = [one for one in tenants if _is_missing(txn, tenant_path(one), copied)]
     if not bare and not poor:
         return
-    cluster = cluster_of(made.sources)
+    cluster = find_cluster(made.sources)
+    if cluster is None:
+        made.survey.left_out.append(
+            f"left out: the policies of {counted(len(bare), 'namespace')} and {counted(len(poor), 'tenant')}, as the name of the cluster is"
+            " gone with /admin, and brokers serve no namespace without policies. Name it as brokers have it (clusterName in broker.conf):"
+            " pulsar-admin store recover --level A --cluster NAME"
+        )
+        return
     for tenant in poor:
         value = TENANT.replace(None, {"adminRoles": [], "allowedClusters": [cluster]})
         _make_json(made, f"tenant {tenant}", tenant_path(tenant), value)
@@ -413,11 +420,16 @@ def _copy_earlier(made: _Made) -> None:
         made.parts.append(ChangePart(resource="/admin", after=after))
 
 
-def cluster_of(sources: Sources) -> str:
-    """Return the cluster's name; raises Refused where nothing says it."""
+def find_cluster(sources: Sources) -> str | None:
+    """Return the cluster's name, None where nothing says it."""
     txn = sources.reader.txn
     clusters = list_clusters(txn)
-    found = sources.cluster or current_cluster(txn) or (clusters[0] if len(clusters) == 1 else None)
+    return sources.cluster or current_cluster(txn) or (clusters[0] if len(clusters) == 1 else None)
+
+
+def cluster_of(sources: Sources) -> str:
+    """Return the cluster's name; raises Refused where nothing says it."""
+    found = find_cluster(sources)
     if found is None:
         raise Refused(
             "the name of the cluster is gone with /admin, and the policies of namespaces need it",

@@ -96,6 +96,7 @@ def _nothing(txn: Txn, condition: Condition, survey: Survey, level: str | None) 
 
 def _left_out(condition: Condition, survey: Survey, level: str | None) -> Iterator[str]:
     """Yield what a recovery at LEVEL, None: one that finds nothing to do, does not bring back."""
+    yield from survey.left_out
     if condition.leftovers:
         yield _leftover_text(condition)
     lost = _lost(condition, level)

@@ -62,6 +62,8 @@ class Survey:
     silent: list[int] = field(default_factory=list)
     passed_over: dict[str, str] = field(default_factory=dict)
     """Nodes that cannot be decoded: path → why. Nothing is made of them, and nothing that they name is touched."""
+    left_out: list[str] = field(default_factory=list)
+    """What is not made although it is lost, as sentences."""
 
     def add(self, ledger_id: int, metadata: LedgerMetadata) -> None:
         """Note what a ledger says it is."""

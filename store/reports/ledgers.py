@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 
 from store.codec.managedledger import decode_managed_ledger
@@ -32,6 +32,8 @@ INDEX = "INDEX"
 UNREADABLE = "UNREADABLE"
 UNREFERENCED = "unreferenced"
 """Why a ledger with metadata is an orphan."""
+UNKNOWN = "unknown"
+"""Why one may be none: what it says to be of is not in this metadata, and nothing shows that it was deleted."""
 _RECORD_BYTES = 36  # around a payload: the entry's header and its usual digest
 
 
@@ -54,9 +56,9 @@ class LedgerRow:
 
 @frozen
 class Orphan:
-    """An unreferenced ledger: "unreferenced" (it has metadata), "deleted", "newer" or "unlisted" (entries alone, see
-    ``store.facts.unlisted``) or "leaked-index" (of a delayed message index that was made anew, or undone). ``claims``: its custom
-    metadata."""
+    """An unreferenced ledger: "unreferenced" (it has metadata), "unknown" (its owner is not in this metadata), "deleted", "newer" or
+    "unlisted" (entries alone, see ``store.facts.unlisted``) or "leaked-index" (of a delayed message index that was made anew, or undone).
+    ``claims``: its custom metadata."""
 
     ledger_id: int
     reason: str
@@ -121,8 +123,8 @@ def _row(
     )
 
 
-def iter_orphans(txn: Txn) -> Iterator[Orphan]:
-    """Yield the ledgers that no topic, cursor, schema, compaction or delayed index owns, by id."""
+def iter_orphans(txn: Txn, foreign: Collection[int] = ()) -> Iterator[Orphan]:
+    """Yield the ledgers that no topic, cursor, schema, compaction or delayed index owns, by id; FOREIGN: as of ``find_vanished``."""
     unlisted, own = UnlistedLedgers(txn), find_own_ledgers(txn)
     for ledger_id in iter_all_ledger_ids(txn):
         if ledger_id in unlisted.indexes or all_owners(txn, ledger_id):
@@ -131,6 +133,8 @@ def iter_orphans(txn: Txn) -> Iterator[Orphan]:
             metadata = find_metadata(txn, ledger_id)
             claims = {} if metadata is None else custom_text(metadata)
             reason = str(unlisted.why(ledger_id)) if metadata is None else UNREFERENCED
+            if ledger_id in foreign:
+                reason = UNKNOWN
         except StoreError:
             claims, reason = {}, UNREFERENCED
         times = find_times(txn, ledger_id)

@@ -37,6 +37,7 @@ from store.names import NamespaceName, Position, parse_topic
 from store.policies.trimming import UNKNOWN_RETENTION, consumed_ledgers, released_ledgers, retention_of
 from store.reports.disk_totals import DiskTotals, read_disk_totals
 from store.search.by_time import read_entry_time
+from store.sources.roots import roots_of_row
 
 TOP = 5
 Item = TypeVar("Item")
@@ -44,13 +45,15 @@ Item = TypeVar("Item")
 
 @frozen
 class Copy:
-    """Where a part of the store came from. ``bookies``: their ids, or the directories of those that nothing names."""
+    """Where a part of the store came from. ``bookies``: their ids, or the directories of those that nothing names; ``roots``: where in
+    ZooKeeper's tree the cluster is, None where it has the whole tree."""
 
     kind: str
     path: str
     mode: str
     imported_ms: int
     bookies: tuple[str, ...]
+    roots: str | None = field(default=None, metadata={"json_optional": True})
 
 
 @frozen
@@ -253,8 +256,14 @@ def read_overview(
 def _copy(source: Any) -> Copy:  # Any: JSON
     bookies = (row.get("id") or str((row.get("ledgers") or [""])[0]) if isinstance(row, dict) else str(row)
                for row in source.get("bookies", ()))  # fmt: skip
+    roots = roots_of_row(source)
     return Copy(
-        source["kind"], str(source.get("path", "")), source.get("mode", ""), source.get("imported", 0), tuple(bookies)
+        source["kind"],
+        str(source.get("path", "")),
+        source.get("mode", ""),
+        source.get("imported", 0),
+        tuple(bookies),
+        None if roots.is_whole else str(roots),
     )
 
 

@@ -10,6 +10,7 @@ from store.facts.cluster import ClusterFacts
 from store.facts.managed_ledgers import summed
 from store.rules.cause import Cause, Severity
 from store.rules.rule import Evidence, Rule
+from store.wording import counted, plural
 
 
 def _unknown_trees(facts: ClusterFacts) -> Iterator[Evidence]:
@@ -61,6 +62,28 @@ def _no_bookkeeper(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
+def _no_brokers(facts: ClusterFacts) -> Iterator[Evidence]:
+    if facts.bare_ledgers:
+        yield Evidence(
+            "metadata store",
+            f"it lists {counted(facts.bare_ledgers, 'ledger')} and not one topic: nothing is below /managed-ledgers, what brokers keep is"
+            " elsewhere, or lost",
+            {"ledgers": facts.bare_ledgers},
+        )
+
+
+def _shared(facts: ClusterFacts) -> Iterator[Evidence]:
+    if facts.sharing_pulsars:
+        others = [chroot or "/" for chroot in facts.sharing_pulsars]
+        ledgers = len(facts.vanished.foreign)
+        yield Evidence(
+            ", ".join(others),
+            f"{plural(len(others), 'another Pulsar', 'other Pulsars')} of the same ZooKeeper may use this BookKeeper:"
+            f" {counted(ledgers, 'ledger')} that nothing here references may be {plural(len(others), 'its', 'theirs')}",
+            {"paths": others, "ledgers": ledgers},
+        )
+
+
 def _unknown_values(facts: ClusterFacts) -> Iterator[Evidence]:
     for one in facts.unknown_values:
         yield Evidence(
@@ -98,6 +121,35 @@ CLUSTER_RULES = (
             "recover`.",
         ),
         _no_bookkeeper,
+    ),
+    Rule(
+        Cause(
+            "pulsar-metadata-absent",
+            Severity.CRITICAL,
+            "The metadata has no part of Pulsar's brokers",
+            "Ledgers are listed, and no topic, subscription or schema that could be theirs. Brokers keep that in another ZooKeeper or path"
+            " (`metadataStoreUrl`), or it is lost.",
+            "Serves nothing of these ledgers. Bookies keep them.",
+            "pulsar-admin store recover --level A",
+            "Import again with the brokers' metadata, and BookKeeper's root by `--ledgers-root`, if there is any. Delete no ledger before."
+            " If it is lost, make it again from what the ledgers say.",
+            leads=True,
+        ),
+        _no_brokers,
+        "all topics, if the ledgers are deleted",
+    ),
+    Rule(
+        Cause(
+            "bookkeeper-shared",
+            Severity.NOTE,
+            "Another Pulsar may use the same BookKeeper",
+            "The ZooKeeper has a Pulsar at another path and no BookKeeper there (`zkLedgersRootPath`, `bookkeeperMetadataServiceUri`).",
+            "Ignores ledgers of others.",
+            "pulsar-admin ledgers orphans",
+            "Nothing to repair. Ledgers that nothing here references are not called leaked; what deletes or makes again refuses until"
+            " `--accept-unknown-tree` names the other path.",
+        ),
+        _shared,
     ),
     Rule(
         Cause(

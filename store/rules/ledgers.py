@@ -88,6 +88,24 @@ def _vanished_schemas(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
+def _foreign(facts: ClusterFacts) -> Iterator[Evidence]:
+    if facts.sharing_pulsars or facts.bare_ledgers:
+        return  # ``store.rules.cluster`` tells
+    found = facts.vanished
+    told = {one for topic in found.topics for one in topic.ledger_ids} | {
+        one for schema in found.schemas for one in schema.ledger_ids
+    }
+    ids = sorted(found.foreign - told)
+    if ids:
+        shown = f"{', '.join(map(str, ids[:_SHOWN]))}{' …' if len(ids) > _SHOWN else ''}"
+        yield Evidence(
+            f"{plural(len(ids), 'ledger')} {shown}",
+            f"{counted(len(ids), 'ledger')} {plural(len(ids), 'names an owner', 'name owners')} that this metadata does not have, and no"
+            f" log shows that {plural(len(ids), 'it was', 'they were')} deleted",
+            {"ledgers": len(ids), "ledgerIds": ids[:_SHOWN]},
+        )
+
+
 _SHOWN = 5
 LEDGER_RULES = (
     Rule(
@@ -152,6 +170,19 @@ LEDGER_RULES = (
         ),
         _vanished_schemas,
         "the versions of the schema, if the ledgers are deleted",
+    ),
+    Rule(
+        Cause(
+            "ledgers-of-others",
+            Severity.NOTE,
+            "Ledgers of topics or schemas that this metadata does not have",
+            "They have metadata, and what they say to be of is not here: it was deleted before the oldest log, or lost, or it is of another"
+            " Pulsar that uses the same BookKeeper.",
+            "Ignores them, and bookies keep them.",
+            "pulsar-admin ledgers orphans",
+            "Find out what they are of. Those of another Pulsar must stay. `ledgers delete --force` frees them.",
+        ),
+        _foreign,
     ),
     Rule(
         Cause(

@@ -83,12 +83,14 @@ Answer = TypeVar("Answer")
 class Address:
     """Where an ensemble is: ``HOST:PORT,HOST:PORT`` and the path that is its root, "" for the whole tree.
 
-    ``ledgers``: the whole path of BookKeeper's root, "" where it is ``/ledgers`` below the chroot.
+    ``ledgers``: the whole path of BookKeeper's root, "" where it is ``/ledgers`` below the chroot; ``shared``: as of
+    ``Roots``.
     """
 
     hosts: str
     chroot: str
     ledgers: str = ""
+    shared: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.hosts + self.chroot
@@ -96,11 +98,11 @@ class Address:
     @property
     def roots(self) -> Roots:
         """Where in the ensemble's tree the cluster is."""
-        return Roots(self.chroot, self.ledgers or self.chroot + LEDGERS_ROOT)
+        return Roots(self.chroot, self.ledgers or self.chroot + LEDGERS_ROOT, self.shared)
 
     def at(self, roots: Roots) -> Address:
         """Return the same ensemble with the cluster at ROOTS."""
-        return Address(self.hosts, roots.chroot, roots.ledgers if roots.is_apart else "")
+        return Address(self.hosts, roots.chroot, roots.ledgers if roots.is_apart else "", roots.shared)
 
     def full(self, path: str) -> str:
         """Return the path in the ensemble of the node PATH of the cluster."""

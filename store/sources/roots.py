@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from store.codec.ledgermetadata import LEDGERS_ROOT
@@ -28,10 +29,14 @@ _NAMED = ("/admin/", "/ledgers/", "/loadbalance/", "/managed-ledgers/", "/namesp
 
 @frozen
 class Roots:
-    """``chroot``: the path that brokers take for the root, "" for the root itself; ``ledgers``: BookKeeper's root, the whole path."""
+    """``chroot``: the path that brokers take for the root, "" for the root itself; ``ledgers``: BookKeeper's root, the whole path.
+
+    ``shared``: the chroots of other Pulsars in the same ZooKeeper that have no BookKeeper of their own, and may use this one.
+    """
 
     chroot: str = ""
     ledgers: str = LEDGERS_ROOT
+    shared: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         apart = f", BookKeeper's root {self.ledgers}" if self.is_apart else ""
@@ -62,10 +67,12 @@ class Roots:
             return self.ledgers + path[len(LEDGERS_ROOT) :]
         return self.chroot + path
 
-    def row(self) -> dict[str, str]:
+    def row(self) -> dict[str, Any]:  # Any: JSON
         """Return what ``store.json`` has of it: nothing where the cluster has the whole tree."""
-        return ({"chroot": self.chroot} if self.chroot else {}) | (
-            {"ledgersRoot": self.ledgers} if self.is_apart else {}
+        return (
+            ({"chroot": self.chroot} if self.chroot else {})
+            | ({"ledgersRoot": self.ledgers} if self.is_apart else {})
+            | ({"sharedWith": [chroot or "/" for chroot in self.shared]} if self.shared else {})
         )
 
 
@@ -81,7 +88,8 @@ def is_at_or_below(path: str, root: str) -> bool:
 def roots_of_row(row: Mapping[str, Any]) -> Roots:  # Any: JSON
     """Return the roots in a ROW of ``store.json``."""
     chroot = str(row.get("chroot", ""))
-    return Roots(chroot, str(row.get("ledgersRoot", chroot + LEDGERS_ROOT)))
+    shared = tuple(str(path).rstrip("/") for path in row.get("sharedWith", ()))
+    return Roots(chroot, str(row.get("ledgersRoot", chroot + LEDGERS_ROOT)), shared)
 
 
 def stored_roots(info: StoreInfo) -> Roots:
@@ -92,7 +100,7 @@ def stored_roots(info: StoreInfo) -> Roots:
 def below_text(row: Mapping[str, Any]) -> str:  # Any: JSON
     """Return where in ZooKeeper's tree the source in a ROW of ``store.json`` is, "" for the whole tree."""
     roots = roots_of_row(row)
-    return "" if roots == WHOLE else f" at {roots}"
+    return "" if roots.is_whole else f" at {roots}"
 
 
 def roots_text(roots: Roots) -> str:
@@ -175,7 +183,7 @@ def choose_roots(marks: Marks, where: str, wanted: Wanted) -> Roots:
     if wanted.ledgers is not None:
         meant = [roots for roots in meant if roots.ledgers == wanted.ledgers]
     if len(meant) == 1:
-        return meant[0]
+        return replace(meant[0], shared=_sharing(marks, meant[0]))
     if not found or not meant:
         raise _not_found(where, wanted, found)
     again = [*dict.fromkeys(_option(roots, meant) for roots in meant)]
@@ -183,6 +191,14 @@ def choose_roots(marks: Marks, where: str, wanted: Wanted) -> Roots:
         f"{where} has {len(meant)} clusters: {', '.join(str(roots) for roots in meant)}",
         hint="name one of them",
         again=again,
+    )
+
+
+def _sharing(marks: Marks, roots: Roots) -> tuple[str, ...]:
+    """Return the chroots of other Pulsars among MARKS that may use the BookKeeper of ROOTS, as they have none where theirs would be."""
+    ledgers = marks.ledgers()
+    return tuple(
+        chroot for chroot in marks.chroots() if chroot != roots.chroot and chroot + LEDGERS_ROOT not in ledgers
     )
 
 
@@ -225,7 +241,9 @@ def _pairs(marks: Marks, wanted: Wanted) -> Iterator[Roots]:
         usual = chroot + LEDGERS_ROOT
         if usual in ledgers:
             yield Roots(chroot, usual)
-            yield from (Roots(chroot, root) for root in free if root == wanted.ledgers or root in wanted.hints)
+        said = [root for root in ledgers if root == wanted.ledgers or (root in free and root in wanted.hints)]
+        if usual in ledgers or said:
+            yield from (Roots(chroot, root) for root in said if root != usual)
         elif free:
             yield from (Roots(chroot, root) for root in free)
         else:

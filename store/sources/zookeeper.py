@@ -132,7 +132,7 @@ class SnapshotFile(NamedTuple):
 
 
 def _inner_nodes(nodes: dict[str, ZooKeeperNode], roots: Roots) -> dict[str, ZooKeeperNode]:
-    if roots == WHOLE:
+    if roots.is_whole:
         return nodes
     inner = ((roots.inner(path), node) for path, node in nodes.items())
     return {path: node._replace(path=path) for path, node in inner if path is not None}
@@ -418,7 +418,7 @@ def _iter_server(
     # A log's name is its first zxid: the one before the first later log may hold newer transactions than the snapshot.
     begin = max((index for index, (zxid, _) in enumerate(logs) if zxid <= first), default=0)
     last = -1
-    is_inside = server.roots != WHOLE
+    is_inside = not server.roots.is_whole
     for _, file in logs[begin:]:
         for item in read_log(file, advance):
             if isinstance(item, Transaction):

@@ -12,7 +12,6 @@ from store.codec.ledgermetadata import LEDGERS_ROOT
 from store.codec.zookeeper import SnapshotReader, ZooKeeperNode
 from store.codec.zookeeper_log import Transaction
 from store.errors import SourceNotFound
-from store.sources.roots import WHOLE
 from store.sources.zookeeper import (
     Replay,
     ServerFiles,
@@ -64,7 +63,7 @@ class ZooKeeperStream:
         with open_snapshot(newest.path, newest.extension) as file:
             snapshot = SnapshotReader(file, str(newest.path))
             for node, children_made in snapshot.nodes():
-                path = node.path if newest.roots == WHOLE else newest.roots.inner(node.path)
+                path = node.path if newest.roots.is_whole else newest.roots.inner(node.path)
                 if path is not None:
                     self._ledger_ids.see(path, children_made)
                     yield node if path == node.path else node._replace(path=path)

@@ -25,7 +25,7 @@ from store.files import create_directory, create_file, new_directory
 from store.frozen import frozen
 from store.sources.cluster import read_stored_layout
 from store.sources.outside import iter_outside, next_number
-from store.sources.roots import WHOLE, Roots, stored_roots
+from store.sources.roots import Roots, stored_roots
 from store.sources.zookeeper import newest_epoch
 from store.transfer.exports import ChangedNode, Previewed, check_entries_are_there, iter_changed_nodes
 from store.wording import counted
@@ -82,7 +82,7 @@ def plan_snapshot_export(store: Store, target: Path, now_ms: int, *, force: bool
     if target.exists() or target.is_symlink():
         raise AlreadyExists(f"{target} exists", hint="name a new directory: a server's dataDir", path=str(target))
     roots = stored_roots(store.info)
-    outside, missing = ((), []) if roots == WHOLE else _read_outside(store, force=force)
+    outside, missing = ((), []) if roots.is_whole else _read_outside(store, force=force)
     with store.read() as txn:
         problems = tuple(damage.reason for damage in iter_metadata_damage(txn))
         problems += tuple(missing)

@@ -254,11 +254,14 @@ def test_a_list_of_ledgers_near_what_zookeeper_takes(
     ("claims", "code"),
     [
         (
-            {"component": b"compacted-ledger", "pulsar/compactedTopic": b"persistent://a/b/c"},
+            {"component": b"compacted-ledger", "pulsar/compactedTopic": b"persistent://public/default/plain"},
             "leaked-compacted-ledgers",
         ),
         ({"component": b"delayed-index-bucket"}, "leaked-buckets"),
-        ({"component": b"managed-ledger", "pulsar/managed-ledger": b"a/b/persistent/c"}, "leaked-topic-ledgers"),
+        (
+            {"component": b"managed-ledger", "pulsar/managed-ledger": b"public/default/persistent/plain"},
+            "leaked-topic-ledgers",
+        ),
         ({"component": b"managed-ledger", "pulsar/cursor": b"x"}, "leaked-cursor-ledgers"),
         ({"component": b"schema"}, "leaked-schema-ledgers"),
         ({}, "leaked-ledgers"),

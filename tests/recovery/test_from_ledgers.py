@@ -204,9 +204,18 @@ def test_an_unknown_layout_is_refused(tmp_path: Path, cli: Cli) -> None:
     assert "HierarchicalLedgerManagerFactory:1, found" in result.stderr
 
 
-def test_without_the_name_of_the_cluster_it_asks(tmp_path: Path, cli: Cli) -> None:
+def test_without_the_name_of_the_cluster_all_but_policies_comes_back(tmp_path: Path, cli: Cli) -> None:
+    """The plan says so, before and after, until the name is given."""
     store = copied("small", "clean", tmp_path)
+    policies = cli("--store", store, "namespaces", "policies", "acme/iot", "-o", "json").json
     lose_nodes(store, *LOST)
-    result = cli("--store", store, "store", "recover")
-    assert "the name of the cluster is gone" in result.stderr
-    assert "--cluster NAME" in result.stderr
+    for _ in range(2):
+        result = cli("--store", store, "store", "recover")
+        assert result.exit_code == 0
+        assert "the name of the cluster is gone" in result.stdout
+        assert "--cluster NAME" in result.stdout
+    assert cli("--store", store, "topics", "stats", "acme/iot/skewed").exit_code == 0
+    assert cli("--store", store, "store", "recover", "--level", "A", "--cluster", "standalone").exit_code == 0
+    made = cli("--store", store, "namespaces", "policies", "acme/iot", "-o", "json").json
+    assert made["replication_clusters"] == policies["replication_clusters"]
+    assert "left out" not in cli("--store", store, "store", "recover", "--dry-run").stdout
