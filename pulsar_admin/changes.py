@@ -70,6 +70,7 @@ _ACTIONS = {
     "nacks due --pop": "pop due negative acks of {subscription} on {place}",
     "ledgers delete": "delete the metadata of {place}",
     "ledgers forget": "forget lost ledgers of {place}",
+    "compaction attach": "attach a compacted ledger to {place}",
     "compaction run": "compact {place}",
     "compaction upgrade": "upgrade the compacted ledger of {place}",
 }

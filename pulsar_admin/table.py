@@ -631,6 +631,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "verify": Row(
             "commands.compaction.checking:verify", "Check compacted ledgers against the topic they were made from."
         ),
+        "attach": Row(
+            "commands.compaction.changing:attach",
+            "Give a topic a compacted ledger back that it names no more.",
+        ),
         "upgrade": Row(
             "commands.compaction.changing:upgrade",
             "Rewrite compacted ledgers in the format of Pulsar 4.2: the metadata of every batch lists the indexes that were kept.",

@@ -81,6 +81,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "namespaces clear-backlog",
         "namespaces unsubscribe",
         "compaction last-id",
+        "compaction attach",
     ),
     "it reads as many messages as it shows, one after the other": (
         "topics peek-messages",

@@ -1,4 +1,4 @@
-"""``compaction run`` and ``upgrade``: a new compacted ledger in place of the one a topic has."""
+"""``compaction run``, ``upgrade``, ``attach``: another compacted ledger in place of the one that a topic has, or has no more."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import click
 from commands.topics.answers import selected
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
-from pulsar_admin.options import TopicSelection, command, gather, pass_app, topics_argument
+from pulsar_admin.numbers import whole
+from pulsar_admin.options import TOPIC, TopicSelection, command, gather, pass_app, topics_argument
 from store.compaction.forms import FORMATS, INDEXED, RULE_4_2, RULES, CompactionJob
-from store.errors import EntryCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
+from store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt, Refused, StalePlan, TopicNotFound
 from store.frozen import frozen
+from store.names import TopicName
 
 KEEP, BY_KEY = "keep", "by-key"
 _COLUMNS = (
@@ -120,6 +122,27 @@ def upgrade(app: App, selection: TopicSelection) -> None:
     kept.
     """
     compact_topics(app, selection, CompactionJob("compaction upgrade", everything=True))
+
+
+@command(
+    "attach",
+    changes=True,
+    writes_first=True,
+    examples=[],
+    elsewhere=["pulsar-admin compaction attach acme/orders/compacted 91 --dry-run"],
+    output="The change: where the __compaction cursor stands and which compacted ledger it names, before and after.",
+    errors=[TopicNotFound, LedgerNotFound, MetadataCorrupt, EntryCorrupt, Refused, StalePlan],
+)
+@click.argument("topic", type=TOPIC)
+@click.argument("ledger", type=whole())
+@pass_app
+def attach(app: App, topic: TopicName, ledger: int) -> None:
+    """Give a topic a compacted ledger back that it names no more.
+
+    A broker's `truncate` drops the compacted view and leaves its ledger to nobody. The __compaction cursor names it
+    again, and stands where it ends: readers of the compacted view get its keys, then what the topic has behind that.
+    """
+    app.change(app.session.topic(topic).compaction().attach(ledger))
 
 
 def compact_topics(app: App, selection: TopicSelection, job: CompactionJob) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from pulsar_admin.api.given import given_flag, given_flags, given_text, given_texts
+from pulsar_admin.api.given import given_flag, given_flags, given_ledgers, given_text, given_texts
 from pulsar_admin.api.session import Session, Time, check_choice
 from store.errors import StoreError
 from store.model.topics import read_topic, topics_bytes
@@ -152,6 +152,16 @@ class Compaction:
         from store.compaction.forms import CompactionJob
 
         return plan_compaction(self._session, (self._name,), CompactionJob("compaction upgrade", everything=True))
+
+    def attach(self, ledger_id: int) -> Plan:
+        """Plan that the topic has its compacted view in ledger LEDGER_ID again, which it names no more, as after a broker's truncate.
+
+        Raises TopicNotFound, LedgerNotFound, MetadataCorrupt, EntryCorrupt, Refused.
+        """
+        from store.changes.compaction import plan_attach
+
+        (ledger_id,) = given_ledgers([ledger_id])
+        return self._session.plan(plan_attach, self._name, ledger_id)
 
     def messages(
         self,

@@ -13,7 +13,7 @@ from store.facts.rows import AlteredRows, altered_rows
 from store.facts.trees import Tree, lacks_managed_ledgers, unknown_trees
 from store.facts.unlisted import HeldLedgers, UnlistedLedgers, find_newer, find_unlisted
 from store.facts.values import UnknownValues, unknown_values
-from store.facts.vanished import Vanished, find_vanished
+from store.facts.vanished import DetachedView, Vanished, find_vanished, keys_of_view_alone
 from store.model.absent_bookies import find_unknown_bookies
 from store.model.ledgers import iter_ledger_ids
 from store.model.reader import EntryReader
@@ -43,6 +43,10 @@ class ClusterFacts:
     def vanished(self) -> Vanished:
         """Topics whose node is gone without a deletion, and compacted views that their topics name no more."""
         return find_vanished(self.reader)
+
+    def keys_of_view_alone(self, view: DetachedView) -> tuple[str, ...] | Unknown:
+        """The keys that only a compacted view has which its topic names no more."""
+        return keys_of_view_alone(self.reader, view)
 
     @cached_property
     def unlisted_ledgers(self) -> HeldLedgers | None:

@@ -20,6 +20,7 @@ from store.db.files import iter_metadata_damage
 from store.db.owners import OwnerKind, find_owners, has_owners
 from store.db.tree import find_node, tree_key
 from store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
+from store.facts import Unknown
 from store.frozen import frozen
 from store.history.servers import find_servers
 from store.history.versions import Version, iter_versions
@@ -47,12 +48,16 @@ class VanishedTopic:
 
 @frozen
 class DetachedView:
-    """A compacted ledger that its topic does not name any more, although it names no other one."""
+    """A compacted ledger that its topic does not name any more, although it names no other one.
+
+    ``unfit``: why a broker's readers would not get all of it, were it named again; "" where they would.
+    """
 
     name: TopicName
     ledger_id: int
     entries: int
     bytes: int
+    unfit: str
 
 
 @frozen
@@ -187,11 +192,39 @@ def _listed_in(value: bytes | None, name: TopicName) -> frozenset[int] | None:
 
 
 def _detached(reader: EntryReader, orphans: Iterable[_Orphan]) -> Iterable[DetachedView]:
-    """Yield the newest compacted ledger of each topic that is there and names none."""
-    newest = {one.name: one for one in orphans if one.name and one.component == COMPACTED_COMPONENT and one.entries}
-    for name, one in newest.items():
-        if find_node(reader.txn, name.path) is not None and not _has_view(reader, name):
-            yield DetachedView(name, one.ledger_id, one.entries, one.bytes)
+    """Yield of each topic that is there and names none its newest compacted ledger that could be named again, else the newest."""
+    found: dict[TopicName, list[_Orphan]] = defaultdict(list)
+    for one in orphans:
+        if one.name and one.component == COMPACTED_COMPONENT and one.entries:
+            found[one.name].append(one)
+    for name, ledgers in found.items():
+        if find_node(reader.txn, name.path) is None or _has_view(reader, name):
+            continue
+        views = [_view(reader, name, one) for one in ledgers]
+        yield max(views, key=lambda view: (not view.unfit, view.ledger_id))
+
+
+def _view(reader: EntryReader, name: TopicName, one: _Orphan) -> DetachedView:
+    from store.compaction.detached import unfit_text  # a store without such a ledger needs none of it
+
+    try:
+        unfit = unfit_text(reader, read_topic(reader.txn, name), one.ledger_id)
+    except StoreError as error:
+        unfit = error.message
+    return DetachedView(name, one.ledger_id, one.entries, one.bytes, unfit)
+
+
+def keys_of_view_alone(reader: EntryReader, view: DetachedView) -> tuple[str, ...] | Unknown:
+    """Return the keys of VIEW that the ledgers of its topic do not have."""
+    from store.compaction.detached import read_detached
+    from store.compaction.dropping import find_dropped_keys
+
+    try:
+        topic = read_topic(reader.txn, view.name)
+        dropped = find_dropped_keys(reader, topic, read_detached(reader, topic, view.ledger_id), 0)
+    except StoreError as error:
+        return Unknown(error.message)
+    return Unknown("there is too much to read") if dropped is None else dropped.of_view
 
 
 def _has_view(reader: EntryReader, name: TopicName) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from store.facts import Unknown
 from store.facts.cluster import ClusterFacts
+from store.facts.vanished import DetachedView
 from store.rules.cause import Cause, Severity
 from store.rules.rule import Evidence, Rule
-from store.wording import counted, plural
+from store.wording import counted, listed, plural
 
 
 def _metadata_older(facts: ClusterFacts) -> Iterator[Evidence]:
@@ -63,18 +64,30 @@ def _vanished(facts: ClusterFacts) -> Iterator[Evidence]:
 
 
 def _detached_views(facts: ClusterFacts) -> Iterator[Evidence]:
+    for number, view in enumerate(one for one in facts.vanished.views if not one.unfit):
+        keys = facts.keys_of_view_alone(view) if number < _VIEWS_READ else Unknown("other views were read")
+        if isinstance(keys, Unknown):
+            only = "of keys whose messages were trimmed it is the only copy"
+        elif keys:
+            only = f"{counted(len(keys), 'key')} ({listed(map(repr, keys), _SHOWN)}) {plural(len(keys), 'is', 'are')} only in it"
+        else:
+            only = "the topic's own ledgers have all of its keys, too"
+        told = {} if isinstance(keys, Unknown) else {"keys": len(keys), "firstKeys": list(keys[:_SHOWN])}
+        yield _of_view(view, f"is named by nothing any more, and there is no other: {only}", told)
+
+
+def _unfit_views(facts: ClusterFacts) -> Iterator[Evidence]:
     for view in facts.vanished.views:
-        yield Evidence(
-            str(view.name),
-            f"its compacted view in ledger {view.ledger_id}, {counted(view.entries, 'entry')} of {counted(view.bytes, 'byte')}, is named by"
-            " nothing any more, and there is no other: of keys whose messages were trimmed it is the only copy",
-            {
-                "topic": str(view.name),
-                "ledgerId": view.ledger_id,
-                "entries": view.entries,
-                "bytes": view.bytes,
-            },
-        )
+        if view.unfit:
+            yield _of_view(view, f"is named by nothing any more and cannot be named again: {view.unfit}", {})
+
+
+def _of_view(view: DetachedView, what: str, told: Mapping[str, object]) -> Evidence:
+    return Evidence(
+        str(view.name),
+        f"its compacted view in ledger {view.ledger_id}, {counted(view.entries, 'entry')} of {counted(view.bytes, 'byte')}, {what}",
+        {"topic": str(view.name), "ledgerId": view.ledger_id, "entries": view.entries, "bytes": view.bytes, **told},
+    )
 
 
 def _vanished_schemas(facts: ClusterFacts) -> Iterator[Evidence]:
@@ -107,6 +120,8 @@ def _foreign(facts: ClusterFacts) -> Iterator[Evidence]:
 
 
 _SHOWN = 5
+_VIEWS_READ = 5
+"""Compacted views that are read for their keys."""
 LEDGER_RULES = (
     Rule(
         Cause(
@@ -148,11 +163,26 @@ LEDGER_RULES = (
             "A topic's compacted view is named by nothing any more",
             "The compaction cursor lost the property that names the compacted ledger, as `topics truncate` of a 4.0 broker leaves it.",
             "Serves readers of the compacted view only what is in the topic's own ledgers. Nobody deletes the compacted ledger.",
-            "pulsar-admin ledgers entries {ledgerId}",
-            "Keep the ledger: the messages that it was made of may be trimmed.",
+            "pulsar-admin compaction attach {topic} {ledgerId}",
+            "Let the topic name it again: readers get its keys, then what the topic has behind it. A key that was changed behind it in"
+            " ledgers that are gone has its old value again.",
             "Compact a topic to its end before truncating it, and read the view from another topic afterwards.",
         ),
         _detached_views,
+        "keys whose messages were trimmed, if the ledger is deleted",
+    ),
+    Rule(
+        Cause(
+            "compacted-view-unfit",
+            Severity.WARNING,
+            "A compacted ledger that nothing names, and that readers would not get all of",
+            "It was never closed, as of a compaction that did not come to its end, or entries of it are lost. The topic has no other.",
+            "Serves readers of the compacted view only what is in the topic's own ledgers. Nobody deletes the compacted ledger.",
+            "pulsar-admin ledgers entries {ledgerId}",
+            "No command makes it whole: see what it has, and bring the bookies that have the rest. Where the topic's own ledgers still have"
+            " all that it was made of, `compaction run TOPIC` makes another.",
+        ),
+        _unfit_views,
         "keys whose messages were trimmed, if the ledger is deleted",
     ),
     Rule(

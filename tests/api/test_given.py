@@ -253,6 +253,7 @@ CALLS: list[tuple[str, tuple[object, ...], Call]] = [
         lambda store, value: store.namespace("public/default").bundle_range(value),
     ),
     ("encrypted", TEXT, lambda store, value: store.topic(PLAIN).compaction().run(encrypted=value)),
+    ("attached ledger", NUMBER, lambda store, value: store.topic(PLAIN).compaction().attach(value)),
     ("from_start", FLAG, lambda store, value: store.topic(PLAIN).compaction().run(from_start=value)),
     ("tenant", TEXT, lambda store, value: store.tenant(value)),
     ("updated tenant", TEXT, lambda store, value: store.update_tenant(value)),

@@ -132,14 +132,51 @@ def test_a_schema_whose_node_is_gone_is_lost_not_leaked(name: str, cli: Cli, tmp
     assert not [row for row in diagnoses(cli, store) if row["code"] == "schema-vanished"]
 
 
+def view_rows(cli: Cli, store: Path, topic: str) -> list[Json]:
+    return cli("--store", store, "compaction", "read", topic, "-o", "jsonl").json_lines
+
+
 @pytest.mark.usefixtures("damages_stores")
-def test_the_view_that_a_truncate_dropped_is_kept(cli: Cli, tmp_path: Path) -> None:
-    """What a real 4.0 broker's truncate leaves of ``__compaction``: no properties, at another position."""
+@pytest.mark.parametrize("name", ["small", CLUSTER])
+def test_a_view_that_a_truncate_dropped_is_attached_again(name: str, cli: Cli, tmp_path: Path) -> None:
+    """The keys that are only in it are told, and the printed command brings back what readers got of it, and no more."""
+    store, topic = copied(name, "clean", tmp_path), "persistent://acme/orders/compacted-single"
+    run = ("--store", store)
+    before, status = view_rows(cli, store, topic), cli(*run, "compaction", "status", topic, "-o", "json").json
+    ledger, horizon = status["ledger"]["ledgerId"], status["horizon"]
+    assert cli(*run, "topics", "truncate", topic, "-y").exit_code == 0
+    left = {row["key"] for row in cli(*run, "topics", "read", topic, "-o", "jsonl").json_lines}
+    place = (horizon["ledgerId"], horizon["entryId"])
+    kept = [row for row in before if (row["ledgerId"], row["entryId"]) <= place]
+    only = {row["key"] for row in kept if row["size"]} - left
+    assert only
+    found = diagnoses(cli, store)
+    told = [row for row in found if row["code"] == "compacted-view-detached"]
+    assert [(row["where"], row["evidence"]["ledgerId"]) for row in told] == [(topic, ledger)]
+    assert told[0]["evidence"]["keys"] == len(only)
+    assert set(told[0]["evidence"]["firstKeys"]) <= only
+    leaked = {one for row in found if row["code"].startswith("leaked") for one in row["evidence"]["ledgerIds"]}
+    assert ledger not in leaked
+    previewed = cli(*run, *told[0]["mend"].split()[1:], "--dry-run")
+    assert previewed.exit_code == 0
+    assert f"compactedLedger: none -> {ledger}" in previewed.stdout
+    assert [row["code"] for row in diagnoses(cli, store)] == [row["code"] for row in found]
+    attached = cli(*run, *told[0]["mend"].split()[1:], "-o", "json").json
+    assert not [row for row in diagnoses(cli, store) if row["code"].startswith("compacted-view")]
+    assert [row for row in view_rows(cli, store, topic) if (row["ledgerId"], row["entryId"]) <= place] == kept
+    assert cli(*run, "compaction", "verify", topic).exit_code == 0
+    assert cli(*run, "store", "check").stdout.count("compacted-view") == 0
+    assert cli(*run, "store", "undo", str(attached["change"])).exit_code == 0
+    assert [row for row in diagnoses(cli, store) if row["code"] == "compacted-view-detached"] == told
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_what_a_broker_leaves_of_the_cursor(cli: Cli, tmp_path: Path) -> None:
+    """A real 4.0 broker's truncate: no properties, at another position; and a cursor that is gone altogether."""
     store = copied("small", "clean", tmp_path)
-    rows = cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
-    view = next(row for row in rows if any(one["kind"] == "compacted" for one in row["owners"]) and row["entries"])
-    topic = view["owners"][0]["topic"]
+    topic = "persistent://acme/orders/compacted-single"
     cursor = path_of(topic.removeprefix("persistent://")) + "/__compaction"
+    before = view_rows(cli, store, topic)
 
     def truncate(txn: Txn) -> None:
         node = find_node(txn, cursor)
@@ -148,13 +185,13 @@ def test_the_view_that_a_truncate_dropped_is_kept(cli: Cli, tmp_path: Path) -> N
 
     with open_store(store, writable=True) as opened:
         opened.write(truncate)
-    lose_nodes(store, "/nothing")  # references are found again
-    found = diagnoses(cli, store)
-    told = [row for row in found if row["code"] == "compacted-view-detached"]
-    assert [(row["where"], row["evidence"]["ledgerId"]) for row in told] == [(topic, view["ledgerId"])]
-    leaked = {one for row in found if row["code"].startswith("leaked") for one in row["evidence"]["ledgerIds"]}
-    assert view["ledgerId"] not in leaked
-    assert cli("--store", store, *told[0]["mend"].split()[1:]).exit_code == 0
+    for gone in ("/nothing", cursor):  # references are found again
+        lose_nodes(store, gone)
+        (told,) = (row for row in diagnoses(cli, store) if row["code"] == "compacted-view-detached")
+        assert told["where"] == topic
+        change = cli("--store", store, *told["mend"].split()[1:], "-o", "json").json["change"]
+        assert view_rows(cli, store, topic) == before
+        assert cli("--store", store, "store", "undo", str(change)).exit_code == 0
 
 
 @pytest.mark.usefixtures("damages_stores")
