@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _NOTHING = "Nothing, like pulsar-admin; the change, what a broker then deletes, and the undo command are on stderr."
 _DELETES = {
-    "force": "Also where parts of its metadata cannot be read: what they name stays.",
+    "force": "Also a log of transactions, and where parts of its metadata cannot be read: what they name stays.",
     "delete_schema": "Accepted and ignored: the schema always goes, as with a broker.",
 }
 
@@ -79,7 +79,7 @@ def trim(app: App, topic: TopicName) -> None:
     writes_first=True,
     examples=["pulsar-admin topics truncate public/default/plain"],
     output=_NOTHING,
-    errors=[TopicNotFound, StalePlan],
+    errors=[TopicNotFound, Refused, StalePlan],
 )
 def truncate(app: App, topic: TopicName) -> None:
     """Move every subscription of a topic to its end and delete its ledgers except the last one, regardless of

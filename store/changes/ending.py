@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from store.changes.appending import last_broker_entry
 from store.changes.cursors import CursorMove, cleared, plan_moves
+from store.changes.guards import check_ending
 from store.changes.intent import WritingPlan
 from store.changes.ledger_list import put_managed_ledger
 from store.changes.plan import Plan, Step, delete_step
@@ -38,6 +39,7 @@ from store.wording import counted, listed, plural
 _INDEX = "index"
 _KEYS = 5
 """Keys that a warning names."""
+_FORGET = "where its subscription is to forget its transactions, delete it with --force"
 
 
 # -- terminate --------------------------------------------------------------------------------------------------------
@@ -48,6 +50,7 @@ def plan_terminate(reader: EntryReader, command: str, names: Iterable[TopicName]
     steps, parts = [], []
     for name in names:
         topic = read_topic(reader.txn, name)
+        check_ending(name, "terminate", _FORGET)
         end = _terminal_position(topic)
         before = topic.managed.terminated
         if before is None:
@@ -93,7 +96,7 @@ def plan_trim(reader: EntryReader, names: Iterable[TopicName], now_ms: int) -> P
 
 
 def plan_truncate(reader: EntryReader, names: Iterable[TopicName], now_ms: int) -> Plan:
-    """Plan clearing every cursor of NAMES and deleting all ledgers but the last, whatever retention says; raises TopicNotFound.
+    """Plan clearing every cursor of NAMES and deleting all ledgers but the last, whatever retention says; raises TopicNotFound, Refused.
 
     Of a compacted topic that drops the view, as a broker's does: its acknowledgement of everything has no properties
     (``ManagedCursorImpl.asyncClearBacklog``, tried on 4.0.8 and 4.2.4), and the compacted ledger is left to nobody. Properties of other
@@ -103,6 +106,7 @@ def plan_truncate(reader: EntryReader, names: Iterable[TopicName], now_ms: int) 
     parts: list[ChangePart] = []
     for name in names:
         topic = read_topic(reader.txn, name)
+        check_ending(name, "truncate", _FORGET)
         cursors = read_cursors(reader.txn, reader, topic).values()
         moves = [_cleared(reader, topic, cursor) for cursor in cursors]
         moved = plan_moves(reader, "", moves, now_ms)
@@ -176,7 +180,10 @@ def _cut(
 
 
 def check_deletable(txn: Txn, name: TopicName, *, force: bool = False) -> TopicName:
-    """Return NAME; raises TopicNotFound, Refused for a partitioned topic, and unless FORCE MetadataCorrupt."""
+    """Return NAME; raises TopicNotFound, Refused for a partitioned topic, and unless FORCE MetadataCorrupt.
+
+    Unless FORCE, Refused for a log of transactions, too, which a broker deletes with the topic that it is of.
+    """
     if force and find_node(txn, name.path) is not None:
         return name
     if find_node(txn, name.path) is None and read_partitioned(txn, name).partitions:
@@ -185,7 +192,11 @@ def check_deletable(txn: Txn, name: TopicName, *, force: bool = False) -> TopicN
             hint=f"type: pulsar-admin topics delete-partitioned-topic {shell_word(name)}",
             topic=str(name),
         )
-    return read_topic(txn, name).name
+    found = read_topic(txn, name).name
+    check_ending(
+        name, "delete by itself", "add --force to delete it all the same, for a plan file to the command that writes it"
+    )
+    return found
 
 
 def partitions_to_delete(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:

@@ -31,6 +31,22 @@ _REMOVED = {
 }
 
 
+def is_transaction_log(topic: TopicName) -> bool:
+    """Whether a broker keeps transactions in TOPIC, and opens it as no topic (``BrokerService.createPersistentTopic0``)."""
+    local = topic.base.local_name
+    return local.endswith(PENDING_ACK_SUFFIX) or (topic.is_system and local.startswith(TRANSACTION_LOG_PREFIX))
+
+
+def check_ending(topic: TopicName, verb: str, hint: str) -> None:
+    """Raise Refused where a broker does not VERB TOPIC either: a log of transactions."""
+    if is_transaction_log(topic):
+        raise Refused(
+            f"{topic} is a log of a broker's transactions, which no broker would {verb}: what is in it alone would be lost",
+            hint=hint,
+            topic=str(topic),
+        )
+
+
 def is_guarded(topic: TopicName, cursor: str) -> bool:
     """Whether CURSOR of TOPIC is one that a broker keeps for itself."""
     local = topic.base.local_name

@@ -302,3 +302,31 @@ def test_a_partitioned_topic_beside_nothing_says_nothing(tmp_path: Path, cli: Cl
     done = cli("--store", store, "topics", "create-partitioned-topic", "a/b/reading", "-p", "2", "-o", "json").json
     assert "warnings" not in done
     assert "adopted" not in done["after"]
+
+
+@pytest.mark.parametrize("topic", [PENDING_ACKS, LOG])
+@pytest.mark.parametrize("verb", ["truncate", "terminate", "delete"])
+def test_no_log_of_transactions_ends(topic: str, verb: str, store: Path, cli: Cli, tmp_path: Path) -> None:
+    """Seen: truncating a log of pending acks, which a broker opens as no topic, deleted what transactions had acknowledged."""
+    for words in ((), ("--dry-run",), ("--plan", tmp_path / "plan.json")):
+        refused = cli("--store", store, "topics", verb, topic, *words, "-o", "json")
+        assert (refused.exit_code, refused.error["code"]) == (3, "refused")
+    assert not (tmp_path / "plan.json").exists()
+    with pa.open_store(store) as opened, pytest.raises(pa.Refused):
+        opened.delete_topics(topic) if verb == "delete" else getattr(opened.topic(topic), verb)()
+    if verb == "delete":
+        assert "--force" in refused.error["hint"]
+        assert cli("--store", store, "topics", verb, topic, "--force").exit_code == 0
+
+
+def test_a_topic_goes_with_its_log_of_pending_acks(tmp_path: Path, cli: Cli) -> None:
+    ledgers = [[Made(CREATED_MS)]]
+    store = made_store(
+        tmp_path,
+        {
+            "a/b/t": MadeTopic(ledgers, cursors={"sub": CursorInfo(-1, Position(10, -1))}),
+            PENDING_ACKS: MadeTopic(ledgers),
+        },
+    )
+    assert cli("--store", store, "topics", "delete", "a/b/t").exit_code == 0
+    assert cli("--store", store, "topics", "stats", PENDING_ACKS).exit_code == 5
