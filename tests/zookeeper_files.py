@@ -8,6 +8,7 @@ from pathlib import Path
 from store.codec.jute import HEADER
 from store.codec.zookeeper import ZooKeeperNode
 from store.codec.zookeeper_log import BadRecord, Transaction, check_log_header, iter_records
+from store.sources.notes import Notes
 from store.sources.zookeeper import ServerFiles, read_tree
 
 
@@ -15,7 +16,10 @@ def read_zookeeper_nodes(
     directory: Path, problems: list[str], notes: list[str] | None = None
 ) -> Iterator[ZooKeeperNode]:
     """Yield the persistent nodes of DIRECTORY in path order."""
-    yield from read_tree((ServerFiles(directory, directory),), problems, notes=notes).persistent()
+    found = Notes()
+    yield from read_tree((ServerFiles(directory, directory),), problems, notes=found).persistent()
+    if notes is not None:
+        notes += found.not_needed + found.log_ends
 
 
 def iter_transactions(data: bytes | bytearray, where: str) -> Iterator[Transaction | BadRecord]:

@@ -1,7 +1,7 @@
 """ZooKeeper's transaction logs: ``log.<zxid hex>`` of ``version-2``, as jute writes them (ZooKeeper 3.5 to 3.9).
 
 **Log** (``log.<zxid hex>``): ``ZKLG``, version i32 = 2, database id i64; then records: Adler-32 as i64, i32 length, bytes, ``B``. The file
-is extended with zeros ahead of use: zeros are its end. Bytes: client id i64, cxid i32, zxid i64, time i64, type i32, the
+is extended with zeros ahead of use: zeros up to its end are none of it. Bytes: client id i64, cxid i32, zxid i64, time i64, type i32, the
 transaction, in newer versions a digest. The end of a session names the ephemeral nodes that it takes with it. Zxids of an epoch (the
 upper 32 bits) follow each other without a gap.
 
@@ -10,9 +10,14 @@ Sources: ``FileTxnLog``, ``FilePadding``, ``DataTree``, ``PrepRequestProcessor``
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 import zlib
+from collections import deque
 from collections.abc import Iterator
+from io import FileIO
+from itertools import pairwise
 from typing import BinaryIO
 
 from store.codec.buffer import Reader, written_end
@@ -39,8 +44,15 @@ _PART = struct.Struct(
 _OPEN_ACLS = bytes.fromhex("00000001 0000001f 00000005") + b"world" + bytes.fromhex("00000006") + b"anyone"
 _END_OF_RECORD = 0x42
 _RECORD_BORDER = b"B\0\0\0\0"  # end of a record, and the upper half of the next one's Adler-32
-_LOOKED_AT_BYTES = 1 << 20
-"""Behind the last record: logs are extended by 64 MiB, and damage that begins at a record's border is rare."""
+_SECTOR_BYTES = 512  # what a disk writes as a whole; the pages of memory, by which a kernel copies, begin with one
+_BUFFER_BYTES = (
+    8192  # of the BufferedOutputStream through which ``FileTxnLog`` writes, after each commit from its beginning
+)
+_BATCH_MS = 1000  # between the first and the last transaction that one commit writes, most likely
+_RECENT = 1000  # transactions that one commit writes at most (``zookeeper.maxBatchSize``)
+_Recent = deque[tuple[int, int]]
+"""(position in the log, time in ms) of the records before."""
+_ZEROS = 24  # that the written part of a record may end with: fields that are null or small
 _CHUNK_BYTES = 4 << 20  # more than a transaction is long: jute.maxbuffer, by default 1 MiB
 _LONG_BYTES = 64 << 20  # a length that is damage, most likely
 _SEARCHED = 4  # times the bytes of a log that looking for whole records behind damage may sum up
@@ -85,7 +97,7 @@ class Transaction(NamedTuple):
 @frozen
 class BadRecord:
     """Bytes at OFFSET that are not a whole record. ``unfinished``: they are what a write leaves that was stopped, the beginning of a record
-    with nothing but the zeros of preallocation behind it."""
+    with nothing but the zeros of preallocation behind it, which begin where writes stop; damage there looks alike."""
 
     offset: int
     reason: str
@@ -100,11 +112,12 @@ def check_log_header(data: bytes | bytearray, where: str) -> None:
 def read_transactions(file: BinaryIO, where: str) -> Iterator[Transaction | BadRecord]:
     """Yield the transactions of the log FILE in order, and a BadRecord where bytes are none; it goes on at the next whole record.
 
-    Some MiB of it are in memory at a time; behind damage all of it. An empty file has none, and 4 MiB of zeros end it.
+    Some MiB of it are in memory at a time; behind damage all of it. An empty file has none.
     """
     data = file.read(HEADER.size)
     if data:
         check_log_header(data, where)
+    recent = _Recent(maxlen=_RECENT)
     base, data = len(data), file.read(_CHUNK_BYTES)
     chunk = data
     while chunk:
@@ -112,17 +125,36 @@ def read_transactions(file: BinaryIO, where: str) -> Iterator[Transaction | BadR
         while end := _record_end(data, offset):
             start = offset + _RECORD_HEAD.size
             found = _decode_usual(data, start, end - 1)
-            yield found or _decode_transaction(memoryview(data)[start : end - 1], f"{where} @ {base + offset:#x}")
+            item = found or _decode_transaction(memoryview(data)[start : end - 1], f"{where} @ {base + offset:#x}")
+            recent.append((base + offset, item.time_ms))
+            yield item
             offset = end
         base, data = base + offset, data[offset:]
         if not _may_go_on(data):
             break
         chunk = file.read(_CHUNK_BYTES)
         data += chunk
-    rest = bytearray(data)
-    while chunk and chunk.count(0) < _CHUNK_BYTES and (chunk := file.read(_CHUNK_BYTES)):
-        rest += chunk
-    yield from iter_records(memoryview(rest), 0, base, where)
+    rest, zeros, blank = bytearray(data), 0, bytes(_CHUNK_BYTES)
+    while chunk and (chunk := file.read(_CHUNK_BYTES)):
+        if chunk == blank[: len(chunk)]:
+            zeros += len(chunk) + _skip_hole(file)
+        else:
+            rest += bytes(zeros) + chunk
+            zeros = 0
+    rest += bytes(min(zeros, _CHUNK_BYTES))
+    yield from iter_records(memoryview(rest), 0, base, where, recent)
+
+
+def _skip_hole(file: BinaryIO) -> int:
+    """Move FILE to the next byte that its file system keeps, or to its end; return how far. ZooKeeper extends logs by holes."""
+    if not isinstance(file, FileIO):
+        return 0
+    begin = file.tell()
+    try:
+        os.lseek(file.fileno(), begin, os.SEEK_DATA)
+    except OSError as error:
+        file.seek(0, os.SEEK_END if error.errno == errno.ENXIO else os.SEEK_CUR)
+    return file.tell() - begin
 
 
 def _may_go_on(data: bytes) -> bool:
@@ -133,16 +165,21 @@ def _may_go_on(data: bytes) -> bool:
     return len(data) - _RECORD_HEAD.size <= length < _LONG_BYTES
 
 
-def iter_records(view: memoryview, offset: int, base: int, where: str) -> Iterator[Transaction | BadRecord]:
-    """Yield the records of VIEW from OFFSET on; it begins at position BASE of its log."""
+def iter_records(
+    view: memoryview, offset: int, base: int, where: str, recent: _Recent | None = None
+) -> Iterator[Transaction | BadRecord]:
+    """Yield the records of VIEW from OFFSET on; it begins at position BASE of its log, behind the RECENT ones."""
+    recent = _Recent(maxlen=_RECENT) if recent is None else recent
     search: _Search | None = None
     while offset >= 0:
         end = _record_end(view, offset)
         if end:
-            yield _decode_transaction(view[offset + _RECORD_HEAD.size : end - 1], f"{where} @ {base + offset:#x}")
+            item = _decode_transaction(view[offset + _RECORD_HEAD.size : end - 1], f"{where} @ {base + offset:#x}")
+            recent.append((base + offset, item.time_ms))
+            yield item
             offset = end
             continue
-        search = search or _Search(view)
+        search = search or _Search(view, base, recent)
         if search.is_end(offset):
             return
         following = search.next_record(offset)
@@ -165,8 +202,10 @@ def _record_end(view: bytes | memoryview, offset: int) -> int:
 class _Search:
     """What stands in a log where its whole records end: nothing, a write that was stopped, or damage."""
 
-    def __init__(self, view: memoryview) -> None:
+    def __init__(self, view: memoryview, base: int, recent: _Recent) -> None:
         self._view = view
+        self._base = base
+        self._recent = recent
         self._raw = b""
         self._left = _SEARCHED * len(view)
 
@@ -174,7 +213,7 @@ class _Search:
         """Whether nothing was written from OFFSET on."""
         if self._raw:
             return offset >= len(self._raw)
-        return written_end(self._view, offset, min(len(self._view), offset + _LOOKED_AT_BYTES)) == offset
+        return written_end(self._view, offset, len(self._view)) == offset
 
     def next_record(self, offset: int) -> int:
         """Return the position of the first whole record behind OFFSET, −1 when there is none or looking for it takes too long."""
@@ -185,6 +224,11 @@ class _Search:
             follower = offset + _RECORD_HEAD.size + length + 1
             if length > 0 and _record_end(self._view, follower):
                 return follower
+            # A hole of zeros may end where a record begins: four zeros and its Adler-32, whose first byte may be zero, too.
+            zeros = len(self._raw) - offset - len(self._raw[offset:].lstrip(b"\0"))
+            for start in (offset + zeros - 5, offset + zeros - 4):
+                if start > offset and _record_end(self._view, start):
+                    return start
         while (offset := self._raw.find(_RECORD_BORDER, offset) + 1) > 0:
             length = int.from_bytes(self._raw[offset + 8 : offset + 12], "big", signed=True)
             if 0 < length < len(self._raw) - offset:
@@ -205,11 +249,38 @@ class _Search:
         # All of a record but for its length or its end: a write that was stopped leaves fewer bytes.
         is_whole = written > _RECORD_HEAD.size and zlib.adler32(self._raw[offset + _RECORD_HEAD.size : -1]) == checksum
         if following < 0 and is_begun and not is_whole:
-            if end < len(self._view):
-                return "a record that was not finished", True
-            return "the file ends inside a record", False
+            if end >= len(self._view):
+                return "the file ends inside a record", False
+            is_sized = written > _RECORD_HEAD.size
+            there = f"{written} of {end + 1 - offset} bytes of a record" if is_sized else "the beginning of a record"
+            if self._may_stop(offset, length, end if is_sized else len(self._view)):
+                return f"{there}, then zeros", True
+            return f"{there}, then zeros where no write stops", False
         is_framed = length > 0 and end < len(self._view) and self._view[end] == _END_OF_RECORD
         return ("checksum mismatch" if is_framed else "no record"), False
+
+    def _may_stop(self, offset: int, length: int, end: int) -> bool:
+        """Whether a write of the record at OFFSET, of LENGTH, whose last byte is in front of END or there, may have been stopped where
+        zeros begin.
+
+        A loss of power stops it between sectors, a kill between pages or between what ``BufferedOutputStream`` hands on: its whole
+        buffer, counted from a commit, or a body that is longer than that, at once.
+        """
+        first = self._base + len(self._raw)
+        last = min(first + _ZEROS, self._base + end)
+        start, end = self._base + offset, self._base + end
+        if -first % _SECTOR_BYTES <= last - first:
+            return True
+        if length >= _BUFFER_BYTES and (first <= start + _RECORD_HEAD.size <= last or last == end):
+            return True
+        newest_ms = self._recent[-1][1] if self._recent else 0
+        begins = [start, *(place for place, time_ms in self._recent if time_ms >= newest_ms - _BATCH_MS)]
+        behind_large = [
+            following - 1
+            for place, following in pairwise(sorted(begins))
+            if following - 1 - place - _RECORD_HEAD.size >= _BUFFER_BYTES
+        ]
+        return any(-(first - begin) % _BUFFER_BYTES <= last - first for begin in (*begins, *behind_large))
 
 
 def _decode_usual(data: bytes, pos: int, end: int) -> Transaction | None:

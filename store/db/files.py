@@ -28,6 +28,7 @@ NOTHING_READ = "e3b0c44298fc1c149afbf4c8996fb924"  # ``fingerprint`` of a file o
 METADATA_FILE_ID = 0  # in ``damage``: the metadata store; files begin at 1
 WHOLE_METADATA = 1 << 62  # "offset" there, from which on damage is of no particular node: the tree may lack any
 NOT_NEEDED = 1 << 63  # "offset" there, from which on damage cost nothing: other files have what stood there
+LOG_END = 3 << 62  # "offset" there, from which on it is no damage: where ZooKeeper's newest log ends is not sure
 DAMAGE_MAX = 10_000  # rows kept a file; the count goes on
 
 
@@ -155,7 +156,7 @@ class Damage:
 
     @property
     def costs_nothing(self) -> bool:
-        """Whether it is of a file of the metadata store that was not needed."""
+        """Whether it is of a file of the metadata store that was not needed, or nothing shows that anything is missing."""
         return self.file_id == METADATA_FILE_ID and self.offset >= NOT_NEEDED
 
 
@@ -191,7 +192,12 @@ def iter_incompleteness(txn: Txn) -> Iterator[Damage]:
 
 def iter_not_needed(txn: Txn) -> Iterator[Damage]:
     """Yield the damage of the metadata store's files that cost nothing."""
-    return iter_damage(txn, METADATA_FILE_ID, NOT_NEEDED)
+    return (damage for damage in iter_damage(txn, METADATA_FILE_ID, NOT_NEEDED) if damage.offset < LOG_END)
+
+
+def iter_log_ends(txn: Txn) -> Iterator[Damage]:
+    """Yield where ZooKeeper's newest log may have had more."""
+    return iter_damage(txn, METADATA_FILE_ID, LOG_END)
 
 
 DIFFERS = "differs from the copy in "

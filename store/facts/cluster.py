@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from store.db.environment import Store
-from store.db.files import iter_not_needed
+from store.db.files import iter_log_ends, iter_not_needed
 from store.facts import Unknown
 from store.facts.bookies import BookieFacts
 from store.facts.managed_ledgers import OtherLedger, other_ledgers
@@ -57,6 +57,11 @@ class ClusterFacts:
     def not_needed(self) -> tuple[str, ...]:
         """What is damaged of the metadata's files and cost nothing, for others have it."""
         return tuple(damage.reason for damage in iter_not_needed(self.reader.txn))
+
+    @cached_property
+    def log_ends(self) -> tuple[str, ...]:
+        """How ZooKeeper's newest log may have had more than was read, where nothing shows whether it had."""
+        return tuple(damage.reason for damage in iter_log_ends(self.reader.txn))
 
     @cached_property
     def unknown_bookies(self) -> tuple[str, ...] | Unknown:

@@ -43,6 +43,11 @@ def _not_needed(facts: ClusterFacts) -> Iterator[Evidence]:
         yield Evidence("metadata store", reason)
 
 
+def _log_ends(facts: ClusterFacts) -> Iterator[Evidence]:
+    for reason in facts.log_ends:
+        yield Evidence("metadata store", reason)
+
+
 def _unknown_bookies(facts: ClusterFacts) -> Iterator[Evidence]:
     found = facts.unknown_bookies
     for bookie in () if isinstance(found, Unknown) else found:
@@ -162,6 +167,19 @@ CLUSTER_RULES = (
             "Replace the disk if it failed. The note ends when the file is gone, or whole, and the store is refreshed.",
         ),
         _not_needed,
+    ),
+    Rule(
+        Cause(
+            "zookeeper-log-end",
+            Severity.NOTE,
+            "Whether ZooKeeper's newest log ends where it ended is not sure",
+            "Its last transaction is unfinished, or a newer epoch began. A kill or a loss of power leaves that, and loses nothing that was "
+            "acknowledged; so do zeros in place of the log's end. `metadata-older` tells if bookies have newer ledgers.",
+            "ZooKeeper takes it for the log's end, without a word.",
+            "pulsar-admin store refresh",
+            "Take the files of another server of the ensemble, which may reach further, or a newer copy, and refresh.",
+        ),
+        _log_ends,
     ),
     Rule(
         Cause(

@@ -49,6 +49,7 @@ from store.errors import (
 )
 from store.files import read_file
 from store.frozen import NamedTuple, frozen
+from store.sources.notes import Notes
 from store.sources.roots import ANY, Marks, Roots, Wanted, choose_roots
 from store.wording import counted
 
@@ -404,7 +405,7 @@ class LiveEnsemble:
         """Return None: servers write while they are read, and what they wrote is read again."""
         return None
 
-    def nodes(self, problems: list[str], notes: list[str] | None = None) -> Iterator[Node | NextLedgerId]:
+    def nodes(self, problems: list[str], notes: Notes | None = None) -> Iterator[Node | NextLedgerId]:
         """Yield every node but the ephemeral ones, then the next ledger id; raises StoreError, before the first node, when the ensemble
         is lost or moves on."""
         with self._read(self._places()) as reading:

@@ -10,11 +10,12 @@ from typing import Any, Protocol
 
 from store.codec.ledgermetadata import LEDGERS_ROOT
 from store.codec.rocksvalue import COUNTER_KEYS, NodeStat, decode_counter, decode_value, persistent_parts
-from store.db.files import METADATA_FILE_ID, NOT_NEEDED, WHOLE_METADATA, Damage
+from store.db.files import LOG_END, METADATA_FILE_ID, NOT_NEEDED, WHOLE_METADATA, Damage
 from store.db.next_ledger_id import NextLedgerId
 from store.db.tree import PATH_MAX_BYTES, Node, Row, row_of, row_of_packed
 from store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
 from store.frozen import NamedTuple, frozen
+from store.sources.notes import Notes
 from store.sources.rocksdb import is_rocksdb, locked_by, open_for_reading
 from store.sources.rocksopen import salvage_in_child
 from store.sources.roots import WHOLE, Roots, Wanted
@@ -37,14 +38,12 @@ class Source(Protocol):
     def roots(self) -> Roots:
         """Where in ZooKeeper's tree the cluster is; of running servers once its nodes were read."""
 
-    def nodes(
-        self, problems: list[str], notes: list[str] | None = None
-    ) -> Iterator[Node | Row | Damage | NextLedgerId]:
+    def nodes(self, problems: list[str], notes: Notes | None = None) -> Iterator[Node | Row | Damage | NextLedgerId]:
         """Yield its nodes, or their rows where these cost less, and a Damage (of METADATA_FILE_ID) for what is not a node; where it is
         known, which ledger id it gives next.
 
-        What leaves the tree incomplete goes into PROBLEMS before the first node is yielded, damage that does not into NOTES. Ephemeral
-        nodes are left out.
+        What leaves the tree incomplete goes into PROBLEMS before the first node is yielded, what does not, as far as is known, into
+        NOTES. Ephemeral nodes are left out.
         """
 
     def whole_nodes(self, problems: list[str]) -> Iterator[Node | Row | Damage | NextLedgerId]:
@@ -95,7 +94,7 @@ class MetadataDirectory:
         as_of = {} if self.as_of is None else {"asOf": self.as_of}
         return {"kind": kind, "path": str(self.path.resolve())} | logs | as_of | self.roots.row()
 
-    def nodes(self, problems: list[str], notes: list[str] | None = None) -> Iterator[Row | Damage | NextLedgerId]:
+    def nodes(self, problems: list[str], notes: Notes | None = None) -> Iterator[Row | Damage | NextLedgerId]:
         """Yield its nodes as ``Source`` says; raises SourceNotFound."""
         if is_rocksdb(self.path) and self.logs is None and self.as_of is None:
             yield from _rocksdb_rows(self.path, problems)
@@ -134,7 +133,7 @@ def iter_source_rows(
 ) -> Iterator[Row | Damage]:
     """Yield a row for each node of METADATA, and a Damage (of METADATA_FILE_ID) for what is not a node.
 
-    Damage that leaves the tree incomplete comes before the nodes, and so does what was not needed; that of a table which shows only when
+    Damage that leaves the tree incomplete comes before the nodes, and so do the notes; that of a table which shows only when
     others were read comes last. Ephemeral nodes (live brokers, bookies)
     and RocksDB's two counters are left out. TELL_NEXT_ID gets the ledger id that METADATA gives next, where it says so. Raises
     SourceNotFound, MetadataCorrupt where there is nothing of a cluster.
@@ -142,10 +141,10 @@ def iter_source_rows(
     if metadata is None:
         return
     problems: list[str] = []
-    notes: list[str] = []
+    notes = Notes()
     nodes = metadata.nodes(problems, notes)
     first = [*islice(nodes, 1)]
-    for begin, texts in ((WHOLE_METADATA, problems), (NOT_NEEDED, notes)):
+    for begin, texts in ((WHOLE_METADATA, problems), (NOT_NEEDED, notes.not_needed), (LOG_END, notes.log_ends)):
         for number, text in enumerate(texts):
             yield Damage(METADATA_FILE_ID, begin + number, 0, text, -1, -1)
     told = len(problems)
@@ -187,13 +186,14 @@ def no_cluster(name: str, problems: Sequence[str]) -> SourceNotFound | MetadataC
 
 
 def _zookeeper_rows(
-    metadata: MetadataDirectory, problems: list[str], notes: list[str] | None
+    metadata: MetadataDirectory, problems: list[str], notes: Notes | None
 ) -> Iterator[Row | NextLedgerId]:
     """Yield the znodes; ZooKeeper keeps no owner of a node, and intermediate nodes exist, empty."""
     tree, found, told = read_again(lambda: _read_tree(metadata), metadata.path)
     problems += found
     if notes is not None:
-        notes += told
+        notes.not_needed += told.not_needed
+        notes.log_ends += told.log_ends
     for node in tree.persistent():
         yield row_of(Node(node.path, NodeStat(node.version, 0, node.created_ms, node.modified_ms, False), node.data))
     next_id = tree.ledger_ids.next_id(LEDGERS_ROOT, whole=not found)
@@ -201,9 +201,9 @@ def _zookeeper_rows(
         yield NextLedgerId(next_id)
 
 
-def _read_tree(metadata: MetadataDirectory) -> tuple[Tree, list[str], list[str]]:
+def _read_tree(metadata: MetadataDirectory) -> tuple[Tree, list[str], Notes]:
     problems: list[str] = []
-    notes: list[str] = []
+    notes = Notes()
     return read_tree((metadata.server,), problems, metadata.as_of, notes), problems, notes
 
 

@@ -29,7 +29,9 @@ from store.codec.zookeeper_log import BadRecord, Delete, Put, Transaction, read_
 from store.errors import LimitExceeded, MetadataCorrupt, SourceNotFound
 from store.files import raise_read_error, why_no_file
 from store.frozen import NamedTuple, frozen
+from store.sources.notes import Notes
 from store.sources.roots import WHOLE, Roots
+from store.sources.zookeeper_log_ends import iter_lost_ends, iter_unsure_ends
 from store.wording import counted, plural
 
 _NAME = re.compile(r"(?:log|snapshot)\.([0-9a-fA-F]{1,16})(?:\.(.+))?")
@@ -168,7 +170,7 @@ def read_again(read: Callable[[], Found], where: Path) -> Found:
 
 
 def read_tree(
-    servers: Sequence[ServerFiles], problems: list[str], until: int | None = None, notes: list[str] | None = None
+    servers: Sequence[ServerFiles], problems: list[str], until: int | None = None, notes: Notes | None = None
 ) -> Tree:
     """Return the tree of SERVERS, copies of one ensemble; what could not be read, or is not there, goes into PROBLEMS.
 
@@ -176,7 +178,8 @@ def read_tree(
     up to the transaction UNTIL, where one is given, from a snapshot that has seen none behind it.
     A server refuses a log with a damaged record and passes over transactions that are missing; here what is whole is taken, and
     what is lost is counted by the zxids. Of a damaged snapshot that nothing whole replaces the nodes that can be read are taken; one
-    that an older one and the logs replace goes into NOTES. Raises SourceNotFound, MetadataCorrupt (nothing can be read, or a log is none).
+    that an older one and the logs replace goes into NOTES, and so does a newest log of which nobody can tell whether it ends where it
+    ended. Raises SourceNotFound, MetadataCorrupt (nothing can be read, or a log is none).
     """
     logged = [zxid for server in servers for zxid, _ in iter_log_files(server)]
     snapshots = _find_snapshots(servers, problems, until, min(logged, default=0))
@@ -188,13 +191,14 @@ def read_tree(
             text = snapshots.damaged[0].error.message
             raise MetadataCorrupt(text, hint="bring an older snapshot or the transaction logs", path=str(where))
     base = snapshots.base
+    seen = notes or Notes()
     for server in servers:
         problems += iter_unread_logs(server.logs, base, until)
         for zxid, text in _iter_no_files(server):
-            (problems if zxid > base or notes is None else notes).append(text)
+            (problems if zxid > base or notes is None else seen.not_needed).append(text)
     whole = snapshots.whole or Snapshot({}, 0, LedgerIds())
     replay = Replay(base, whole.nodes, problems, whole.ledger_ids)
-    overlay = _Overlay(snapshots, replay, [] if notes is None else notes)
+    overlay = _Overlay(snapshots, replay, seen.not_needed)
     reached = base
     for file, item in iter_merged(servers, base + 1):
         if isinstance(item, Transaction):
@@ -208,9 +212,7 @@ def read_tree(
     else:
         overlay.go_to(1 << 63)
         overlay.finish()
-        replay.finish(where, whole.newest_zxid)
-        for server in servers:
-            problems += _cut_short([file for _, file in iter_log_files(server)])
+        replay.finish(servers, whole.newest_zxid, seen)
     return Tree(replay.nodes, max(reached, replay.order.last), whole.ledger_ids)
 
 
@@ -360,23 +362,6 @@ def iter_unread_logs(directory: Path, base: int, until: int | None = None) -> It
             yield f"{file} is not read: unpack it beside the other logs, as {file.name.removesuffix('.' + extension)}"
 
 
-def _cut_short(logs: list[Path]) -> Iterator[str]:
-    """Tell of a newest log that ends with a record although ZooKeeper extends its logs with zeros here (``FilePadding``)."""
-    if not logs:
-        return
-    *before, newest = logs
-    if newest.stat().st_size == 0:
-        yield f"{newest} is empty: transactions from its zxid on are lost, if there were any"
-    elif not _is_extended(newest) and any(map(_is_extended, before)):
-        yield f"{newest} ends with a record, without the zeros that ZooKeeper writes ahead: it may have been cut"
-
-
-def _is_extended(log: Path) -> bool:
-    """Whether zeros end LOG, more of them than a record can begin with."""
-    with open(log, "rb") as file:
-        return os.pread(file.fileno(), 16, max(log.stat().st_size - 16, 0)) == bytes(16)
-
-
 def read_log(file: Path, advance: Callable[[int], None] = lambda size_bytes: None) -> Iterator[Transaction | BadRecord]:
     """Yield what is in the log FILE. It is read, not mapped: a ZooKeeper that runs may cut it, which would kill this process."""
     with open(file, "rb", buffering=0) as opened:
@@ -494,6 +479,7 @@ class Replay:
         """Whether NODES lack some, or have older states of them, by what was told."""
         self._base = base
         self._logged = 0
+        self._time_ms = 0
         self._problems = problems
 
     def take(self, file: Path, item: Transaction | BadRecord) -> None:
@@ -501,6 +487,7 @@ class Replay:
         self.tell_gap(file, item)
         if isinstance(item, Transaction):
             self._logged = max(self._logged, item.zxid)
+            self._time_ms = item.time_ms
             for change in item.changes:
                 self._ledger_ids.see(change.path)
             if item.zxid > self._base:
@@ -530,16 +517,34 @@ class Replay:
         self.tell_lost(f"{message}; {nodes} of it can be read, {older}")
         self.order = LogOrder(max(last, zxid))
 
-    def finish(self, directory: Path, newest: int) -> None:
-        """Check that the logs reach what snapshots show to have been: the transaction NEWEST, and that of the base's name."""
-        bad, last = self.order.bad, self.order.last
+    def finish(self, servers: Sequence[ServerFiles], newest: int, notes: Notes) -> None:
+        """Check that the logs of SERVERS reach what snapshots show to have been: the transaction NEWEST, and that of the base's name.
+
+        What may be behind their last transaction goes into NOTES, what was there for certain into the problems.
+        """
+        bad, last, first = self.order.bad, self.order.last, 0
+        directory = servers[0].logs
         if bad is not None and not bad[1].unfinished:
             self._problems.append(f"{_bad_text(*bad)}; what stood there and behind it is lost")
+        elif bad is not None:
+            notes.log_ends.append(f"{_bad_text(*bad)}: the last transaction was being written, or damage begins there")
+        for server in servers:
+            logs = [*iter_log_files(server)]
+            files = (*_numbered(server.snapshots, "snapshot"), *_numbered(server.logs, "log"))
+            self._problems += iter_lost_ends([file for _, file in logs])
+            first, log = logs[-1] if logs else (0, None)
+            if bad is None and first > last:
+                made = f"{log} was made for transaction {first:#x}, and has none"
+                if first == last + 1 or not first & (1 << _EPOCH_BITS) - 2:
+                    notes.log_ends.append(f"{made}: its write was stopped, or damage begins there")
+                else:
+                    self._problems.append(f"{made}: what lies between it and {last:#x} is lost")
+            notes.log_ends += iter_unsure_ends(log, [file for *_, file in files], server.snapshots, last, self._time_ms)
         if newest > last:
             self._problems.append(
                 f"{directory}: the snapshot has seen transaction {newest:#x}, the logs end at {last:#x}: what lies between is lost"
             )
-        elif self._logged < self._base and self._base & (1 << _EPOCH_BITS) - 1:
+        elif self._logged < self._base and first != self._base + 1 and self._base & (1 << _EPOCH_BITS) - 1:
             self._problems.append(
                 f"{directory}: no log has transaction {self._base:#x} of the snapshot's name: newer ones may be missing; "
                 "where ZooKeeper has a dataLogDir, its version-2 belongs here too"

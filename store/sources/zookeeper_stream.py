@@ -12,6 +12,7 @@ from store.codec.ledgermetadata import LEDGERS_ROOT
 from store.codec.zookeeper import SnapshotReader, ZooKeeperNode
 from store.codec.zookeeper_log import Transaction
 from store.errors import SourceNotFound
+from store.sources.notes import Notes
 from store.sources.zookeeper import (
     Replay,
     ServerFiles,
@@ -73,5 +74,5 @@ class ZooKeeperStream:
         self._problems += iter_unread_logs(self._server.logs, base)
         for file, item in iter_merged([self._server], base + 1):
             replay.take(file, item)
-        replay.finish(self._server.logs, self._newest)
+        replay.finish([self._server], self._newest, Notes())
         yield from ((node.path, node.data) for node in replay.nodes.values() if not node.ephemeral)
