@@ -12,6 +12,7 @@ from store.db.tree import find_node
 from store.errors import MetadataCorrupt
 from store.facts import Unknown
 from store.facts.clocks import Clocks, read_clocks
+from store.facts.pending_acks import PendingAckLog, read_pending_ack_log
 from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_size_bytes, is_own, is_subscription
 from store.model.extent import Intervals, pending_intervals
 from store.model.reader import EntryReader
@@ -231,3 +232,8 @@ class SubscriptionFacts:
         from store.facts.delays import find_ttl_conflict  # numpy
 
         return find_ttl_conflict(topic.reader, topic.topic, self.cursor)
+
+    @cached_property
+    def pending_ack_log(self) -> PendingAckLog | None:
+        """The log of what transactions acknowledged on it; None where none ever did."""
+        return read_pending_ack_log(self.of.reader, self.of.topic.name, self.cursor.name) if self.is_consumed else None

@@ -10,6 +10,7 @@ from store.codec.transactions import OPEN, TxnId
 from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import SubscriptionNotFound
+from store.facts.pending_acks import read_pending_ack_log
 from store.frozen import field, frozen
 from store.model.partitions import read_partitioned
 from store.model.reader import EntryReader
@@ -31,9 +32,13 @@ _CLUSTERS = "/admin/clusters/"
 
 
 class State(StrEnum):
-    """Whether there are transactions: where there are none, a broker has no snapshot of a topic, and no log of a subscription."""
+    """Whether there are transactions: where there are none, a broker has no snapshot of a topic, and no log of a subscription.
+
+    ``INITIALIZING``: a broker that replays the log of a subscription never ends.
+    """
 
     READY = "Ready"
+    INITIALIZING = "Initializing"
     NO_SNAPSHOT = "NoSnapshot"
     NONE = "None"
 
@@ -168,8 +173,10 @@ def check_subscription(txn: Txn, name: TopicName, subscription: str) -> None:
 
 def pending_ack_stats(reader: EntryReader, name: TopicName, subscription: str) -> PendingAckStats:
     """Return what ``pending-ack-stats`` shows."""
-    found = read_pending_acks(reader, name, subscription)
-    return PendingAckStats(State.NONE if found is None else State.READY, len(found or ()))
+    found, log = read_pending_acks(reader, name, subscription), read_pending_ack_log(reader, name, subscription)
+    if log is None:
+        return PendingAckStats(State.NONE, 0)
+    return PendingAckStats(State.READY if log.is_replayed else State.INITIALIZING, len(found or ()))
 
 
 def in_pending_ack(reader: EntryReader, name: TopicName, subscription: str, txn: TxnId) -> InPendingAcks:

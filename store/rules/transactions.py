@@ -1,0 +1,109 @@
+"""Rules about logs of transactions, which a broker replays before it serves what they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from store.facts.topics import SubscriptionFacts, TopicFacts
+from store.model.broken import NO_METADATA, BrokenLedger
+from store.rules.cause import Cause, Severity
+from store.rules.rule import Evidence, Rule
+from store.wording import counted, listed, plural
+
+_NAMED = 5
+
+
+def _replay_endless(facts: TopicFacts) -> Iterator[Evidence]:
+    for subscription in facts.subscriptions:
+        log = subscription.pending_ack_log
+        if log is not None and log.endless_until is not None:
+            yield Evidence(
+                subscription.where,
+                f"its pending-ack log is empty and ends at {log.endless_until}, and the log's cursor stands at {log.mark_delete}, an entry of"
+                " a ledger that is gone: a broker reads on for ever, and nobody can open the subscription",
+                {**_log_of(subscription), "markDelete": str(log.mark_delete), "position": str(log.endless_until)},
+            )
+
+
+def _metadata_lost(facts: TopicFacts) -> Iterator[Evidence]:
+    return _lost(facts, lambda broken: broken.reason == NO_METADATA)
+
+
+def _entries_lost(facts: TopicFacts) -> Iterator[Evidence]:
+    return _lost(facts, lambda broken: broken.reason != NO_METADATA and not broken.cure)
+
+
+def _lost(facts: TopicFacts, is_meant: Callable[[BrokenLedger], bool]) -> Iterator[Evidence]:
+    for subscription in facts.subscriptions:
+        log = subscription.pending_ack_log
+        lost = [] if log is None else [broken for broken in log.lost if is_meant(broken)]
+        if lost:
+            ids = [broken.ledger_id for broken in lost]
+            yield Evidence(
+                subscription.where,
+                f"{plural(len(ids), 'ledger', 'ledgers')} {listed(ids, _NAMED)} of its pending-ack log cannot be read"
+                f" ({lost[0].what()}): a broker never ends replaying the log, and nobody can open the subscription",
+                {**_log_of(subscription), "ledgerIds": ids, "entries": sum(broken.lost_entries for broken in lost)},
+            )
+
+
+def _log_of(subscription: SubscriptionFacts) -> dict[str, object]:
+    log = subscription.pending_ack_log
+    name = "" if log is None else log.name.managed_ledger_name
+    return {"topic": subscription.of.where, "subscription": subscription.cursor.name, "log": name}
+
+
+_MEANS = (
+    "A broker keeps what transactions acknowledge on a subscription in a log of its own, `TOPIC-SUBSCRIPTION__transaction_pending_ack`,"
+    " and replays it before the subscription's first consumer."
+)
+_BROKER = (
+    "`PendingAckHandleImpl` stays in state Initializing: consumers of the subscription wait, and so do other subscriptions whose logs the"
+    " same thread replays."
+)
+
+TRANSACTION_RULES: tuple[Rule[TopicFacts], ...] = (
+    Rule(
+        Cause(
+            "pending-ack-replay-endless",
+            Severity.CRITICAL,
+            "The replay of a subscription's pending-ack log never ends",
+            f"{_MEANS} The log's ledgers are empty, and its cursor still stands at an entry of a ledger that was trimmed, which is before"
+            " their beginning (apache/pulsar#26368).",
+            _BROKER,
+            "pulsar-admin managed-ledger update-mark-delete-cursor -mlp {log} -cn __pending_ack_state -cm {position}",
+            "Move the log's cursor to the beginning of the last ledger. It passes over no entry, so nothing is lost.",
+        ),
+        _replay_endless,
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "pending-ack-ledger-lost",
+            Severity.CRITICAL,
+            "Metadata of a ledger of a subscription's pending-ack log is lost",
+            f"{_MEANS} BookKeeper does not know a ledger of the log (apache/pulsar#26374).",
+            f"{_BROKER} `autoSkipNonRecoverableData=true` passes over the ledger.",
+            "pulsar-admin ledgers restore {ledgerIds}",
+            "Rebuild the metadata from the entries. Where entries are lost, too, `ledgers forget` lets the log go on without them.",
+        ),
+        _metadata_lost,
+        "what open transactions acknowledged, if the ledgers are forgotten",
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "pending-ack-entries-lost",
+            Severity.CRITICAL,
+            "Entries of a subscription's pending-ack log are lost",
+            f"{_MEANS} Ledgers of the log, or entries of them, are in no file.",
+            f"{_BROKER} `autoSkipNonRecoverableData=true` passes over them.",
+            "pulsar-admin ledgers forget {ledgerIds}",
+            "Bring the disks that have them, if there are any. Otherwise take the ledgers out of the log: what open transactions acknowledged"
+            " in them is delivered again.",
+        ),
+        _entries_lost,
+        "what open transactions acknowledged in the ledgers",
+        scope="use",
+    ),
+)

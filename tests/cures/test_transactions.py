@@ -1,0 +1,142 @@
+"""Pending-ack logs that no broker can replay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from store.codec.cursor import CursorInfo, encode_cursor_info
+from store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
+from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from store.db.environment import open_store
+from store.db.next_ledger_id import put_next_ledger_id
+from store.model.cursors import PENDING_ACK_CURSOR
+from store.model.ledgers import find_metadata
+from store.model.reader import open_reader
+from store.model.topics import Topic, read_topic
+from store.names import Position, parse_topic
+from store.proto.transaction_pb2 import PendingAckMetadataEntry
+from tests.conftest import Cli
+from tests.cures.curing import check_cured, check_told, diagnoses, put_values, run_printed, told
+from tests.stores import copied, lose_nodes
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
+from tests.worlds import CLUSTER
+
+VICTIM = parse_topic("public/default/txn-in")
+LOG = VICTIM.pending_ack("perf")
+CURSOR = LOG.cursor_path(PENDING_ACK_CURSOR)
+WHERE = f"{VICTIM} perf"
+WORLDS = ("small", CLUSTER)
+
+
+def read_log(store: Path) -> Topic:
+    with open_store(store) as opened, open_reader(opened) as reader:
+        return read_topic(reader.txn, LOG)
+
+
+def put_cursor(store: Path, position: Position) -> None:
+    put_values(store, {CURSOR: encode_cursor_info(CursorInfo(-1, position))})
+
+
+def trim(store: Path, empty: Sequence[int]) -> Position:
+    """Leave of the log ledgers without entries alone, with ids EMPTY after its last one's; return where that one ended.
+
+    So a broker leaves it that trimmed what was consumed and loaded the log again.
+    """
+    log = read_log(store)
+    last = log.ledgers[-1]
+    with open_store(store) as opened, opened.read() as txn:
+        metadata = find_metadata(txn, last.ledger_id)
+    assert metadata is not None
+    opened_again = encode_ledger_metadata(replace(metadata, state=LedgerState.OPEN, last_entry_id=-1, length=0))
+    ids = [last.ledger_id + more for more in empty]
+    listed = (*(LedgerInfo(one, timestamp_ms=1) for one in ids[:-1]), LedgerInfo(ids[-1]))
+    values = {ledger_path(one): opened_again for one in ids}
+    put_values(store, values | {LOG.path: encode_managed_ledger(ManagedLedger(listed))})
+    lose_nodes(store, *(ledger_path(one) for one in log.ids))
+    with open_store(store, writable=True) as opened:
+        opened.write(lambda txn: put_next_ledger_id(txn, ids[-1] + 1))
+    return Position(last.ledger_id, last.entries - 1)
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("empty", [(1000,), (1000, 1007)])
+def test_a_log_whose_replay_never_ends(name: str, empty: Sequence[int], whole_cli: Cli, tmp_path: Path) -> None:
+    """apache/pulsar#26368: the consumed ledgers are gone, and the cursor still stands at the last entry of one of them."""
+    store = copied(name, "clean", tmp_path)
+    end = trim(store, empty)
+    beginning = Position(read_log(store).ids[-1], -1)
+    put_cursor(store, beginning)
+    before, stats = (
+        diagnoses(whole_cli, store),
+        ("--store", store, "transactions", "pending-ack-stats", "-t", VICTIM, "-s", "perf"),
+    )
+    assert whole_cli(*stats, "-o", "json").json["state"] == "Ready"
+    put_cursor(store, end)
+    assert whole_cli(*stats, "-o", "json").json["state"] == "Initializing"
+    (row,) = check_told(whole_cli, store, before, [("pending-ack-replay-endless", WHERE)])
+    assert (row["severity"], row["evidence"]["position"]) == ("critical", str(beginning))
+    check_cured(whole_cli, store, row, before, [CURSOR])
+    assert whole_cli(*stats, "-o", "json").json["state"] == "Ready"
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_cursor_in_front_of_a_ledger_that_is_gone_moves_on(whole_cli: Cli, tmp_path: Path) -> None:
+    """``ManagedCursorImpl.recoveredCursor``: (ledger, -1) of a ledger that is gone is the next one's beginning."""
+    store = copied("small", "clean", tmp_path)
+    end = trim(store, (1000,))
+    put_cursor(store, Position(end.ledger_id, -1))
+    assert diagnoses(whole_cli, store, "--code", "pending-ack-replay-endless") == []
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("name", WORLDS)
+def test_a_ledger_of_a_log_without_metadata(name: str, whole_cli: Cli, tmp_path: Path) -> None:
+    """apache/pulsar#26374: the subscription that is dead is named, beside what is wrong with the ledger."""
+    store = copied(name, "clean", tmp_path)
+    before, lost = diagnoses(whole_cli, store), read_log(store).ids[1]
+    lose_nodes(store, ledger_path(lost))
+    expected = [("pending-ack-ledger-lost", WHERE), ("ledger-without-metadata", f"ledger {lost} of {LOG}")]
+    rows = check_told(whole_cli, store, before, expected)
+    row = next(row for row in rows if row["code"] == "pending-ack-ledger-lost")
+    assert (row["severity"], row["evidence"]["ledgerIds"]) == ("critical", [lost])
+    check_cured(whole_cli, store, row, before, [ledger_path(lost)])
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_ledger_of_a_log_that_is_acknowledged_hurts_nobody(whole_cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    first = read_log(store).ledgers[0]
+    put_cursor(store, Position(first.ledger_id, first.entries - 1))
+    lose_nodes(store, ledger_path(first.ledger_id))
+    assert diagnoses(whole_cli, store, "--code", "pending-ack-ledger-lost") == []
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_entries_of_a_log_that_are_in_no_file(whole_cli: Cli, tmp_path: Path) -> None:
+    acks = [
+        PendingAckMetadataEntry(pending_ack_op=1, ack_type=0, txnid_most_bits=1, txnid_least_bits=least)
+        for least in range(3)
+    ]
+    name = parse_topic("a/b/t")
+
+    def made(where: str, *, lost: bool) -> Path:
+        ledgers = [
+            [Made(CREATED_MS, raw=ack.SerializeToString(), lost=lost and place == 0) for ack in acks]
+            for place in range(2)
+        ]
+        log = MadeTopic(ledgers, cursors={PENDING_ACK_CURSOR: CursorInfo(-1, Position(11, -1))})
+        topic = MadeTopic([[Made(CREATED_MS)]], cursors={"s": CursorInfo(-1, Position(10, -1))})
+        return make_store(tmp_path / where, {str(name): topic, str(name.pending_ack("s")): log})
+
+    before, store = diagnoses(whole_cli, made("whole", lost=False)), made("lost", lost=True)
+    expected = [("pending-ack-entries-lost", f"{name} s"), ("entries-missing", f"ledger 11 of {name.pending_ack('s')}")]
+    rows = check_told(whole_cli, store, before, expected)
+    row = next(row for row in rows if row["code"] == "pending-ack-entries-lost")
+    assert (row["severity"], row["evidence"]["ledgerIds"], row["evidence"]["entries"]) == ("critical", [11], 3)
+    run_printed(whole_cli, row["mend"])
+    assert told(diagnoses(whole_cli, store)) == told(before)
