@@ -223,6 +223,7 @@ def _hidden(document: Mapping[str, Any]) -> Any:  # Any: JSON
 
 _OWNER_COLUMNS = (
     Column("LEDGER", "ledger_id", "id"),
+    Column("STATE", "state", drop=1),
     Column("KIND", lambda row: ", ".join(owner.kind for owner in row.owners) or "unreferenced"),
     Column("TOPIC", lambda row: ", ".join(dict.fromkeys(owner.topic for owner in row.owners))),
     Column("CURSOR", lambda row: ", ".join(owner.cursor for owner in row.owners if owner.cursor)),
@@ -233,7 +234,7 @@ _OWNER_COLUMNS = (
 @command(
     "owner",
     examples=["pulsar-admin store owner 9 113", "pulsar-admin store owner 113 -o json"],
-    output="One row per ledger: who references it, and what its own metadata claims when nobody does.",
+    output="One row per ledger: its state as `ledgers list` has it, who references it, and what its own metadata claims when nobody does.",
     errors=[LedgerNotFound],
 )
 @click.argument("ledgers", type=whole(), nargs=-1, required=True)

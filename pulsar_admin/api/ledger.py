@@ -42,10 +42,10 @@ class Ledger:
         return self._session.ask(read_ledger_facts, self._ledger_id)
 
     def owners(self) -> LedgerOwners:
-        """Return which topics, cursors, schemas, compactions or delayed indexes reference it, and what its metadata ``claims``."""
-        from store.model.ledger_owners import read_owners
+        """Return what references it (topics, cursors, schemas, compactions, delayed indexes), its ``claims`` and its ``state``."""
+        from store.reports.ledgers import read_stated_owners
 
-        return self._session.ask(read_owners, self._ledger_id)
+        return self._session.ask(read_stated_owners, self._ledger_id)
 
     def entries(self, first: int = 0, last: int | None = None) -> Iterator[EntryRow]:
         """Yield the entries FIRST to LAST, each read and its digest verified: where it lies, its times and sizes.

@@ -4,8 +4,8 @@ Row (database ``state``): key ``next-ledger-id``, value the number as text. It i
 it. Absent where the source has none, and in stores of before: then it is not known. Nor is it while ``unfinished-refresh`` is there, which
 a refresh writes before it takes in files that are newer than the tree, and removes with the tree that it read.
 
-Row ``ledger-ids-meanwhile``: the same number, read after the files, where a process has the metadata open: ids up to there were given while
-they were read. Absent otherwise.
+Row ``ledger-ids-meanwhile``: the same number, read again after the files, where these have entries of such ids: ids up to there were
+given while they were read. Absent otherwise.
 """
 
 from __future__ import annotations

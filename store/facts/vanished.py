@@ -119,7 +119,10 @@ def _find(reader: EntryReader) -> Vanished:
         foreign = frozenset(one.ledger_id for one in absent)
         return Vanished(kept=foreign, foreign=foreign)
     last = _last_values(reader, {one.owner for one in absent}) if absent else {}
-    foreign = frozenset(one.ledger_id for one in absent if one.owner not in last)
+    deleted_here = {
+        one.owner for one in absent if txn.get("base", tree_key(one.owner))
+    }  # a change of this store did it
+    foreign = frozenset(one.ledger_id for one in absent if one.owner not in deleted_here.union(last))
     gone: dict[TopicName, list[_Orphan]] = defaultdict(list)
     bare: dict[TopicName, list[int]] = defaultdict(list)
     for one in absent:

@@ -17,13 +17,17 @@ from store.names import MANAGED_LEDGERS, PERSISTENT, parse_owner
 
 @frozen
 class LedgerOwners:
-    """Who owns a ledger, and what its creator wrote into its custom metadata (text where it is text, else hex)."""
+    """Who owns a ledger, and what its creator wrote into its custom metadata (text where it is text, else hex).
+
+    ``state``: as of ``store.reports.ledgers.ledger_state``; "" where only owners were asked for.
+    """
 
     ledger_id: int
     owners: tuple[Owner, ...]
     claims: Mapping[str, str]
     has_metadata: bool
     indexed_entries: int
+    state: str = ""
 
 
 def all_owners(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:

@@ -61,7 +61,7 @@ def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
         file_ids.update((column,) if isinstance(column, int) else column)
     return LedgerFacts(
         ledger_id=ledger_id,
-        state=_state(txn, ledger, index),
+        state=_state(txn, ledger),
         last_entry_id=ledger.last_entry_id,
         entries=ledger.entries,
         size_bytes=ledger.size_bytes,
@@ -85,10 +85,10 @@ def _index_of(txn: Txn, ledger_id: int) -> Owner | None:
     return find_index_ledgers(txn).get(ledger_id)
 
 
-def _state(txn: Txn, ledger: Ledger, index: Owner | None) -> str:
+def _state(txn: Txn, ledger: Ledger) -> str:
     if ledger.metadata is not None:
         return ledger.metadata.state.name
     from store.facts.unlisted import UnlistedLedgers
-    from store.reports.ledgers import INDEX
+    from store.reports.ledgers import ledger_state
 
-    return UnlistedLedgers(txn).why(ledger.ledger_id).name if index is None else INDEX
+    return ledger_state(txn, ledger.ledger_id, UnlistedLedgers(txn))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 
 from store.codec.managedledger import decode_managed_ledger
@@ -15,7 +16,7 @@ from store.errors import LedgerNotFound, StoreError
 from store.facts.unlisted import Unlisted, UnlistedLedgers
 from store.frozen import frozen
 from store.model.broken import Missing, find_missing
-from store.model.ledger_owners import all_owners, custom_text, read_owners
+from store.model.ledger_owners import LedgerOwners, all_owners, custom_text, read_owners
 from store.model.ledgers import (
     count_missing,
     find_metadata,
@@ -97,12 +98,25 @@ def read_ledger_row(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> Ledg
         raise
     except StoreError:
         return _row(ledger_id, UNREADABLE, (sums.entries if sums else 0, 0, 0), sums, owners)
-    if ledger.metadata is not None:
-        state = ledger.metadata.state.name
-    else:
-        state = unlisted.why(ledger_id).name if index is None else INDEX
+    state = ledger_state(txn, ledger_id, unlisted)
     counts = (ledger.entries, count_missing(txn, ledger), ledger.size_bytes)
     return _row(ledger_id, state, counts, sums, owners)
+
+
+def ledger_state(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> str:
+    """Return the state of a ledger as lists name it, see ``LedgerRow``."""
+    try:
+        metadata = find_metadata(txn, ledger_id)
+    except StoreError:
+        return UNREADABLE
+    if metadata is not None:
+        return metadata.state.name
+    return INDEX if ledger_id in unlisted.indexes else unlisted.why(ledger_id).name
+
+
+def read_stated_owners(txn: Txn, ledger_id: int) -> LedgerOwners:
+    """Return who owns LEDGER_ID, what it claims and its state; raises LedgerNotFound."""
+    return replace(read_owners(txn, ledger_id), state=ledger_state(txn, ledger_id, UnlistedLedgers(txn)))
 
 
 def _row(

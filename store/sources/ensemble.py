@@ -422,6 +422,15 @@ class LiveEnsemble:
         with self._read(["/"]) as reading:
             yield from reading.nodes()
 
+    def next_ledger_id(self) -> int | None:
+        """Read the nodes of BookKeeper's counter alone."""
+        root = self.roots.ledgers
+        try:
+            with self._read([f"{root}/idgen", f"{root}/idgen-long"]) as reading:
+                return reading.ledger_ids.next_id(root, whole=False)
+        except SourceNotFound:
+            return None  # it gave none yet
+
     @contextmanager
     def _read(self, places: Sequence[str]) -> Iterator[_Reading]:
         with tempfile.TemporaryFile(prefix="pulsar-admin-") as spool:

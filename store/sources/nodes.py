@@ -49,6 +49,9 @@ class Source(Protocol):
     def whole_nodes(self, problems: list[str]) -> Iterator[Node | Row | Damage | NextLedgerId]:
         """Yield as ``nodes`` all there is, with the whole paths: also what is not the cluster's."""
 
+    def next_ledger_id(self) -> int | None:
+        """Return the ledger id that it gives next by now, None where that is not known."""
+
     def holder(self) -> int | None:
         """Return the process that has it open and may write while it is read, None where that does not matter."""
 
@@ -105,6 +108,13 @@ class MetadataDirectory:
 
     def whole_nodes(self, problems: list[str]) -> Iterator[Row | Damage | NextLedgerId]:
         return replace(self, roots=WHOLE).nodes(problems)
+
+    def next_ledger_id(self) -> int | None:
+        """Read all of it again for that."""
+        found: list[int] = []
+        for _ in iter_source_rows(self, found.append):
+            pass
+        return found[-1] if found else None
 
     def holder(self) -> int | None:
         """Return the process that holds the lock of a RocksDB."""

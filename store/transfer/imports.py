@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from store.db.blocks import decode_entry_count, ledger_of_key
+from store.db.blocks import decode_entry_count, ledger_key, ledger_of_key
 from store.db.bookies import decode_bookie, encode_bookie
 from store.db.entry_files import FileState, file_state
 from store.db.environment import Store, Txn, create_store, open_store
@@ -171,7 +171,7 @@ def import_layout(
         result.undecodable_values = sum(not damage.costs_nothing for damage in tree.damages)
         result.warnings += (damage.reason for damage in tree.damages if damage.offset >= WHOLE_METADATA)
         _import_files(store, layout, options, result, advance)
-        meanwhile = next_id_meanwhile(layout)
+        meanwhile = next_id_meanwhile(store, layout, tree.next_ledger_id)
         make_owners(store)
         as_of = read_as_of(store, layout, options.now_ms, newest.time_ms)
         store.write(lambda txn: _index_state(store, txn, layout, marks, as_of, tree.next_ledger_id, meanwhile))
@@ -188,14 +188,16 @@ def import_layout(
     return result
 
 
-def next_id_meanwhile(layout: Layout) -> int | None:
-    """Return the ledger id that the metadata gives next by now, where a process has them open; None where none has."""
-    if layout.metadata is None or layout.metadata.holder() is None:
+def next_id_meanwhile(store: Store, layout: Layout, next_ledger_id: int | None) -> int | None:
+    """Return the ledger id that the metadata gives next by now, where entries of ledgers from NEXT_LEDGER_ID on were read; else None.
+
+    Brokers that run may have made them since the tree was read: then that is no older than the bookies.
+    """
+    if layout.metadata is None or next_ledger_id is None:
         return None
-    found: list[int] = []
-    for _ in iter_source_rows(layout.metadata, found.append):
-        pass
-    return found[-1] if found else None
+    with store.read() as txn:
+        is_newer = next(iter(txn.items("times", start=ledger_key(next_ledger_id))), None) is not None
+    return layout.metadata.next_ledger_id() if is_newer else None
 
 
 def _index_state(

@@ -9,9 +9,7 @@ from store.rules.table import LEADING, judge
 
 
 def leading_findings(store: Store) -> dict[str, str]:
-    """Return code → what is said of each leading finding about STORE; nothing of metadata that was asked for as of an earlier moment."""
-    if any("asOf" in source for source in store.info.sources):
-        return {}
+    """Return code → what is said of each leading finding about STORE."""
     with open_reader(store) as reader:
         return {
             rule.cause.code: f"{evidence.where}: {evidence.sentence}. {rule.hint(evidence)}"

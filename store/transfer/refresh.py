@@ -195,7 +195,7 @@ def refresh_store(
     _warn_of_metadata(result, tree, warn)
     # Metadata is read before the files and taken over behind them: it names no entry that is not indexed.
     _read_files(store, layout, options, result, advance, tree, warn)
-    _note_given_meanwhile(store, layout)
+    _note_given_meanwhile(store, layout, tree.next_ledger_id)
     for text in result.strangers:
         warn(text)
     _put_strangers(store, result.strangers)
@@ -266,9 +266,9 @@ def _restore_altered(store: Store, layout: Layout, warn: Warn) -> None:
     warn(f"rows of the metadata were altered on the disk: {counted(nodes, 'node')} read from the source again")
 
 
-def _note_given_meanwhile(store: Store, layout: Layout) -> None:
+def _note_given_meanwhile(store: Store, layout: Layout, next_ledger_id: int | None) -> None:
     """Note which ledger ids a running broker may have given since the tree was read."""
-    next_id = next_id_meanwhile(layout)
+    next_id = next_id_meanwhile(store, layout, next_ledger_id)
     with store.read() as txn:
         is_noted = bool(find_given_meanwhile(txn))
     if is_noted or next_id is not None:

@@ -13,7 +13,9 @@ from store.codec.logscan import Record, iter_records
 from store.codec.rocksvalue import encode_counter
 from store.db.own_ledgers import SEQUENCE_KEY
 from tests.conftest import Cli
+from tests.fake_zookeeper import FakeZooKeeper
 from tests.stores import apply_values, copied
+from tests.test_ensemble_export import nodes_of
 from tests.worlds import CLUSTER, STATES, copy_tree, world
 
 Json = Any  # a JSON value
@@ -85,6 +87,8 @@ def test_metadata_older_than_the_bookies(
     assert ("(newer than the metadata)" in used, "(deleted ledgers)" in used) == (True, deleted is not None)
     one = str(min(newer))
     assert cli("--store", store, "ledgers", "info", one, "-o", "json").json["state"] == "NEWER"
+    owned = cli("--store", store, "store", "owner", *map(str, sorted(states)), "-o", "json").json
+    assert {row["ledgerId"]: row["state"] for row in owned} == states
     refused = cli("--store", store, "-o", "json", "ledgers", "restore", one)
     assert (refused.exit_code, "store recover --level B" in refused.error["hint"]) == (3, True)
     assert preflight_of(cli, store)["ids"]["nextId"] == next_id
@@ -189,3 +193,46 @@ def _listed(cli: Cli, source: Path, store: Path) -> Iterator[Json]:
         for row in cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
         if row["state"] in ("OPEN", "CLOSED")
     )
+
+
+def test_an_import_of_an_earlier_moment_tells_it_too(cli: Cli, tmp_path: Path) -> None:
+    """Files of a ZooKeeper that have all transactions, as of one in front of many ledgers, and its bookies."""
+    disks = [word for number in range(3) for word in ("--bookie", world(CLUSTER) / "crashed" / f"bookkeeper{number}")]
+    words = (
+        "store",
+        "import",
+        "cluster",
+        "--zookeeper",
+        world(CLUSTER) / "crashed" / "zookeeper",
+        *disks,
+        "-o",
+        "json",
+    )
+    assert "findings" not in cli("--store", tmp_path / "all", *words).json
+    done = cli("--store", tmp_path / "s", *words, "--at", "0x2a1")
+    assert (done.exit_code, done.json["findings"]) == (1, ["metadata-older"])
+    assert "it is older than the bookies" in done.stderr
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_ledgers_made_while_an_ensemble_is_read_do_not_make_it_older(given: bool, cli: Cli, tmp_path: Path) -> None:
+    """Its counter is read again behind the bookies: what it gave meanwhile was made meanwhile, and only that."""
+    nodes = nodes_of(copied("small", "clean", tmp_path))
+    last, first = nodes["/ledgers/idgen"].children_made, 150
+    for path in [path for path in nodes if path.startswith("/ledgers/00/0000/L0") and int(path[-4:]) >= first]:
+        del nodes[path]
+    nodes["/ledgers/idgen"].children_made = first
+
+    def close(server: FakeZooKeeper, kind: int) -> None:
+        if kind == -11 and given:
+            nodes["/ledgers/idgen"].children_made = last
+
+    store, disks = tmp_path / "new", world("small") / "clean" / "bookkeeper"
+    with FakeZooKeeper(nodes, after=close) as server:
+        words = ("store", "import", "cluster", "--zookeeper", server.address, "--bookie", disks, "-o", "json")
+        done = cli("--store", store, *words)
+        findings = None if given else ["metadata-older"]
+        assert (done.exit_code, done.json.get("findings")) == (0 if given else 1, findings)
+        nodes["/ledgers/idgen"].children_made = first
+        again = cli("--store", store, "store", "refresh", "-o", "json")
+        assert again.json.get("findings") == findings
