@@ -15,7 +15,7 @@ from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import Damage, iter_metadata_damage
 from store.db.next_ledger_id import NextLedgerId, find_next_ledger_id
 from store.db.tree import Node, decode_node, iter_values, put_nodes
-from store.errors import MetadataCorrupt, Refused, SourceNotFound
+from store.errors import LimitExceeded, MetadataCorrupt, Refused, SourceNotFound
 from store.frozen import frozen
 from store.recovery.known import Known, no_metadata, read_known
 from store.sources.cluster import read_stored_layout
@@ -27,6 +27,8 @@ from store.sources.zookeeper_stream import ZooKeeperStream
 
 _LOST_AND_FOUND = "lost+found"
 _BATCH = 50_000
+_DAMAGED = (MetadataCorrupt, LimitExceeded)
+"""What the newest snapshot raises while it is streamed; then older ones and the logs are read, too, which takes more memory."""
 _NO_STAT = NodeStat(0, 0, 0, 0, False)
 
 
@@ -86,7 +88,7 @@ def read_source(metadata: Source, bookies: Sequence[str] = ()) -> Known:
     problems: list[str] = []
     stream = _zookeeper_of(metadata, problems)
     if stream is not None:
-        with suppress(MetadataCorrupt):
+        with suppress(*_DAMAGED):
             known = read_known(metadata.name, stream.nodes(), bookies=bookies)
             return replace(known, next_id=stream.next_ledger_id, problems=tuple(problems))
         problems.clear()
@@ -98,15 +100,24 @@ def read_source(metadata: Source, bookies: Sequence[str] = ()) -> Known:
 @contextmanager
 def open_metadata_alone(metadata: Source, now_ms: int) -> Iterator[Store]:
     """Hand out a store, which is gone afterwards, that has METADATA without the ledgers' own."""
-    stream = _zookeeper_of(metadata, [])
-    values = _iter_values(metadata, []) if stream is None else stream.nodes()
-    nodes = (Node(path, _NO_STAT, value) for path, value in values if not path.startswith(f"{LEDGERS_ROOT}/"))
     with database_directory() as scratch:
-        create_store(scratch / "store", now_ms=now_ms)
-        with open_store(scratch / "store", writable=True) as store:
-            while batch := [*islice(nodes, _BATCH)]:
-                store.write(lambda txn, batch=batch: put_nodes(txn, batch))  # type: ignore[misc]  # binds this one
+        path = scratch / "streamed"
+        try:
+            stream = _zookeeper_of(metadata, [])
+            _make_store(path, _iter_values(metadata, []) if stream is None else stream.nodes(), now_ms)
+        except _DAMAGED:
+            path = scratch / "read"
+            _make_store(path, _iter_values(metadata, []), now_ms)
+        with open_store(path, writable=True) as store:
             yield store
+
+
+def _make_store(path: Path, values: Iterable[tuple[str, bytes]], now_ms: int) -> None:
+    nodes = (Node(place, _NO_STAT, value) for place, value in values if not place.startswith(f"{LEDGERS_ROOT}/"))
+    create_store(path, now_ms=now_ms)
+    with open_store(path, writable=True) as store:
+        while batch := [*islice(nodes, _BATCH)]:
+            store.write(lambda txn, batch=batch: put_nodes(txn, batch))  # type: ignore[misc]  # binds this one
 
 
 def _zookeeper_of(metadata: Source, problems: list[str]) -> ZooKeeperStream | None:

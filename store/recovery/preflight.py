@@ -14,13 +14,15 @@ import numpy as np
 
 from store.aliases import Array
 from store.db.bookies import Bookie
-from store.errors import InvalidValue, Refused
+from store.errors import InvalidValue, Refused, StoreError
 from store.frozen import frozen
 from store.recovery.broker_forecast import BrokerForecast
 from store.recovery.disks import Disk, IndexKind, LogLedgers, count_entries, iter_log_ledgers, read_disks
 from store.recovery.known import Known
 from store.sources.bookies import identity_of, read_cookie
 from store.sources.given import missing_directories
+from store.sources.journals import read_replayed_entries
+from store.sources.missing_logs import read_missing_logs
 from store.wording import counted
 
 EMPTY, OTHER, NEWER, UNLISTED, NO_INDEX, NOT_INDEXED = (
@@ -283,6 +285,7 @@ class _Forecast:
             self._problems += disk.problems
             sums.see(disk.ledgers)
             sums.add(*self._disk(disk))
+        self._problems += _missing_logs(self._known, self._bookie, disks)
         lost = Loss(self._lost, self._entries, self._lost_bytes)
         part, whole = (self._lost_bytes, self._held_bytes) if self._held_bytes else (self._lost, self._held)
         return BookieForecast(
@@ -374,6 +377,27 @@ class _Forecast:
     def _count(self, name: str, size: int) -> None:
         self._logs[name][0] += 1
         self._logs[name][1] += size
+
+
+def _missing_logs(known: Known, bookie: Bookie, disks: Sequence[Disk]) -> Iterator[str]:
+    """Tell of the entry logs that the index of BOOKIE leads entries of ledgers to which stay, and that are not there."""
+    ledgers = {ledger_id for disk in disks for ledger_id in disk.ledgers[known.has(disk.ledgers)].tolist()}
+    try:
+        logs = read_missing_logs(bookie, ledgers)
+    except (OSError, StoreError) as error:
+        yield f"{bookie.name}: which entry logs are missing is not known: {error}"
+        return
+    problems: list[str] = []
+    replayed = read_replayed_entries(bookie, {ledger_id for log in logs for ledger_id in log.entries}, problems)
+    for log in logs:
+        lost = {ledger_id: entries - replayed[ledger_id] for ledger_id, entries in log.entries.items()}
+        count = sum(map(len, lost.values()))
+        if count:
+            yield (
+                f"{log.path} is not there, and the index leads {counted(count, 'entry')} of"
+                f" {counted(sum(map(bool, lost.values())), 'ledger')} to it: {bookie.name} starts and does not serve them"
+            )
+    yield from problems
 
 
 def _why(known: Known, bookie: Bookie, lost: Array) -> Iterator[tuple[str, Array]]:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from store.codec.journal import MASTER_KEY_ENTRY_ID, PADDED_HEADER_BYTES, PADDING_MARK, decode_header
 from store.db.bookies import Bookie
 from store.errors import StoreError
 from store.files import open_file
 from store.sources.bookies import read_bookie_directory, read_marks
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
 
 _INT = struct.Struct(">i")
 _IDS = struct.Struct(">qq")
@@ -28,6 +31,25 @@ def iter_replayed_ledgers(bookie: Bookie, problems: list[str]) -> Iterator[int]:
         for journal_id, path in read_bookie_directory(directory).journals:
             if journal_id >= mark.journal_id:
                 yield from _iter_keyed(path, mark.offset if journal_id == mark.journal_id else 0, problems)
+
+
+def read_replayed_entries(bookie: Bookie, ledgers: Collection[int], problems: list[str]) -> dict[int, BitMap64]:
+    """Return the entries of LEDGERS that a start of BOOKIE reads of its journals; what cannot be read goes into PROBLEMS."""
+    from pyroaring import BitMap64
+
+    found = {ledger_id: BitMap64() for ledger_id in ledgers}
+    for directory, mark in read_marks(bookie, problems).items():
+        for journal_id, path in read_bookie_directory(directory).journals:
+            if journal_id >= mark.journal_id:
+                try:
+                    for ledger_id, entry_id in iter_entry_ids(
+                        path, mark.offset if journal_id == mark.journal_id else 0
+                    ):
+                        if ledger_id in found:
+                            found[ledger_id].add(entry_id)
+                except (OSError, StoreError) as error:
+                    problems.append(f"{path} cannot be read: {error}")
+    return found
 
 
 def _iter_keyed(path: Path, offset: int, problems: list[str]) -> Iterator[int]:

@@ -187,3 +187,72 @@ def test_an_empty_metadata_store_under_the_bookies_of_a_store(cli: Cli, tmp_path
     given = cli("--store", store, "store", "preflight", "--bookie", root / BOOKIES[0])
     assert given.exit_code == 2
     assert "name the metadata of these bookies" in given.stderr
+
+
+def replayed_entries(current: Path) -> set[tuple[int, int]]:
+    """What ``BookieImpl.readJournal`` puts into the bookie again: ledger and entry of each record behind ``lastMark``."""
+    journal_id, offset = struct.unpack(">qq", (current / "lastMark").read_bytes())
+    found = set[tuple[int, int]]()
+    for journal in sorted(current.glob("*.txn")):
+        data, number = journal.read_bytes(), int(journal.stem, 16)
+        pos = max(offset, 512) if number == journal_id else 512
+        while number >= journal_id and pos + 4 <= len(data) and (size := struct.unpack_from(">i", data, pos)[0]):
+            if size == -256:
+                pos += 8 + struct.unpack_from(">i", data, pos + 4)[0]
+                continue
+            found.add(struct.unpack_from(">qq", data, pos + 4))
+            pos += 4 + size
+    return found
+
+
+@pytest.mark.parametrize("state", ["clean", "crashed"])
+def test_an_entry_log_that_the_index_names_and_that_is_not_there_is_named(cli: Cli, tmp_path: Path, state: str) -> None:
+    """The bookie starts, deletes nothing, and does not serve what the log had, but for what a start reads of journals."""
+    root = scratch_copy("cluster", state, tmp_path)
+    current = next(path for path in (root / BOOKIES[0]).rglob("current") if [*path.glob("*.log")])
+    log = max(current.glob("*.log"), key=lambda path: path.stat().st_size)
+    database = rocksdict.Rdict(
+        str(shutil.copytree(current / "locations", tmp_path / "locations")),
+        rocksdict.Options(raw_mode=True),
+        access_type=rocksdict.AccessType.read_only(),
+    )
+    led = {
+        struct.unpack(">qq", key)
+        for key, value in database.items()
+        if len(key) == 16 and len(value) == 8 and struct.unpack(">q", value)[0] >> 32 == int(log.stem, 16)
+    }
+    database.close()
+    stay = listed(root / "zookeeper" / "version-2")
+    lost = {(ledger_id, entry_id) for ledger_id, entry_id in led - replayed_entries(current) if ledger_id in stay}
+    assert lost
+    zookeeper = ("--zookeeper", root / "zookeeper")
+    assert "is not there" not in str(preflight(cli, root, *zookeeper))
+    log.unlink()
+    answer = cli(
+        "store",
+        "preflight",
+        *(word for name in BOOKIES for word in ("--bookie", root / name)),
+        *zookeeper,
+        "-o",
+        "json",
+    )
+    (text,) = [text for row in answer.json["bookies"] for text in row["problems"] if "is not there" in text]
+    ledgers = {ledger_id for ledger_id, _ in lost}
+    assert text.startswith(
+        f"{log} is not there, and the index leads {len(lost):,} entries of {len(ledgers)} ledgers to it: "
+    )
+    assert "is not there" in answer.stderr
+
+
+def test_what_brokers_delete_is_told_on_a_damaged_newest_snapshot(cli: Cli, tmp_path: Path) -> None:
+    """Older files reach its transaction: the forecast is the same."""
+    folder = tmp_path / "zk" / "version-2"
+    shutil.copytree(world("cluster") / "crashed" / "zookeeper" / "version-2", folder)
+    words = ("store", "preflight", "--zookeeper", folder.parent, "--brokers", "-o", "json")
+    sound = cli(*words)
+    assert sound.exit_code == 0
+    newest = max(folder.glob("snapshot.*"), key=lambda file: int(file.suffix[1:], 16))
+    raw = newest.read_bytes()
+    newest.write_bytes(raw[: len(raw) // 2] + b"\xff" * 8 + raw[len(raw) // 2 + 8 :])
+    damaged = cli(*words)
+    assert (damaged.exit_code, damaged.json["brokers"]) == (0, sound.json["brokers"])
