@@ -52,7 +52,7 @@ _SEVERITIES = click.Choice(["critical", "warning", "note"])
     type=whole(1),
     default=10,
     show_default=True,
-    help="Findings shown per code; the rest are summed up.",
+    help="Findings shown per code; the rest are summed up, and so are more than these of one topic's ledgers.",
 )
 @click.option(
     "--deep", is_flag=True, help="Also read every byte: all checksums, and index and metadata against the data."

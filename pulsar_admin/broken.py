@@ -71,9 +71,7 @@ def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:
             + (f", and {len(cures) - 1:,} more like it" if len(cures) > 1 else "")
         )
     if beside or any(broken.reason != NOT_SEEN and not broken.cure for broken in found):
-        texts.append(
-            "see what is lost with: pulsar-admin ledgers missing; repair it with: ledgers restore, or ledgers forget"
-        )
+        texts.append("see what is lost, and what repairs it, with: pulsar-admin ledgers missing")
     if absent and any(broken.bookies for broken in found):
         texts.append(absent.hint())
     return len(found) + len(beside), [f"{topic.name}: {text}" for text in texts]

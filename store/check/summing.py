@@ -26,15 +26,24 @@ def sum_up(findings: Iterable[Finding]) -> Iterator[Finding]:
             yield from found
             continue
         first = found[0]
-        where = _LEDGER.sub(f"{len(found):,} ledgers", first.where, count=1)
         yield replace(
             first,
-            where=where,
-            message=f"{first.message} (of {first.where}, and so for each of them)",
+            where=place_of(first.where, f"{len(found):,} ledgers"),
+            message=message_of(first.message, first.where),
             hint="list them with: pulsar-admin ledgers missing",
             context={"ledgers": len(found)} | {key: value for key, value in first.context.items() if key == "ledgerId"},
         )
 
 
 def _kind(finding: Finding) -> tuple[object, ...]:
-    return finding.severity, finding.code, finding.scope, _LEDGER.sub("ledger", finding.where, count=1)
+    return finding.severity, finding.code, finding.scope, place_of(finding.where)
+
+
+def place_of(where: str, ledgers: str = "ledger") -> str:
+    """Return WHERE with LEDGERS in place of its ledger: the same for all findings that differ in that alone."""
+    return _LEDGER.sub(ledgers, where, count=1)
+
+
+def message_of(first: str, where: str) -> str:
+    """Return the message of many findings, the FIRST of which is of WHERE."""
+    return f"{first} (of {where}, and so for each of them)"

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 
 from store.db.environment import Store
 from store.doctor import Diagnosis, DoctorOptions, diagnose
-from store.doctor.ranking import left_out
+from store.doctor.ranking import count_of
 from store.model.copy_age import Now, read_copied_ms
 from store.model.reader import EntryReader, open_reader
 from store.reports.metrics import Chosen, Metric, read_metrics
@@ -69,6 +69,6 @@ def count_diagnoses(found: Iterable[Diagnosis]) -> tuple[FindingCount, ...]:
     first: dict[tuple[str, str], Diagnosis] = {}
     for one in found:
         key = (str(one.severity), one.code)
-        counts[key] += left_out(one) or 1
+        counts[key] += count_of(one)
         first.setdefault(key, one)
     return tuple(FindingCount(*key, counts[key], one.where, one.message, one.mend) for key, one in first.items())
