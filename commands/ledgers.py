@@ -286,14 +286,20 @@ def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
     """Yield what can be done and with which command, shown on the first ledger of each reason."""
     firsts: dict[str, Missing] = {}
     for row in found:
-        if row.owners or row.outside:
-            firsts.setdefault(row.reason, row)
+        first = firsts.get(row.reason)
+        if (row.owners or row.outside) and (first is None or row.may_be_forgotten > first.may_be_forgotten):
+            firsts[row.reason] = row
     for row in firsts.values():
         forget = f"pulsar-admin ledgers forget {row.ledger_id}"
         restore = f"pulsar-admin ledgers restore {row.ledger_id}"
         bring = "pulsar-admin store add bookie ID=DIR,DIR"
         disks = f"bring the disks of {', '.join(row.bookies)}"
         or_forget = "or take the ledger out of its topic"
+        if not row.may_be_forgotten:
+            forget, or_forget = (
+                f"pulsar-admin ledgers info {row.ledger_id}",
+                "nothing here changes what a newer version wrote",
+            )
         yield {
             "no-metadata": ("no-metadata: make the metadata again", restore),
             "not-imported": (f"not-imported: {disks}", bring),

@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 
 from store.codec.cursor import CursorInfo, encode_cursor_info
+from store.codec.ledgermetadata import ledger_path
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
-from store.db.tree import Node, iter_nodes, put_nodes
+from store.db.tree import Node, find_node, iter_nodes, put_nodes
 from store.model.references import index_owners
 from store.names import Position
 from store.recovery.known import read_known
 from tests.conftest import Cli
-from tests.stores import copied, imported, narrow_copy
+from tests.stores import copied, imported, lose_nodes, narrow_copy
 from tests.worlds import oracle
 
 WORLD = "scalable"
@@ -197,3 +198,42 @@ def test_a_bundle_has_them_without_their_names(tmp_path: Path, cli: Cli) -> None
     before = cli("--store", path, "store", "info", "-o", "json").json["otherManagedLedgers"]
     assert sorted(row["bytes"] for row in rows["otherManagedLedgers"]) == sorted(row["bytes"] for row in before)
     assert "scal" not in cli("--store", there, "store", "info").stdout
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_no_command_is_printed_that_newer_ledgers_are_refused_by(cli: Cli, tmp_path: Path) -> None:
+    """Of a lost ledger of a segment, of one whose metadata is lost, and of a topic's own."""
+    store = copied(WORLD, "clean", tmp_path)
+    gone = {35: "segment://acme/n/b/0000-ffff-1", 26: "segment://acme/n/scal/0000-ffff-2"}
+    for ledger in gone:
+        lose_nodes(store, ledger_path(ledger))
+    found = [row for row in cli("--store", store, "doctor", "-o", "jsonl").json_lines if row["severity"] == "critical"]
+    told = {row["evidence"]["ledgerId"]: row["code"] for row in found}
+    assert told == {35: "newer-ledger-missing", 26: "ledger-without-metadata"}
+    for row in found:
+        assert cli("--store", store, *row["mend"].split()[1:]).exit_code in (0, 1)
+    printed = cli("--store", store, "ledgers", "missing").stderr
+    assert "forget" not in printed
+    assert "$ pulsar-admin" in printed
+    for line in printed.splitlines():
+        if "$ pulsar-admin " in line:
+            assert cli("--store", store, *line.split("$ pulsar-admin ")[1].split()).exit_code in (0, 1)
+    checked = cli("--store", store, "store", "check").stdout
+    assert "ledgers forget 35" not in checked
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_schema_that_a_scalable_topic_has_stays(cli: Cli, tmp_path: Path) -> None:
+    """``b`` was migrated: its segment goes on with the schema of its name. ``a`` was not."""
+    store = copied(WORLD, "clean", tmp_path)
+    with open_store(store) as opened, opened.read() as txn:
+        schema = find_node(txn, "/schemas/acme/n/scal")
+        assert schema is not None
+    for name, stays in (("b", True), ("a", False)):
+        plant(store, {f"/schemas/acme/n/{name}": schema.value})
+        done = cli("--store", store, "topics", "delete", f"acme/n/{name}", "--force", "-y")
+        assert done.exit_code == 0
+        assert ("the schema of persistent://acme/n/b stays" in done.stderr) is stays
+        with open_store(store) as opened, opened.read() as txn:
+            assert (find_node(txn, f"/schemas/acme/n/{name}") is not None) is stays
+            assert find_node(txn, f"/managed-ledgers/acme/n/persistent/{name}") is None

@@ -118,7 +118,7 @@ class Namespace(NamespaceResources, PolicyPlans):
         from store.changes.cursors import CursorMove, cleared, plan_moves
 
         with self._session.reader() as reader:
-            cursors = self._cursors(reader, subscription, bundle)
+            cursors = self._cursors(reader, subscription, bundle, "topics clear-backlog")
             moves = [CursorMove(topic, cursor, cleared(topic, cursor.state)) for topic, cursor in cursors]
             return plan_of(plan_moves(reader, "namespaces clear-backlog", moves, self._session.clock_ms), reader.txn)
 
@@ -128,15 +128,20 @@ class Namespace(NamespaceResources, PolicyPlans):
 
         return self._session.plan(
             lambda reader, now_ms: plan_unsubscribe(
-                reader, "namespaces unsubscribe", self._cursors(reader, subscription, bundle), now_ms
+                reader,
+                "namespaces unsubscribe",
+                self._cursors(reader, subscription, bundle, "topics unsubscribe"),
+                now_ms,
             )
         )
 
-    def _cursors(self, reader: EntryReader, subscription: str | None, bundle: str | None) -> list[tuple[Topic, Cursor]]:
+    def _cursors(
+        self, reader: EntryReader, subscription: str | None, bundle: str | None, of_topics: str
+    ) -> list[tuple[Topic, Cursor]]:
         from store.model.cursors import iter_namespace_cursors
 
         within, fail = self._within(bundle), self._session.fail
-        found = iter_namespace_cursors(reader, self._name, subscription, fail, within)
+        found = iter_namespace_cursors(reader, self._name, subscription, fail, within, of_topics)
         return list(self._session.each(found, lambda one: one))
 
     def _within(self, bundle: str | None) -> Callable[[object], bool]:

@@ -28,6 +28,7 @@ from store.db.tree import find_node
 from store.errors import Corrupt, Refused, StoreError, TopicNotFound, Unsupported
 from store.model.cursors import COMPACTION_CURSOR, Cursor, is_own, iter_cursor_names, read_cursor, read_cursors
 from store.model.extent import Extent, extent_of, pending_intervals
+from store.model.managed_nodes import other_path
 from store.model.partitions import existing_partitions, read_partitioned
 from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
@@ -255,6 +256,7 @@ def plan_delete(
     steps: list[Step] = []
     ledgers: list[int] = []
     parts, records = [], []
+    warnings: list[str] = []
     for name in listed:
         own, removed, part = _deleted(reader, name, force=force)
         steps += removed
@@ -263,7 +265,11 @@ def plan_delete(
     for base in bases:
         schema = _schema_ledgers(txn, base, force=force)
         ledgers += schema
-        paths = [path for path in (base.partitioned_path, base.schema_path) if find_node(txn, path) is not None]
+        other = other_path(txn, base)
+        if other and find_node(txn, base.schema_path) is not None:
+            warnings.append(f"the schema of {base} stays: {other}, which a newer Pulsar wrote, has the same")
+        going = (base.partitioned_path,) if other else (base.partitioned_path, base.schema_path)
+        paths = [path for path in going if find_node(txn, path) is not None]
         steps += [delete_step(txn, path) for path in paths]
         before = {"partitions": read_partitioned(txn, base).partitions, "schemaLedgers": list(schema)}
         if base in listed:
@@ -278,7 +284,8 @@ def plan_delete(
             records.append(ChangePart(topic=str(base), before=before, unreferenced_ledgers=schema))
     kept = {ledger_id for ledger_id in ledgers if _is_of_others(txn, ledger_id, owners)}
     steps += _ledger_steps(txn, ledgers, owners)
-    return Plan(command, txn.id, tuple(steps), (*records, *(_without(part, kept) for part in parts)))
+    parts = [*records, *(_without(part, kept) for part in parts)]
+    return Plan(command, txn.id, tuple(steps), tuple(parts), warnings=tuple(warnings))
 
 
 def _without(part: ChangePart, kept: set[int]) -> ChangePart:
@@ -334,7 +341,7 @@ def _deleted(reader: EntryReader, name: TopicName, *, force: bool) -> tuple[list
 
 
 def _schema_ledgers(txn: Txn, base: TopicName, *, force: bool) -> tuple[int, ...]:
-    node = find_node(txn, base.schema_path)
+    node = None if other_path(txn, base) else find_node(txn, base.schema_path)
     try:
         return () if node is None else decode_schema_locator(node.value, node.path).ledger_ids
     except Corrupt:

@@ -105,7 +105,7 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
             hint=f"see what is here of it with: pulsar-admin ledgers info {ledger_id}",
             ledgerId=ledger_id,
         )
-    other = next((owner for owner in owners if owner.kind is OwnerKind.CLAIM or not owner.is_of_topic), None)
+    other = next((owner for owner in owners if owner.is_of_newer), None)
     if other is not None:
         raise Refused(
             f"ledger {ledger_id} is of {other}, which a newer version wrote: this one does not change it",

@@ -51,6 +51,7 @@ _REFERENCES = {
     ),
 }
 """What references ledgers beside topics and cursors: the name in a code, and what its loss means."""
+_OF_NEWER = "newer-ledger-missing"
 
 
 TopicVisitor = Callable[[Topic, Sequence[Cursor]], None]
@@ -147,13 +148,12 @@ def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator
     except StoreError:
         return  # check_nodes tells
     if ledger is None:
-        yield data_problem(
-            "ledger-missing",
-            where,
-            f"it is in the topic's list, and neither metadata nor entries of it are here; {_broker(txn, topic, listed)}",
-            f"repair it with: pulsar-admin ledgers forget {listed.ledger_id}" * (topic.name.domain == PERSISTENT),
-            **_size(listed),
+        lost = (
+            f"it is in the topic's list, and neither metadata nor entries of it are here; {_broker(txn, topic, listed)}"
         )
+        repair = f"repair it with: pulsar-admin ledgers forget {listed.ledger_id}"
+        code, hint = ("ledger-missing", repair) if topic.name.domain == PERSISTENT else (_OF_NEWER, "")
+        yield data_problem(code, where, lost, hint, **_size(listed))
         return
     if ledger.metadata is None:
         yield data_problem(
@@ -311,6 +311,8 @@ def check_references(txn: Txn) -> Iterator[Finding]:
 
 def _lost_reference(ledger_id: int, owner: Owner) -> Finding:
     kind, what = _REFERENCES[owner.kind]
+    if owner.is_of_newer:
+        return data_problem(_OF_NEWER, f"ledger {ledger_id} of {owner.topic}", what, ledgerId=ledger_id)
     return data_problem(
         f"{kind}-ledger-without-metadata",
         f"ledger {ledger_id} of {owner.topic}",

@@ -40,6 +40,11 @@ class Owner:
         """Whether ``topic`` is a persistent topic; else it is a managed ledger that only a newer Pulsar reads, or its path."""
         return self.topic.startswith(f"{PERSISTENT}://")
 
+    @property
+    def is_of_newer(self) -> bool:
+        """Whether only a newer Pulsar changes what references the ledger: ``ledgers forget`` refuses it."""
+        return self.kind is OwnerKind.CLAIM or not self.is_of_topic
+
     def __str__(self) -> str:
         return f"{self.kind} {self.topic} {self.cursor}".rstrip()
 

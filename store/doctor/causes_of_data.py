@@ -69,6 +69,18 @@ CAUSES_OF_DATA = (
         _KEEP_COPIES,
     ),
     Cause(
+        "newer-ledger-missing",
+        Severity.CRITICAL,
+        "A ledger that only a newer Pulsar reads is lost",
+        "A segment of a scalable topic, or something else that this version does not know, names the ledger, and its BookKeeper metadata is"
+        " gone.",
+        _STUCK,
+        "pulsar-admin ledgers missing {ledgerId}",
+        "No command takes it out: nothing here changes what a newer version wrote. Bring another bookie or a backup that has it, and the"
+        " metadata.",
+        _KEEP_COPIES,
+    ),
+    Cause(
         "ledger-without-metadata",
         Severity.CRITICAL,
         "A topic's ledger has lost its BookKeeper metadata",

@@ -73,6 +73,11 @@ class Missing:
     cure: str = ""
 
     @property
+    def may_be_forgotten(self) -> bool:
+        """Whether all that names it is of a version that is known here, so that it can be taken out of that."""
+        return not any(owner.is_of_newer for owner in self.owners)
+
+    @property
     def is_astray(self) -> bool:
         """Whether other bookies than the metadata's have entries that clients would get if it named them."""
         return self.outside is not None and (self.reason == GONE or not self.outside.asked)

@@ -219,24 +219,27 @@ def iter_namespace_cursors(
     namespace: NamespaceName,
     subscription: str | None,
     fail: Callable[[StoreError], None],
-    is_meant: Callable[[TopicName], bool] = lambda name: True,
+    is_meant: Callable[[TopicName], bool],
+    of_topics: str,
 ) -> Iterator[tuple[Topic, Cursor]]:
     """Yield the cursor SUBSCRIPTION, or all but the broker's own, of the topics of NAMESPACE that are meant, no system topics.
 
     What cannot be read goes to FAIL. Raises NamespaceNotFound, SubscriptionNotFound when there is none, and Refused for a
-    SUBSCRIPTION of the broker's own.
+    SUBSCRIPTION of the broker's own, with OF_TOPICS, the command that does the same to a topic's.
     """
+    check_namespace(reader.txn, namespace)
+    names = (name for name in iter_topics(reader.txn, namespace) if not name.is_system and is_meant(name))
     if subscription is not None and is_own(subscription):
+        first = next((name for name in names if find_node(reader.txn, name.cursor_path(subscription))), None)
         raise Refused(
             f"{subscription} is the broker's own cursor",
-            hint="commands of topics move it with --force: name the topics",
+            hint=f"no topic of {namespace} has it"
+            if first is None
+            else f"topic by topic --force allows it: pulsar-admin {of_topics} {shell_word(first)} -s {subscription} --force",
             subscription=subscription,
         )
-    check_namespace(reader.txn, namespace)
     found = False
-    for name in iter_topics(reader.txn, namespace):
-        if name.is_system or not is_meant(name):
-            continue
+    for name in names:
         try:
             topic = read_topic(reader.txn, name)
         except StoreError as error:

@@ -24,6 +24,8 @@ from store.names import (
     topic_of_path,
 )
 
+_SCALABLE = "/topics"
+
 
 class ManagedNode(NamedTuple):
     """A managed ledger (``cursor`` None), or one of its cursors by its name in clear.
@@ -105,6 +107,19 @@ def iter_other_ledgers(txn: Txn, namespace: NamespaceName | None = None) -> Iter
             continue
         if node is not None and node.cursor is None and node.ledger is not None and not node.is_topic:
             yield node.ledger
+
+
+def other_path(txn: Txn, base: TopicName) -> str:
+    """Return the node of a topic of a newer Pulsar that has the name of BASE and so its schema, too, "" where there is none.
+
+    Upstream 5.0.1: a scalable topic has a node in ``/topics`` and its segments below their domain, also after a migration from BASE.
+    """
+    space, component = f"{MANAGED_LEDGERS}/{base.namespace}", base.path.rpartition("/")[2]
+    domains = (f"{space}/{domain}" for domain in iter_children(txn, space) if domain != PERSISTENT)
+    for path in (f"{root}/{component}" for root in (f"{_SCALABLE}/{base.namespace}", *domains)):
+        if find_node(txn, path) is not None or next(iter_children(txn, path), None) is not None:
+            return path
+    return ""
 
 
 def iter_other_cursors(txn: Txn, ledger: TopicName) -> Iterator[str]:

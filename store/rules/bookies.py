@@ -108,7 +108,7 @@ def _gone(facts: ClusterFacts) -> Iterator[Evidence]:
     found: dict[str, list[Unreadable]] = {}
     thinned: dict[str, list[int]] = {}
     for one in facts.bookies.unreadable:
-        if _nowhere(one):
+        if _nowhere(one) or (_is_empty(one) and not one.missing.may_be_forgotten):
             for bookie in one.gone:
                 found.setdefault(bookie, []).append(one)
     for thin in facts.bookies.thinned:
@@ -121,6 +121,8 @@ def _gone(facts: ClusterFacts) -> Iterator[Evidence]:
         entries = sum(_nowhere(one) for one in lost)
         what = (
             f"{counted(entries, 'entry')} of {plural(len(ids), 'it', 'them')} {plural(entries, 'is', 'are')} nowhere here"
+            if entries
+            else "none of their entries is here, and nobody can close them"
             if lost
             else "clients get the entries of other bookies, which are fewer than the write quorum"
         )
@@ -136,10 +138,15 @@ def _nowhere(one: Unreadable) -> int:
     return one.missing.missing_entries - one.outside_entries - one.missing.unseen_entries
 
 
+def _is_empty(one: Unreadable) -> bool:
+    """Whether no entry is here of a ledger that was never closed."""
+    return one.is_open and one.missing.outside is None
+
+
 def _empty(facts: ClusterFacts) -> Iterator[Evidence]:
     found: dict[tuple[str, ...], list[Unreadable]] = {}
     for one in facts.bookies.unreadable:
-        if one.is_open and one.missing.outside is None:
+        if _is_empty(one) and one.missing.may_be_forgotten:
             found.setdefault(tuple(sorted(one.missing.bookies)), []).append(one)
     for bookies, ledgers in sorted(found.items()):
         ledgers.sort(key=lambda one: not one.needed)

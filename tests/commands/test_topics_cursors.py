@@ -366,3 +366,13 @@ def test_every_change_reads_back(cli: Cli, store: Path) -> None:
         cursor = read_cursor(reader.txn, reader, topic, "holes")
     assert str(cursor.mark_delete) == done["after"]["markDeletePosition"]
     assert cursor.source == "metadata"
+
+
+@pytest.mark.parametrize("verb", ["unsubscribe", "clear-backlog"])
+def test_what_a_namespace_refuses_of_a_brokers_cursor_is_typed_for_a_topic(verb: str, cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    refused = cli("--store", store, "-o", "json", "namespaces", verb, "acme/orders", "-s", "__compaction", "-y")
+    assert refused.exit_code == 3
+    words = refused.error["hint"].partition("pulsar-admin ")[2].split()
+    assert words[:2] == ["topics", verb]
+    assert cli("--store", store, *words, "-y").exit_code == 0
