@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -14,10 +15,11 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
+import lmdb
 import pytest
 
 import store.db.environment
-from store.db.environment import DATABASES, Store, Txn, open_store
+from store.db.environment import DATABASES, Store, Txn, _take_part, open_store
 from store.db.file import CommitRecord
 from store.db.files import iter_logs
 from store.db.rows import DERIVED
@@ -28,7 +30,7 @@ from tests.conftest import Cli
 from tests.crash.killing import killing
 from tests.soundness import assert_sound
 from tests.stores import imported, narrow_copy
-from tests.worlds import GOLDEN, assert_unchanged
+from tests.worlds import GOLDEN, assert_unchanged, world
 
 ACROSS = "persistent://public/default/across"
 NOW = ("--now", "2026-11-24T00:30:00Z")
@@ -415,10 +417,101 @@ def test_a_change_that_fails_leaves_the_old_rows(old: Path) -> None:
         with opened.read() as txn:
             assert not txn.has_digests
             assert txn.get("state", b"written") is None
-        assert '"formatVersion": 1' in (old / "store.json").read_text()
         opened.write(lambda txn: txn.put("state", b"written", b""))
     assert has_digests(old)
     assert len(rows_of(old)) == len(raw) + 1
+
+
+def test_rows_get_digests_in_parts_and_what_was_stopped_goes_on(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No transaction holds more than a part; behind a kill no row is written again."""
+    before, part_bytes = rows_of(old), 4096
+    _killed(old, _kills_in_parts(9))
+    parts = []
+
+    def take(rows: Iterator[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        parts.append(part := _take_part(rows))
+        return part
+
+    monkeypatch.setattr(store.db.environment, "_PART_BYTES", part_bytes)
+    monkeypatch.setattr(store.db.environment, "_take_part", take)
+    with open_store(old, writable=True) as opened:
+        opened.add_digests()
+    assert rows_of(old) == before
+    assert has_digests(old)
+    assert len(parts) > 5
+    assert 0 < sum(map(len, parts)) < len(before)
+    assert all(sum(len(key) + len(value) for key, value in part[:-1]) < part_bytes for part in parts)
+
+
+def downgraded(path: Path) -> Path:
+    """Take the digests of a store's rows away, as the program of format 1 would have written them."""
+    with lmdb.open(str(path / "meta"), max_dbs=64, map_size=1 << 30) as env, env.begin(write=True) as txn:
+        for name in [bytes(name) for name, _ in txn.cursor()]:
+            new, old = name.removesuffix(b".crc32c"), env.open_db(name, txn=txn)
+            database = env.open_db(new, txn=txn)
+            for key, value in list(txn.cursor(db=old)):
+                txn.put(key, value[:-4], db=database)
+            txn.drop(old)
+    file = path / "store.json"
+    file.write_bytes(file.read_bytes().replace(b'"formatVersion": 2', b'"formatVersion": 1'))
+    return path
+
+
+@pytest.mark.parametrize("state", ["importing", "unindexed"])
+def test_an_import_that_an_earlier_format_began_is_finished(state: str, tmp_path: Path, cli: Cli) -> None:
+    path, source = tmp_path / "s", world("small") / "clean"
+    words = ("--store", path, "store", "import", "standalone", source)
+    assert cli(*words, "--no-index").exit_code == 0
+    downgraded(path)
+    if state == "importing":
+        file = path / "store.json"
+        file.write_bytes(file.read_bytes().replace(b'"unindexed"', b'"importing"'))
+    else:
+        assert cli("--store", path, "store", "export", "tables", tmp_path / "t", "--only", "topics").exit_code == 0
+    with open_store(path, writable=True, unfinished=True) as opened:
+        assert not opened.has_digests
+    assert cli(*words).exit_code == 0
+    assert has_digests(path)
+    assert cli("--store", path, "store", "check").exit_code == 0
+    assert (
+        cli("--store", path, "topics", "list", "public/default").stdout
+        == cli("--store", imported("small", "clean"), "topics", "list", "public/default").stdout
+    )
+
+
+@pytest.mark.parametrize("version", ["0", "-1", "2.5", '"x"', "null", "true", "[]"])
+def test_a_format_that_is_none_is_refused(version: str, new: Path, cli: Cli) -> None:
+    file = new / "store.json"
+    file.write_bytes(file.read_bytes().replace(b'"formatVersion": 2', f'"formatVersion": {version}'.encode()))
+    for command in (("store", "info"), ("store", "refresh"), ("tenants", "create", "x")):
+        refused = cli("--store", new, *command)
+        assert refused.exit_code == 6
+        assert f"formatVersion is {version}, expected a whole number from 1 to 2" in refused.stderr
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_an_altered_key_above_derived_rows_is_cured_by_making_them_again(new: Path, tmp_path: Path, cli: Cli) -> None:
+    """A back-up is named where rows are nowhere else; where others are made of others, the command that makes them."""
+    copies = {}
+    for _ in alter_branch_keys(new, 4):
+        with suppress(IndexCorrupt):
+            check_pages(new)
+            continue
+        answer = cli("--store", new, "store", "check")
+        database = next(
+            iter(re.findall(r"damaged: (\w+)\.crc32c, page \d+: its keys are not in order with", answer.stderr)), ""
+        )
+        if database and database not in copies:
+            assert (answer.exit_code, "store index --rebuild" in answer.stderr) == (6, database in DERIVED)
+            copies[database] = shutil.copytree(new, tmp_path / f"copy-{database}")
+    assert copies.keys() & {*DERIVED}
+    for database in copies.keys() & {*DERIVED}:
+        assert cli("--store", copies[database], "store", "index", "--rebuild").exit_code == 0
+        assert not [
+            row
+            for row in cli("--store", copies[database], "store", "check", "-o", "jsonl").json_lines
+            if row["code"] == "pages-damaged"
+        ]
 
 
 def test_a_reader_that_is_open_sees_the_digests_come(old: Path) -> None:
@@ -506,13 +599,25 @@ def _kills(owner: object, name: str, calls: int = 1, *, before: bool) -> Callabl
     return lambda patch: patch.setattr(owner, name, killing(getattr(owner, name), calls, before=before))
 
 
+def _kills_in_parts(calls: int) -> Callable[[pytest.MonkeyPatch], None]:
+    """Kill before the commit of a part of the rows, of parts of a KiB."""
+
+    def prepare(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(store.db.environment, "_PART_BYTES", 1024)
+        _kills(store.db.environment, "_take_part", calls, before=True)(patch)
+
+    return prepare
+
+
 KILLS = {
     "at the first row": (_kills(store.db.environment, "sealed", before=True), False),
     "between rows": (_kills(store.db.environment, "sealed", 100, before=True), False),
+    "in the second part": (_kills_in_parts(2), False),
+    "in the last part": (_kills_in_parts(9), False),
     "before store.json": (_kills(Store, "update_info", before=True), False),
     "after store.json": (_kills(Store, "update_info", before=False), False),
-    "after the commit": (_kills(CommitRecord, "put", before=True), True),
-    "after its record": (_kills(CommitRecord, "put", before=False), True),
+    "after the commit": (_kills(CommitRecord, "put", 2, before=True), True),
+    "after its record": (_kills(CommitRecord, "put", 2, before=False), True),
 }
 """Where the first change of an old store is killed, and whether it is there then."""
 

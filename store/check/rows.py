@@ -10,7 +10,6 @@ from operator import add
 from store.changes.chain import iter_breaks
 from store.changes.plan import iter_changes
 from store.check.finding import Finding, Severity, data_problem, note, problem_of, store_problem, to_the_end
-from store.db.backups import keep_hint
 from store.db.blocks import (
     BLOCK_BITS,
     NO_MAX,
@@ -27,6 +26,7 @@ from store.db.entry_files import FileState, file_state
 from store.db.environment import Store, Txn
 from store.db.file import check_file
 from store.db.files import DIFFERS, LogFile, iter_damage, iter_logs
+from store.db.storeinfo import damaged_pages
 from store.db.tree import decode_node
 from store.errors import IndexCorrupt, StoreError
 from store.model.references import find_references, iter_wrong_owners
@@ -56,9 +56,8 @@ def check_pages(store: Store, txn: Txn) -> Iterator[Finding]:
     try:
         check_file(store.path / "meta", txn.id)
     except IndexCorrupt as error:
-        yield Finding(
-            Severity.PROBLEM, "pages-damaged", "store", str(store.path / "meta"), error.message, keep_hint(store.path)
-        )
+        hint = damaged_pages(store.path, error).hint
+        yield Finding(Severity.PROBLEM, "pages-damaged", "store", str(store.path / "meta"), error.message, hint)
 
 
 # -- catalogue --------------------------------------------------------------------------------------------------------

@@ -499,15 +499,25 @@ class Store:
     def write(self, work: Callable[[Txn], _T]) -> _T:
         """Run WORK in one write transaction and commit; WORK runs again on a larger map when the map was full.
 
-        In a store of format 1 the same transaction gives every row its digest first.
+        In a store of format 1 rows get their digests first, in transactions of a bounded size: they count with WORK's.
         """
         if not self.writable:
             raise NotWritable(f"{self.path} was opened for reading")
+        if self._has_digests:
+            return self._commit(lambda env: self._write_once(env, work))
+        # First: what cannot read rows with digests must refuse the store by its number, not change rows that are copied already.
+        self.update_info(format_version=FORMAT_VERSION)
+        before = self.last_txn_id()
+        while self._commit(self._copy_with_digests):
+            pass
+        return self._commit(lambda env: self._write_digests(env, work, before + 1))
+
+    def _commit(self, write: Callable[[lmdb.Environment], _T]) -> _T:
         env = self._env_of()
         while True:
             try:
                 with self._translated_once(lmdb.MapFullError):
-                    result = self._write_once(env, work) if self._has_digests else self._write_digests(env, work)
+                    result = write(env)
             except lmdb.MapFullError:
                 env.reader_check()
                 env.set_mapsize(env.info()["map_size"] * 2)
@@ -527,24 +537,44 @@ class Store:
             found.check_met()
             return result
 
-    def _write_digests(self, env: lmdb.Environment, work: Callable[[Txn], _T]) -> _T:
-        """Copy every row with its digest into databases of other names, run WORK on these, and drop the old ones: all or nothing."""
+    def _copy_with_digests(self, env: lmdb.Environment) -> bool:
+        """Copy the next rows with their digests into databases of other names; return whether there may be more.
+
+        Nobody reads these before the old ones are gone, and nobody changes the old ones: what is stopped goes on behind what it copied.
+        """
+        size_bytes = 0
+        with env.begin(write=True, buffers=True) as txn:
+            for name, old in self._handles.items():
+                new = env.open_db((name + NAME_ENDING).encode(), txn=txn)
+                with txn.cursor(db=old) as rows, txn.cursor(db=new) as cursor:
+                    if not _go_behind(rows, bytes(cursor.key()) if cursor.last() else None):
+                        continue
+                    pairs = ((bytes(key), bytes(value)) for key, value in rows)
+                    part = _take_part((key, sealed(key, value)) for key, value in pairs)
+                    if cursor.putmulti(part, append=True) != (len(part), len(part)):
+                        raise damaged_store(self.path, f"the rows of {name} in {self.path}/meta are not in order")
+                size_bytes += sum(len(key) + len(value) for key, value in part)
+                if size_bytes >= _PART_BYTES:
+                    return True
+        return False
+
+    def _write_digests(self, env: lmdb.Environment, work: Callable[[Txn], _T], txn_id: int) -> _T:
+        """Run WORK on the databases that have every row with its digest, and drop the old ones: all or nothing.
+
+        For WORK it is the transaction TXN_ID: the copies before it changed nothing that a plan was made of.
+        """
         try:
             with env.begin(write=True, buffers=True) as txn:
                 handles = {name: env.open_db((name + NAME_ENDING).encode(), txn=txn) for name in DATABASES}
                 new = Txn(self, txn, handles)
+                new.id = txn_id
                 for name, old in self._handles.items():
-                    with txn.cursor(db=old) as rows, txn.cursor(db=handles[name]) as cursor:
-                        pairs = ((bytes(key), bytes(value)) for key, value in rows)
-                        cursor.putmulti(((key, sealed(key, value)) for key, value in pairs), append=True)
                     if new.count(name) != txn.stat(old)["entries"]:
                         raise damaged_store(self.path, f"the rows of {name} in {self.path}/meta are not in order")
                 result = work(new)
                 new.check_met()
                 for old in self._handles.values():
                     txn.drop(old, delete=True)
-                # Before the commit: what cannot read rows with digests must refuse the store by its number, not find it damaged.
-                self.update_info(format_version=FORMAT_VERSION)
         except BaseException:
             with suppress(lmdb.Error):
                 self._open_databases(env)  # LMDB forgets the names of what was dropped, also where that was taken back
@@ -602,6 +632,13 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _go_behind(rows: Any, key: bytes | None) -> bool:  # Any: lmdb's cursor
+    """Move the cursor ROWS to the first row behind KEY, None: to the first; return whether there is one."""
+    if key is None:
+        return bool(rows.first())
+    return bool(rows.set_range(key)) and (bytes(rows.key()) != key or bool(rows.next()))
 
 
 def _take_part(rows: Iterator[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -276,7 +276,7 @@ class _Walk:
             if named:
                 least = _NUMBER.unpack(named)[0] if is_free else named
                 if last is not None and not last < least:  # type: ignore[operator]
-                    raise IndexCorrupt(f"{name}, page {number}: its keys are not in order with the page above")
+                    raise _misled(name, number)
             self._mark(number)
             page = self._read(number)
             children, rows = self._read_page(name, page, number, is_leaf=level == depth)
@@ -291,7 +291,7 @@ class _Walk:
                 if last is not None and not last < order:  # type: ignore[operator]
                     raise IndexCorrupt(f"{name}, page {number}: its keys are not in order")
                 if least is not None and order < least:  # type: ignore[operator]
-                    raise IndexCorrupt(f"{name}, page {number}: its keys are not in order with the page above")
+                    raise _misled(name, number)
                 last = order
                 found[2] += 1
                 yield key, self._overflow(name, data, big_bytes, read=is_free) if big_bytes else data
@@ -360,3 +360,8 @@ class _Walk:
         if used != self._page_bytes - upper:
             raise IndexCorrupt(f"{where}: its rows have {used} bytes, it says {self._page_bytes - upper}")
         return children, rows
+
+
+def _misled(name: str, number: int) -> IndexCorrupt:
+    """Return the error of a page whose keys are not where the page above says: a key there was altered. All pages can be walked."""
+    return IndexCorrupt(f"{name}, page {number}: its keys are not in order with the page above", database=name)

@@ -8,15 +8,19 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, assert_never
 
-from store.db.backups import damaged_store
+from store.db.backups import keep_hint
 from store.db.file import DATA_FILE, RECORD_FILE, check_file
 from store.db.locks import try_reader_lock
+from store.db.rows import DERIVED, NAME_ENDING, cure_of
 from store.errors import AlreadyExists, IndexCorrupt, NotWritable, Refused, StoreNotFound, Unsupported, reason_of
 from store.files import read_file, replace_file
 from store.frozen import frozen
 
 FORMAT_VERSION = 2
 """2: rows have digests. 1: a store of before; its rows get theirs, and it this number, with the next change."""
+
+
+_SHOWN = 40
 
 
 class StoreState(StrEnum):
@@ -43,7 +47,7 @@ def read_store_info(path: Path) -> StoreInfo:
     try:
         fields = json.loads(read_file(file))
         sources = tuple({**source} for source in fields["sources"])
-        info = StoreInfo(int(fields["formatVersion"]), int(fields["created"]), StoreState(fields["state"]), sources)
+        info = StoreInfo(fields["formatVersion"], int(fields["created"]), StoreState(fields["state"]), sources)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise StoreNotFound(
             f"{path} is not a store (no store.json there)",
@@ -59,6 +63,13 @@ def read_store_info(path: Path) -> StoreInfo:
             " or the one of a store imported from the same directory",
             path=str(path),
         ) from error
+    if type(info.format_version) is not int or info.format_version < 1:
+        raise IndexCorrupt(
+            f"{file} is damaged: formatVersion is {json.dumps(info.format_version)[:_SHOWN]}, expected a whole number from 1 to"
+            f" {FORMAT_VERSION}",
+            hint=f"put a copy of store.json in place, or look in {path}/meta: with databases named NAME{NAME_ENDING} it is 2, else 1",
+            path=str(path),
+        )
     if info.format_version > FORMAT_VERSION:
         raise Unsupported(
             f"{path} has store format {info.format_version}, this toolkit knows up to {FORMAT_VERSION}",
@@ -120,7 +131,16 @@ def walk_pages(path: Path) -> None:
     try:
         check_file(path / "meta")
     except IndexCorrupt as error:
-        raise damaged_store(path, f"{path / 'meta' / DATA_FILE} is damaged: {error.message}") from error
+        raise damaged_pages(path, error) from error
+
+
+def damaged_pages(path: Path, error: IndexCorrupt) -> IndexCorrupt:
+    """Return ERROR of the pages of the store at PATH with what to do: of databases that are made of others, to make them again."""
+    message = f"{path / 'meta' / DATA_FILE} is damaged: {error.message}"
+    database = str(error.context.get("database", "")).removesuffix(NAME_ENDING)
+    return IndexCorrupt(
+        message, hint=cure_of(path, database) if database in DERIVED else keep_hint(path), path=str(path)
+    )
 
 
 def check_pages(path: Path) -> None:

@@ -57,7 +57,7 @@ def _endless_until(topic: Topic, mark_delete: Position) -> Position | None:
     ``ManagedLedgerImpl.initLastConfirmedEntry`` and ``ManagedCursorImpl.recoveredCursor`` (4.0.8): the last confirmed entry of a log
     without entries is (first ledger, -1); a cursor at (ledger, -1) of a ledger that is gone moves to the next one, at an entry it stays.
     """
-    is_stuck = bool(topic.ids) and not topic.number_of_entries and 0 <= mark_delete.entry_id
+    is_stuck = bool(topic.ids) and not topic.number_of_entries and mark_delete.entry_id >= 0
     return Position(topic.ids[-1], -1) if is_stuck and mark_delete < Position(topic.ids[0], -1) else None
 
 

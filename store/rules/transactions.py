@@ -8,7 +8,7 @@ from store.facts.topics import SubscriptionFacts, TopicFacts
 from store.model.broken import NO_METADATA, BrokenLedger
 from store.rules.cause import Cause, Severity
 from store.rules.rule import Evidence, Rule
-from store.wording import counted, listed, plural
+from store.wording import listed, plural
 
 _NAMED = 5
 
