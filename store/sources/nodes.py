@@ -17,7 +17,7 @@ from store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
 from store.frozen import NamedTuple, frozen
 from store.sources.notes import Notes
 from store.sources.rocksdb import is_rocksdb, locked_by, open_for_reading
-from store.sources.rocksopen import salvage_in_child
+from store.sources.rocksopen import logged_changes, salvage_in_child
 from store.sources.roots import WHOLE, Roots, Wanted
 from store.sources.zookeeper import ServerFiles, Tree, is_zookeeper, read_again, read_tree
 from store.sources.zookeeper_roots import find_roots
@@ -100,7 +100,7 @@ class MetadataDirectory:
     def nodes(self, problems: list[str], notes: Notes | None = None) -> Iterator[Row | Damage | NextLedgerId]:
         """Yield its nodes as ``Source`` says; raises SourceNotFound."""
         if is_rocksdb(self.path) and self.logs is None and self.as_of is None:
-            yield from _rocksdb_rows(self.path, problems)
+            yield from _rocksdb_rows(self.path, problems, Notes() if notes is None else notes)
         elif self.logs is not None or self.as_of is not None or is_zookeeper(self.path):
             yield from _zookeeper_rows(self, problems, notes)
         else:
@@ -157,7 +157,7 @@ def iter_source_rows(
     for begin, texts in ((WHOLE_METADATA, problems), (NOT_NEEDED, notes.not_needed), (LOG_END, notes.log_ends)):
         for number, text in enumerate(texts):
             yield Damage(METADATA_FILE_ID, begin + number, 0, text, -1, -1)
-    told = len(problems)
+    told, noted = len(problems), len(notes.not_needed)
     rows = _rows_of(chain(first, nodes), tell_next_id)
     is_cluster = False
     for row in rows:
@@ -169,6 +169,8 @@ def iter_source_rows(
         raise no_cluster(metadata.name, problems)
     for number, text in enumerate(problems[told:], told):
         yield Damage(METADATA_FILE_ID, WHOLE_METADATA + number, 0, text, -1, -1)
+    for number, text in enumerate(notes.not_needed[noted:], noted):
+        yield Damage(METADATA_FILE_ID, NOT_NEEDED + number, 0, text, -1, -1)
 
 
 def _rows_of(
@@ -217,7 +219,7 @@ def _read_tree(metadata: MetadataDirectory) -> tuple[Tree, list[str], Notes]:
     return read_tree((metadata.server,), problems, metadata.as_of, notes), problems, notes
 
 
-def _rocksdb_rows(metadata: Path, problems: list[str]) -> Iterator[Row | Damage | NextLedgerId]:
+def _rocksdb_rows(metadata: Path, problems: list[str], notes: Notes) -> Iterator[Row | Damage | NextLedgerId]:
     """Yield the rows of a RocksDB; of a damaged one those that can be salvaged. A table may show its damage when others were yielded."""
     reached = [b""]
     try:
@@ -233,11 +235,17 @@ def _rocksdb_rows(metadata: Path, problems: list[str]) -> Iterator[Row | Damage 
     pairs = [pair for pair in salvaged.pairs if pair[0] > reached[-1]]
     nodes = sum(key.startswith(b"/") for key, _ in salvaged.pairs)
     tables = f", without {', '.join(salvaged.lost_tables)}" if salvaged.lost_tables else ""
-    problems.append(
-        f"{error.message}; {counted(nodes, 'node')} can be read{tables}: others may be missing, and some may be older or deleted"
-    )
+    changes = logged_changes(metadata)
+    if changes:
+        notes.not_needed.append(
+            f"{error.message}; read whole again from its write-ahead logs, which have all {changes:,} changes: {counted(nodes, 'node')}"
+        )
+    else:
+        problems.append(
+            f"{error.message}; {counted(nodes, 'node')} can be read{tables}: others may be missing, and some may be older or deleted"
+        )
     for row in _rows_of_pairs(iter(pairs), metadata, []):
-        if not isinstance(row, NextLedgerId):  # which may be older
+        if changes or not isinstance(row, NextLedgerId):  # which may be older
             yield row
 
 

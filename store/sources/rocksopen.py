@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import struct
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -39,6 +40,10 @@ CONFIG_FILE = "rocksdict-config.json"
 """What rocksdict leaves where it opens."""
 
 _SCRATCH = re.compile(r"[^\s:]*/pulsar-admin-[^/]+/files")
+_BATCH_HEAD = struct.Struct(
+    "<Q"  # sequence number of the first change
+    "I"  #  how many changes
+)
 _TRIES = 5
 _SALVAGE_SECONDS = 120.0
 _NOT_TAKEN = frozenset({CONFIG_FILE, "LOCK"})
@@ -246,6 +251,31 @@ def salvage_in_child(directory: Path, limit_seconds: float = _SALVAGE_SECONDS) -
     if found is None or not found.pairs:
         raise _corrupt(directory, "nothing of it can be salvaged")
     return found
+
+
+def logged_changes(directory: Path) -> int:
+    """Return how many changes the RocksDB in DIRECTORY ever had, where its write-ahead logs have every one of them, and 0 elsewhere.
+
+    Each record begins with the sequence number of its first change and their number; the first change has 1. A table with a higher number
+    than the newest log may be of a log that is gone. Raises StoreErrors of files that cannot be read.
+    """
+    logs = sorted(path for path in directory.glob("*.log") if path.stem.isdecimal())
+    tables = [int(path.stem) for path in directory.glob("*.sst") if path.stem.isdecimal()]
+    if not logs or max(tables, default=0) > int(logs[-1].stem):
+        return 0
+    following = 1
+    for log in logs:
+        if _count_flaws(log):
+            return 0
+        with open(log, "rb") as file:
+            for record in iter_log_records(file):
+                if isinstance(record, Flaw) or len(record) < _BATCH_HEAD.size:
+                    return 0
+                first, count = _BATCH_HEAD.unpack_from(record)
+                if first != following:
+                    return 0
+                following += count
+    return following - 1
 
 
 class Salvaged(NamedTuple):
