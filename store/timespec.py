@@ -310,6 +310,14 @@ def shown_time(time_ms: int) -> str:
     return format_time_ms(time_ms, shown_zone.get())
 
 
+def shown_with_age(time_ms: int, now_ms: int) -> str:
+    """Return a time with how far it is from now: ``2026-11-21T09:23:24.483Z (2h36m ago)``."""
+    age_ms = now_ms - time_ms
+    return (
+        f"{shown_time(time_ms)} ({f'{format_age_ms(age_ms)} ago' if age_ms >= 0 else f'in {format_age_ms(-age_ms)}'})"
+    )
+
+
 def shown_minute(time_ms: int) -> str:
     """Return a time to the minute, in the zone that was asked for, else UTC: ``2026-11-21T09:42Z``."""
     text = shown_time(time_ms)

@@ -104,11 +104,11 @@ ARROWS = {
     },
     "disks": {"facts", "recovery", "reports", "scan", "kernels", "sources", "codec", "db", "model"},
     "delayed": {"facts", "changes", "search", "policies", "scan", "codec", "db", "model"},
-    "why": {"facts", "compaction", "reports", "policies", "search", "codec", "db", "model"},
+    "why": {"facts", "rules", "reports", "policies", "db", "model"},
     "dump": {"changes", "policies", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
     "tables": {"policies", "index", "scan", "kernels", "engine", "codec", "db", "model"},
     "transfer": {"rules", "facts", "sources", "reports", "scan", "index", "changes", "codec", "db", "model"},
-    "facts": {"compaction", "history", "policies", "search", "sources", "codec", "db", "model"},
+    "facts": {"compaction", "history", "policies", "scan", "search", "sources", "codec", "db", "model"},
     "rules": {"facts", "model"},
     "check": {"rules", "facts", "index", "nacks", "changes", "codec", "db", "model"},
     "doctor": {

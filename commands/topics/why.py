@@ -53,9 +53,9 @@ _HELD_COLUMNS = (
 
 
 def _means(code: str) -> str:
-    from store.why.reason import CODES
+    from store.rules.holders import HOLDERS
 
-    return CODES[code].means
+    return HOLDERS[code]
 
 
 @command(

@@ -16,7 +16,8 @@ from store.names import Position, TopicName
 class PendingAckLog:
     """The log of a subscription's pending acknowledgements. ``mark_delete``: where its cursor stands.
 
-    ``endless_until``: where the empty log ends, which a replay from there never gets to; None where it gets to the end. ``lost``: the ledgers of which the replay cannot read all.
+    ``endless_until``: where the empty log ends, which a replay from there never gets to; None where it gets to the end.
+    ``lost``: the ledgers of which the replay cannot read all.
     """
 
     name: TopicName

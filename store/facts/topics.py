@@ -1,31 +1,31 @@
-"""Facts of a topic and of its subscriptions, each gathered when it is first asked for."""
+"""Facts of a topic, each gathered when it is first asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from store.codec.policies import Retention
+from store.codec.transactions import TxnId
 from store.db.tree import find_node
-from store.errors import MetadataCorrupt
+from store.errors import MetadataCorrupt, StoreError
 from store.facts import Unknown
 from store.facts.clocks import Clocks, read_clocks
-from store.facts.pending_acks import PendingAckLog, read_pending_ack_log
-from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_size_bytes, is_own, is_subscription
-from store.model.extent import Intervals, pending_intervals
+from store.facts.subscriptions import SubscriptionFacts
+from store.model.absent_bookies import AbsentBookies, find_absent_bookies
+from store.model.broken import BrokenLedger, find_broken
+from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_size_bytes, iter_readable_cursors
 from store.model.reader import EntryReader
 from store.model.topics import Topic
+from store.model.transactions import Buffer, OpenTransaction, read_buffer
+from store.model.whole import may_be_broken
 from store.names import Position
-from store.policies.in_force import MessageTtl, PoliciesInForce, may_delay, read_in_force
+from store.policies.in_force import MessageTtl, PoliciesInForce, read_in_force
 from store.policies.quotas import QuotaState, iter_quota_states
 from store.policies.table import POLICIES
 from store.policies.trimming import consumed_ledgers, retention_of
 from store.policies.values import value_in_force
-
-if TYPE_CHECKING:
-    from store.facts.delays import TtlConflict
 
 READ_ENTRIES = 100_000
 """Entries of a topic that are read where a fact is in entries alone."""
@@ -56,7 +56,7 @@ class ReadBudget:
 
 
 class TopicFacts:
-    """What one snapshot says of a topic at ``now_ms``. ``cursors``: those of its durable cursors that can be read.
+    """What one snapshot says of a topic at ``now_ms``. ``cursors``: those of its durable cursors that can be read; None: read when needed.
 
     Each fact is read when it is first asked for, and raises what reading its rows raises.
     """
@@ -65,13 +65,13 @@ class TopicFacts:
         self,
         reader: EntryReader,
         topic: Topic,
-        cursors: Sequence[Cursor],
+        cursors: Iterable[Cursor] | None,
         now_ms: int,
         budget: ReadBudget | None = None,
     ) -> None:
         self.reader = reader
         self.topic = topic
-        self.cursors = cursors
+        self._cursors = cursors
         self.now_ms = now_ms
         self.budget = budget or ReadBudget()
 
@@ -79,6 +79,45 @@ class TopicFacts:
     def where(self) -> str:
         """The topic's full name."""
         return str(self.topic.name)
+
+    @cached_property
+    def cursors(self) -> tuple[Cursor, ...]:
+        """Those of its durable cursors that can be read."""
+        return tuple(iter_readable_cursors(self.reader, self.topic) if self._cursors is None else self._cursors)
+
+    @cached_property
+    def broken(self) -> tuple[BrokenLedger, ...]:
+        """The ledgers that it lists and of which something is lost, or not seen."""
+        txn = self.reader.txn
+        return find_broken(txn, self.topic) if may_be_broken(txn, self.topic) else ()
+
+    @cached_property
+    def absent_bookies(self) -> AbsentBookies | None:
+        """The bookies that the metadata names and that are not imported."""
+        return find_absent_bookies(self.reader.txn)
+
+    @cached_property
+    def coordinated(self) -> Mapping[TxnId, OpenTransaction]:
+        """The open transactions of all coordinators whose logs can be read."""
+        from store.facts.transactions import read_coordinated
+
+        return read_coordinated(self.reader)
+
+    @cached_property
+    def may_have_transactions(self) -> bool:
+        """Whether a transaction ever wrote to it, as far as coordinators and snapshots say."""
+        from store.facts.transactions import has_snapshot
+
+        named = any(self.where in one.partitions for one in self.coordinated.values())
+        return named or has_snapshot(self.reader, self.topic.name)
+
+    @cached_property
+    def buffer(self) -> Buffer | Unknown:
+        """What its entries say of transactions; every entry is read."""
+        try:
+            return read_buffer(self.reader, self.topic.name)
+        except StoreError as error:
+            return Unknown.of(error)
 
     @cached_property
     def subscriptions(self) -> tuple[SubscriptionFacts, ...]:
@@ -96,7 +135,7 @@ class TopicFacts:
         try:
             return read_in_force(self.reader.txn, self.topic.name)
         except MetadataCorrupt as error:
-            return Unknown(error.message)
+            return Unknown.of(error)
 
     @cached_property
     def message_ttl(self) -> MessageTtl | Unknown | None:
@@ -111,6 +150,8 @@ class TopicFacts:
         """Each backlog quota in force that has a limit, beside what it counts."""
         if isinstance(self.policies, Unknown):
             return self.policies
+        if not self.policies.backlog_quotas:
+            return ()
         return tuple(iter_quota_states(self.topic, self.mark_deletes, self.policies.backlog_quotas, self.now_ms))
 
     @cached_property
@@ -179,61 +220,3 @@ class TopicFacts:
     def compaction_cursor(self) -> Cursor | None:
         """Compaction's cursor, whose position is the compaction horizon; None where the topic never was compacted."""
         return next((cursor for cursor in self.cursors if cursor.name == COMPACTION_CURSOR), None)
-
-
-class SubscriptionFacts:
-    """What one snapshot says of a subscription, or of another durable cursor, of a topic."""
-
-    def __init__(self, topic: TopicFacts, cursor: Cursor) -> None:
-        self.of = topic
-        self.cursor = cursor
-
-    @property
-    def where(self) -> str:
-        """The topic and the subscription."""
-        return f"{self.of.topic.name} {self.cursor.name}"
-
-    @property
-    def is_consumed(self) -> bool:
-        """Whether consumers read by it: neither the broker's own cursor, nor a replicator's."""
-        return not is_own(self.cursor.name) and is_subscription(self.cursor.name)
-
-    @cached_property
-    def pending(self) -> Intervals:
-        """The ranks of the topic's entries that are not acknowledged, as (first, end) with the end excluded."""
-        return pending_intervals(self.of.topic, self.cursor.state)
-
-    @cached_property
-    def pending_entries(self) -> int:
-        """How many entries are not acknowledged."""
-        return sum(end - start for start, end in self.pending)
-
-    @cached_property
-    def first_pending_time(self) -> tuple[Position, int] | None:
-        """Its first unacknowledged entry, and that one's time in ms: the broker's, else the producer's; None without a backlog."""
-        if not self.is_consumed or not self.pending:
-            return None
-        from store.search.by_time import read_entry_time
-
-        position = self.of.topic.at_rank(self.pending[0][0])
-        time_ms = read_entry_time(self.of.reader, position, "auto")
-        return None if time_ms is None else (position, time_ms)
-
-    @cached_property
-    def ttl_conflict(self) -> TtlConflict | None:
-        """What the TTL in force drops of its backlog before it is due; None without a TTL or delays, or where that would read too much."""
-        topic = self.of
-        if not self.is_consumed or not self.pending or topic.topic.name.is_system:
-            return None
-        if topic.message_ttl is None or isinstance(topic.message_ttl, Unknown):
-            return None
-        if not may_delay(topic.reader.txn, topic.topic.name) or not topic.budget.take(self.pending_entries):
-            return None
-        from store.facts.delays import find_ttl_conflict  # numpy
-
-        return find_ttl_conflict(topic.reader, topic.topic, self.cursor)
-
-    @cached_property
-    def pending_ack_log(self) -> PendingAckLog | None:
-        """The log of what transactions acknowledged on it; None where none ever did."""
-        return read_pending_ack_log(self.of.reader, self.of.topic.name, self.cursor.name) if self.is_consumed else None

@@ -10,7 +10,7 @@ from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn
 from store.db.tree import Node, find_node, iter_children, iter_nodes
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, Refused, StoreError, SubscriptionNotFound
-from store.frozen import frozen
+from store.frozen import frozen, replace
 from store.model.ledgers import find_metadata, read_ledger
 from store.model.reader import EntryReader
 from store.model.topics import Topic, check_namespace, iter_topics, read_topic
@@ -39,7 +39,10 @@ class CursorSource(StrEnum):
 
 @frozen
 class Cursor:
-    """A cursor as it really stands. ``recoverable``: what the entries of a ledger without metadata still say, which no broker will see."""
+    """A cursor as it really stands. ``recoverable``: what the entries of a ledger without metadata still say, which no broker will see.
+
+    ``ahead``: the position that is stored, where that is ahead of the topic's end: a broker that loads the topic starts the cursor there.
+    """
 
     topic: TopicName
     name: str
@@ -49,6 +52,7 @@ class Cursor:
     source: CursorSource
     skipped_entries: int = 0  # newer cursor-ledger entries that could not be read
     recoverable: CursorState | None = None
+    ahead: Position | None = None
 
     @property
     def mark_delete(self) -> Position:
@@ -104,19 +108,29 @@ def cursor_of(txn: Txn, reader: EntryReader, topic: Topic, name: str, node: Node
     info = decode_cursor_info(node.value, node.path)
     snapshot = CursorState(info.mark_delete or topic.first_position, info.ranges, info.batch_deletes, info.properties)
     if info.cursors_ledger_id < 0:
-        return Cursor(topic.name, name, node.stat, info, _recovered(topic, snapshot), CursorSource.METADATA)
+        return _recovered(topic, Cursor(topic.name, name, node.stat, info, snapshot, CursorSource.METADATA))
     state, skipped = read_cursor_ledger(txn, reader, info.cursors_ledger_id)
     # Upstream ManagedCursorImpl.recoverFromLedger rewinds when the ledger cannot be opened, whatever the bookies still hold.
     unseen = state if state is not None and find_metadata(txn, info.cursors_ledger_id) is None else None
     if state is None or unseen is not None:
-        fallback = _recovered(topic, snapshot)
-        return Cursor(topic.name, name, node.stat, info, fallback, CursorSource.FALLBACK, skipped, unseen)
-    return Cursor(topic.name, name, node.stat, info, _recovered(topic, state), CursorSource.LEDGER, skipped)
+        state, source = snapshot, CursorSource.FALLBACK
+    else:
+        source = CursorSource.LEDGER
+    return _recovered(topic, Cursor(topic.name, name, node.stat, info, state, source, skipped, unseen))
 
 
 def read_cursors(txn: Txn, reader: EntryReader, topic: Topic) -> dict[str, Cursor]:
     """Return every cursor of TOPIC by name, in name order."""
     return {name: read_cursor(txn, reader, topic, name) for name in sorted(iter_cursor_names(txn, topic.name))}
+
+
+def iter_readable_cursors(reader: EntryReader, topic: Topic) -> Iterator[Cursor]:
+    """Yield every cursor of ``topic`` that can be read."""
+    for name in iter_cursor_names(reader.txn, topic.name):
+        try:
+            yield read_cursor(reader.txn, reader, topic, name)
+        except StoreError:
+            continue
 
 
 def read_cursor_ledger(txn: Txn, reader: EntryReader, ledger_id: int) -> tuple[CursorState | None, int]:
@@ -142,14 +156,15 @@ def _payloads(reader: EntryReader, ledger_id: int, newest: int) -> Iterator[byte
         yield bytes(reader.read(ledger_id, entry_id).payload)
 
 
-def _recovered(topic: Topic, state: CursorState) -> CursorState:
+def _recovered(topic: Topic, cursor: Cursor) -> Cursor:
     """Clamp a mark-delete that is ahead of the end, as a loading broker does.
 
     One in a ledger that was trimmed stays as stored: 4.0.8 shows it so, and it means the same as (next ledger, −1).
     """
-    if not topic.ids or state.mark_delete <= topic.last_confirmed:
-        return state
-    return CursorState(topic.last_confirmed, state.ranges, state.batch_deletes, state.properties)
+    stored = cursor.state
+    if not topic.ids or stored.mark_delete <= topic.last_confirmed:
+        return cursor
+    return replace(cursor, state=replace(stored, mark_delete=topic.last_confirmed), ahead=stored.mark_delete)
 
 
 # -- what is left -----------------------------------------------------------------------------------------------------

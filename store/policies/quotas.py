@@ -34,6 +34,11 @@ class QuotaState:
     is_reached: bool
 
     @property
+    def is_size(self) -> bool:
+        """Whether it limits bytes, not the age of the first message."""
+        return self.kind == SIZE
+
+    @property
     def evicts(self) -> bool:
         """Whether a broker drops messages where it is reached; else it refuses producers, or lets them wait."""
         return self.quota.policy == EVICTION

@@ -10,6 +10,7 @@ from dataclasses import field
 
 from store.codec.cursor import CursorState
 from store.errors import MetadataCorrupt, StoreError
+from store.facts.delays import NotDue, read_not_due
 from store.frozen import frozen
 from store.model.cursors import (
     COMPACTION_CURSOR,
@@ -21,11 +22,11 @@ from store.model.cursors import (
     normal_ranges,
     read_cursor,
 )
-from store.model.extent import extent_of, iter_ledger_parts, pending_intervals
+from store.model.extent import extent_of, pending_intervals
 from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName
-from store.policies.in_force import MessageTtl, find_delivery, find_message_ttl
+from store.policies.in_force import MessageTtl, find_message_ttl
 
 
 @frozen
@@ -44,19 +45,6 @@ class Asked:
 
 
 CHEAP = Asked()
-
-
-@frozen
-class NotDue:
-    """The entries of a backlog that wait for their time: how many, and when the first and the last of them are due.
-
-    ``unread``: entries that could not be read.
-    """
-
-    entries: int
-    next_due_ms: int | None
-    last_due_ms: int | None
-    unread: int = 0
 
 
 @frozen
@@ -187,27 +175,3 @@ def _publish_ms(reader: EntryReader, position: Position) -> int | None:
         return read_entry_time(reader, position, "publish")
     except StoreError:
         return None
-
-
-def read_not_due(reader: EntryReader, topic: Topic, state: CursorState, now_ms: int) -> NotDue:
-    """Return which entries of a backlog are due after NOW_MS; none where delayed delivery is disabled. Reads all headers of it.
-
-    Raises SourceChanged, EntryLogCorrupt, MetadataCorrupt.
-    """
-    in_force = find_delivery(reader.txn, topic.name)
-    intervals = pending_intervals(topic, state)
-    if not intervals or (in_force is not None and not in_force.delivery.active):
-        return NotDue(0, None, None)
-    from store.scan.entries import EntryScan
-
-    scan = EntryScan(
-        reader, (part for start, end in intervals for part in iter_ledger_parts(topic, start, end)), heads=True
-    )
-    entries, edges = 0, []
-    for batch in scan.batches():
-        due = batch.rows["deliver_at_ms"]
-        due = due[due > now_ms]
-        if len(due):
-            entries += len(due)
-            edges += [int(due.min()), int(due.max())]
-    return NotDue(entries, min(edges, default=None), max(edges, default=None), scan.missing + len(scan.unreadable))

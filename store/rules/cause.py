@@ -29,15 +29,16 @@ class Cause:
 
     ``means``: what it is and what shows it; ``broker``: what Pulsar and BookKeeper do (4.0.8); ``how`` and ``prevent``: in words;
     ``mend``: the command, with ``{keys}`` of the evidence in it. ``leads``: other findings may come of it, so it is told first.
+    What is told of one subscription alone (``topics why``) has a title, and the command if that is always the same.
     """
 
     code: str
     severity: Severity
     title: str
-    means: str
-    broker: str
-    mend: str
-    how: str
+    means: str = ""
+    broker: str = ""
+    mend: str = ""
+    how: str = ""
     prevent: str = ""
     leads: bool = field(default=False, metadata={"json": None})
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
-from typing import Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from store.frozen import frozen
 from store.rules.cause import Cause, Severity
+
+if TYPE_CHECKING:
+    from store.facts.subscriptions import SubscriptionFacts
+    from store.facts.topics import TopicFacts
 
 Facts = TypeVar("Facts")
 """What a rule looks at: ``ClusterFacts``, ``TopicFacts`` or ``SubscriptionFacts``."""
@@ -48,3 +53,13 @@ class Rule(Generic[Facts]):
         if evidence.hint:
             return evidence.hint
         return f"{self.cause.how.removesuffix('.')}: {self.cause.command({'where': evidence.where} | dict(evidence.values))}"
+
+
+def of_topic(rule: Rule[SubscriptionFacts]) -> Rule[TopicFacts]:
+    """Return ``rule`` as one of topics: it holds where it does for a subscription."""
+    return Rule(rule.cause, partial(_of_subscriptions, rule), rule.loss, rule.scope)
+
+
+def _of_subscriptions(rule: Rule[SubscriptionFacts], facts: TopicFacts) -> Iterator[Evidence]:
+    for subscription in facts.subscriptions:
+        yield from rule.holds(subscription)

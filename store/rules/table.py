@@ -11,14 +11,15 @@ from store.rules.cause import Cause
 from store.rules.cluster import CLUSTER_RULES
 from store.rules.ledgers import LEDGER_RULES
 from store.rules.rows import ROW_RULES
-from store.rules.rule import Evidence, Facts, Rule
+from store.rules.rule import Evidence, Facts, Rule, of_topic
+from store.rules.subscriptions import SUBSCRIPTION_RULES
 from store.rules.topics import TOPIC_RULES as USE_RULES
 from store.rules.transactions import TRANSACTION_RULES
 
-__all__ = ["CAUSES", "LEADING", "RULES", "TOPIC_RULES", "judge"]
+__all__ = ["CAUSES", "LEADING", "RULES", "SUBSCRIPTION_RULES", "TOPIC_RULES", "judge"]
 
 RULES: tuple[Rule[ClusterFacts], ...] = (*ROW_RULES, *LEDGER_RULES, *CLUSTER_RULES, *BOOKIE_RULES)
-TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (*USE_RULES, *TRANSACTION_RULES)
+TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (*USE_RULES, *map(of_topic, TRANSACTION_RULES))
 LEADING = tuple(rule for rule in RULES if rule.cause.leads)
 """Rules of which other findings may come: cheap to judge, so that an import tells of them."""
 

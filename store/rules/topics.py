@@ -6,18 +6,18 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
 from store.facts import Unknown
-from store.facts.topics import SubscriptionFacts, TopicFacts
+from store.facts.subscriptions import SubscriptionFacts
+from store.facts.topics import TopicFacts
 from store.model.extent import Intervals
 from store.rules.cause import Cause, Severity
 from store.rules.rule import Evidence, Rule
+from store.rules.subscriptions import drops_delayed, future_dated, stores_most_ranges
 from store.timespec import format_duration_ms, shown_time
 from store.wording import counted, plural
 
 MEBIBYTE = 1 << 20
 PINNED_BYTES = 100 * MEBIBYTE
 """Held for nothing: less is a note, more a warning."""
-RANGES_MAX = 10_000
-"""Upstream's managedLedgerMaxUnackedRangesToPersist."""
 TINY_LEDGERS = 1_000
 TINY_ENTRIES = 100
 HUGE_BYTES = 5 * 2048 * MEBIBYTE
@@ -75,18 +75,17 @@ def _ttl_blocked(facts: TopicFacts) -> Iterator[Evidence]:
     if ttl is None or isinstance(ttl, Unknown):
         return
     for subscription in facts.subscriptions:
-        first = subscription.first_pending_time
-        if first is None or first[1] <= facts.now_ms + facts.clocks.TOLERANCE_MS:
+        future = future_dated(subscription) if subscription.is_consumed else None
+        if future is None or future.first != subscription.oldest:
             continue
-        position, time_ms = first
         yield Evidence(
             subscription.where,
-            f"its first unacknowledged message {position} is from {shown_time(time_ms)}: a TTL of"
+            f"its first unacknowledged message {future.first} is from {shown_time(future.first_ms)}: a TTL of"
             f" {format_duration_ms(ttl.seconds * 1000)} expires nothing behind it while its ledger is open",
             {
                 **_of(subscription),
-                "position": str(position),
-                "time": time_ms,
+                "position": str(future.first),
+                "time": future.first_ms,
                 "ttl": ttl.seconds,
                 "messages": subscription.pending_entries,
             },
@@ -95,8 +94,8 @@ def _ttl_blocked(facts: TopicFacts) -> Iterator[Evidence]:
 
 def _delay_beyond_ttl(facts: TopicFacts) -> Iterator[Evidence]:
     for subscription in facts.subscriptions:
-        found = subscription.ttl_conflict
-        if found is None or not found.messages:
+        found = drops_delayed(subscription)
+        if found is None:
             continue
         yield Evidence(
             subscription.where,
@@ -144,8 +143,8 @@ def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
 
 def _ranges_at_limit(facts: TopicFacts) -> Iterator[Evidence]:
     for subscription in facts.subscriptions:
-        count = len(subscription.cursor.state.ranges)
-        if count >= RANGES_MAX:
+        if stores_most_ranges(subscription):
+            count = len(subscription.cursor.state.ranges)
             yield Evidence(
                 subscription.where,
                 f"{count:,} ranges of acknowledgements are stored, as many as a broker keeps",

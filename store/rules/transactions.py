@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from store.facts.topics import SubscriptionFacts, TopicFacts
+from store.facts import Unknown
+from store.facts.pending_acks import PendingAckLog
+from store.facts.subscriptions import SubscriptionFacts
 from store.model.broken import NO_METADATA, BrokenLedger
 from store.rules.cause import Cause, Severity
 from store.rules.rule import Evidence, Rule
@@ -13,44 +15,42 @@ from store.wording import listed, plural
 _NAMED = 5
 
 
-def _replay_endless(facts: TopicFacts) -> Iterator[Evidence]:
-    for subscription in facts.subscriptions:
-        log = subscription.pending_ack_log
-        if log is not None and log.endless_until is not None:
-            yield Evidence(
-                subscription.where,
-                f"its pending-ack log is empty and ends at {log.endless_until}, and the log's cursor stands at {log.mark_delete}, an entry of"
-                " a ledger that is gone: a broker reads on for ever, and nobody can open the subscription",
-                {**_log_of(subscription), "markDelete": str(log.mark_delete), "position": str(log.endless_until)},
-            )
+def _replay_endless(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    log = facts.pending_ack_log
+    if log is not None and not isinstance(log, Unknown) and log.endless_until is not None:
+        yield Evidence(
+            facts.where,
+            f"its pending-ack log is empty and ends at {log.endless_until}, and the log's cursor stands at {log.mark_delete}, an entry of"
+            " a ledger that is gone: a broker reads on for ever, and nobody can open the subscription",
+            {**_log_of(facts, log), "markDelete": str(log.mark_delete), "position": str(log.endless_until)},
+        )
 
 
-def _metadata_lost(facts: TopicFacts) -> Iterator[Evidence]:
+def _metadata_lost(facts: SubscriptionFacts) -> Iterator[Evidence]:
     return _lost(facts, lambda broken: broken.reason == NO_METADATA)
 
 
-def _entries_lost(facts: TopicFacts) -> Iterator[Evidence]:
+def _entries_lost(facts: SubscriptionFacts) -> Iterator[Evidence]:
     return _lost(facts, lambda broken: broken.reason != NO_METADATA and not broken.cure)
 
 
-def _lost(facts: TopicFacts, is_meant: Callable[[BrokenLedger], bool]) -> Iterator[Evidence]:
-    for subscription in facts.subscriptions:
-        log = subscription.pending_ack_log
-        lost = [] if log is None else [broken for broken in log.lost if is_meant(broken)]
-        if lost:
-            ids = [broken.ledger_id for broken in lost]
-            yield Evidence(
-                subscription.where,
-                f"{plural(len(ids), 'ledger', 'ledgers')} {listed(ids, _NAMED)} of its pending-ack log cannot be read"
-                f" ({lost[0].what()}): a broker never ends replaying the log, and nobody can open the subscription",
-                {**_log_of(subscription), "ledgerIds": ids, "entries": sum(broken.lost_entries for broken in lost)},
-            )
+def _lost(facts: SubscriptionFacts, is_meant: Callable[[BrokenLedger], bool]) -> Iterator[Evidence]:
+    log = facts.pending_ack_log
+    if log is None or isinstance(log, Unknown):
+        return
+    lost = [broken for broken in log.lost if is_meant(broken)]
+    if lost:
+        ids = [broken.ledger_id for broken in lost]
+        yield Evidence(
+            facts.where,
+            f"{plural(len(ids), 'ledger', 'ledgers')} {listed(ids, _NAMED)} of its pending-ack log cannot be read"
+            f" ({lost[0].what()}): a broker never ends replaying the log, and nobody can open the subscription",
+            {**_log_of(facts, log), "ledgerIds": ids, "entries": sum(broken.lost_entries for broken in lost)},
+        )
 
 
-def _log_of(subscription: SubscriptionFacts) -> dict[str, object]:
-    log = subscription.pending_ack_log
-    name = "" if log is None else log.name.managed_ledger_name
-    return {"topic": subscription.of.where, "subscription": subscription.cursor.name, "log": name}
+def _log_of(facts: SubscriptionFacts, log: PendingAckLog) -> dict[str, object]:
+    return {"topic": facts.of.where, "subscription": facts.cursor.name, "log": log.name.managed_ledger_name}
 
 
 _MEANS = (
@@ -62,7 +62,7 @@ _BROKER = (
     " same thread replays."
 )
 
-TRANSACTION_RULES: tuple[Rule[TopicFacts], ...] = (
+TRANSACTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     Rule(
         Cause(
             "pending-ack-replay-endless",
@@ -99,8 +99,8 @@ TRANSACTION_RULES: tuple[Rule[TopicFacts], ...] = (
             f"{_MEANS} Ledgers of the log, or entries of them, are in no file.",
             f"{_BROKER} `autoSkipNonRecoverableData=true` passes over them.",
             "pulsar-admin ledgers forget {ledgerIds}",
-            "Bring the disks that have them, if there are any. Otherwise take the ledgers out of the log: what open transactions acknowledged"
-            " in them is delivered again.",
+            "Bring the disks that have them, if there are any. Otherwise take the ledgers out of the log: what open transactions"
+            " acknowledged in them is delivered again.",
         ),
         _entries_lost,
         "what open transactions acknowledged in the ledgers",

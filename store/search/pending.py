@@ -103,7 +103,7 @@ class PendingSearch:
 
 @dataclass(slots=True)
 class FutureDated:
-    """Pending entries dated after now, which no age reaches: how much, the first, the latest time, and who sent them.
+    """Pending entries dated after now, which no age reaches: how much, the first and its time, the latest time, and who sent them.
 
     ``producers``: those of the first PRODUCERS_SAMPLE entries.
     """
@@ -111,6 +111,7 @@ class FutureDated:
     entries: int = 0
     messages: int = 0
     first: Position | None = None
+    first_ms: int = 0
     latest_ms: int = 0
     producers: set[str] = field(default_factory=set)
 
@@ -122,7 +123,8 @@ def read_future_dated(search: PendingSearch, now_ms: int) -> FutureDated:
         if found.entries < PRODUCERS_SAMPLE:
             producer = _producer(search.reader, dated.position)
             found.producers |= set() if producer is None else {producer}
-        found.first = found.first or dated.position
+        if found.first is None:
+            found.first, found.first_ms = dated.position, dated.time_ms
         found.latest_ms = max(found.latest_ms, dated.time_ms)
         found.entries += 1
         found.messages += dated.messages

@@ -25,8 +25,8 @@ from store.names import Position, TopicName, parse_topic, shell_word
 from store.policies.in_force import BROKER, BROKER_RETENTION, RetentionInForce, find_retention
 from store.policies.trimming import consumed_ledgers, read_mark_deletes, released_ledgers, retention_of
 from store.reports.usage import read_file_sizes
-from store.timespec import format_age_ms
-from store.why.reason import Reason, when
+from store.timespec import format_age_ms, shown_with_age
+from store.why.reason import Reason
 from store.wording import counted, listed, plural
 
 CURSOR, RETENTION, OPEN, TRIM, OFFLOADED = "cursor", "retention", "open-ledger", "trim-due", "offloaded"
@@ -240,7 +240,7 @@ class _Teller:
         parts = []
         if minutes >= 0:
             ends_ms = (first.info.timestamp_ms or self._now_ms) + minutes * _MINUTE_MS
-            parts.append(f"when its time is over, {when(ends_ms, self._now_ms)}")
+            parts.append(f"when its time is over, {shown_with_age(ends_ms, self._now_ms)}")
         if size_mb >= 0:
             more = size_mb * _MEGABYTE - (self._topic.total_size_bytes - first.size_bytes)
             parts.append(f"when {counted(max(more, 0), 'byte')} more are written")

@@ -37,6 +37,12 @@ def read_log(store: Path) -> Topic:
         return read_topic(reader.txn, LOG)
 
 
+def reason_of(cli: Cli, store: Path) -> str:
+    """What ``topics why`` tells first of the subscription."""
+    first = cli("--store", store, "topics", "why", VICTIM, "-s", "perf", "-o", "json").json["reasons"][0]
+    return str(first["code"])
+
+
 def put_cursor(store: Path, position: Position) -> None:
     put_values(store, {CURSOR: encode_cursor_info(CursorInfo(-1, position))})
 
@@ -79,6 +85,7 @@ def test_a_log_whose_replay_never_ends(name: str, empty: Sequence[int], whole_cl
     put_cursor(store, end)
     assert whole_cli(*stats, "-o", "json").json["state"] == "Initializing"
     (row,) = check_told(whole_cli, store, before, [("pending-ack-replay-endless", WHERE)])
+    assert reason_of(whole_cli, store) == row["code"]
     assert (row["severity"], row["evidence"]["position"]) == ("critical", str(beginning))
     check_cured(whole_cli, store, row, before, [CURSOR])
     assert whole_cli(*stats, "-o", "json").json["state"] == "Ready"
@@ -104,7 +111,9 @@ def test_a_ledger_of_a_log_without_metadata(name: str, whole_cli: Cli, tmp_path:
     rows = check_told(whole_cli, store, before, expected)
     row = next(row for row in rows if row["code"] == "pending-ack-ledger-lost")
     assert (row["severity"], row["evidence"]["ledgerIds"]) == ("critical", [lost])
+    assert reason_of(whole_cli, store) == row["code"]
     check_cured(whole_cli, store, row, before, [ledger_path(lost)])
+    assert not reason_of(whole_cli, store).startswith("pending-ack-ledger")
 
 
 @pytest.mark.usefixtures("damages_stores")

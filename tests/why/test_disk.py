@@ -17,8 +17,8 @@ from store.db.next_ledger_id import put_next_ledger_id
 from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
+from store.rules.holders import HOLDERS
 from store.why.disk import WhyBytes, why_bytes
-from store.why.reason import CODES
 from tests.conftest import Cli
 from tests.delayed.world import build
 from tests.stores import NOW_MS as IMPORTED_MS
@@ -225,7 +225,7 @@ def test_top_and_shapes(cli: Cli) -> None:
     store = imported("small", "clean")
     arguments = ("--store", store, "store", "usage", "--why", "--now", "2026-11-21T12:00:00Z")
     document = cli(*arguments, "-o", "json").json
-    assert set(CODES) >= {row["reason"]["code"] for row in document["held"]}
+    assert set(HOLDERS) >= {row["reason"]["code"] for row in document["held"]}
     top = cli(*arguments, "--top", "3", "-o", "json").json
     assert top["held"] == document["held"][:3]
     assert top["totals"] == document["totals"]

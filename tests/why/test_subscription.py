@@ -10,7 +10,8 @@ import pytest
 
 from store.model.ledgers import find_place
 from store.proto.transaction_pb2 import PendingAckMetadataEntry
-from store.why.reason import CODES
+from store.rules.holders import HOLDERS
+from store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_RULES
 from tests.conftest import Cli
 from tests.stores import imported, lose_nodes
 from tests.synthetic import CREATED_MS, Made
@@ -111,6 +112,15 @@ def test_all_is_acknowledged(tmp_path: Path) -> None:
     assert [reason.sentence for reason in found.reasons] == [
         "Nothing holds s: everything through 12:9 is acknowledged."
     ]
+
+
+def test_a_position_ahead_of_the_topic_is_told_as_stored(tmp_path: Path) -> None:
+    """A broker starts such a cursor at the topic's last entry (``ManagedCursorImpl.recoveredCursor``)."""
+    consumed, ahead = ask(plant(tmp_path / "s", Planted(mark=(26, 5)))).reasons
+    assert (consumed.code, ahead.code) == ("consumed", "cursor-ahead")
+    for reason in (consumed, ahead):
+        assert (reason.evidence["markDelete"], reason.evidence["storedMarkDelete"]) == ("12:9", "26:5")
+    assert "stored at 26:5, ahead of its topic, whose last ledger is 12" in ahead.sentence
 
 
 def test_committed_transactions_hold_nothing(tmp_path: Path) -> None:
@@ -291,4 +301,5 @@ def test_no_subscription_is_an_error(cli: Cli) -> None:
 
 def test_the_page_has_every_code() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "howto" / "why.md").read_text()
-    assert [code for code in CODES if f"| `{code}` |" not in page] == []
+    rows = [f"| `{rule.cause.code}` | {'yes' if rule in STOPPING_RULES else ''} |" for rule in SUBSCRIPTION_RULES]
+    assert [row for row in (*rows, *(f"| `{code}` |" for code in HOLDERS)) if row not in page] == []

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from store.codec.buffer import signed
 from store.codec.cursor import CursorState
 from store.codec.message import is_batch, is_marker, transaction_id
@@ -12,9 +9,7 @@ from store.frozen import frozen
 from store.model.message_row import MARKER_NAMES
 from store.model.messages import Message, MessageReader, explode
 from store.model.reader import EntryReader
-from store.names import Position, TopicName
-from store.why.reason import when
-from store.wording import counted
+from store.names import Position
 
 _WORD_BITS = 64
 
@@ -43,33 +38,6 @@ class Front:
     def born_ms(self) -> int:
         """What a TTL counts from: the broker's time, else that of the publisher."""
         return self.publish_ms if self.broker_ms is None else self.broker_ms
-
-    def says(self, now_ms: int) -> str:
-        """Return what it is in words: when and by whom it was published, its key."""
-        if self.marker is not None:
-            return f"a marker, {self.marker}, of {when(self.publish_ms, now_ms)}"
-        key = "" if self.key is None else f" with key {self.key!r}"
-        left = "" if self.left_in_batch is None else f", {self.left_in_batch} of its {self.batch_size} messages left"
-        encrypted = ", encrypted" if self.encrypted else ""
-        return f"published {when(self.publish_ms, now_ms)} by {self.producer}{key}{encrypted}{left}"
-
-    def evidence(self) -> Mapping[str, Any]:  # Any: JSON values
-        """Return its figures by the keys of ``topics read``."""
-        found = {
-            "position": str(self.position),
-            "publishTime": self.publish_ms,
-            "brokerTime": self.broker_ms,
-            "producer": self.producer,
-            "key": self.key,
-            "sequenceId": self.sequence_id,
-            "deliverAtTime": self.deliver_at_ms or None,
-            "transaction": None if self.transaction is None else "{}:{}".format(*self.transaction),
-            "markerType": self.marker,
-            "batchSize": self.batch_size or None,
-            "leftInBatch": self.left_in_batch,
-            "encrypted": self.encrypted or None,
-        }
-        return {key: value for key, value in found.items() if value is not None}
 
 
 def read_front(reader: EntryReader, state: CursorState, position: Position) -> Front:
@@ -106,15 +74,3 @@ def _message(messages: list[Message], words: tuple[int, ...] | None) -> Message 
 
 def _unsigned(words: tuple[int, ...] | None) -> list[int]:
     return [word & (1 << _WORD_BITS) - 1 for word in words or ()]
-
-
-def message_command(topic: TopicName, position: Position) -> str:
-    """Return the command that shows the entry at POSITION."""
-    from store.names import shell_word
-
-    return f"pulsar-admin topics get-message-by-id {shell_word(topic)} -l {position.ledger_id} -e {position.entry_id}"
-
-
-def entries(count: int) -> str:
-    """Return ``1 entry``, ``12 entries``."""
-    return counted(count, "entry")

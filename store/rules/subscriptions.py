@@ -1,0 +1,742 @@
+"""Rules of one subscription: why it does not move, and what bears on it, in the order in which a broker meets them.
+
+``topics why`` tells all of them. Where the doctor has a finding of the same, both ask one function here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from store.facts import Unknown
+from store.facts.delays import TtlConflict
+from store.facts.subscriptions import Loss, SubscriptionFacts
+from store.model.broken import NO_METADATA
+from store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, CursorSource, is_own
+from store.names import Position, shell_word
+from store.rules.cause import Cause, Severity
+from store.rules.rule import Evidence, Rule
+from store.rules.transactions import TRANSACTION_RULES
+from store.timespec import format_age_ms, shown_time, shown_with_age
+from store.wording import counted, listed, plural
+
+if TYPE_CHECKING:
+    from store.facts.front import Front
+    from store.policies.in_force import MessageTtl
+    from store.search.pending import FutureDated
+
+RANGES_MAX = 10_000
+"""``managedLedgerMaxUnackedRangesToPersist`` of a broker that sets nothing."""
+_HOLES = 5
+_SHOWN = 3
+_DOES = {
+    "producer_request_hold": "producers wait",
+    "producer_exception": "producers get an error",
+    "consumer_backlog_eviction": "a broker drops the oldest messages of the slowest subscription",
+}
+
+
+def _entries(count: int) -> str:
+    return counted(count, "entry")
+
+
+def _span(first: Position, last: Position) -> str:
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def _words(facts: SubscriptionFacts) -> str:
+    """Return the topic and the subscription as words of a command line."""
+    return f"{shell_word(facts.of.topic.name)} -s {shell_word(facts.cursor.name)}"
+
+
+def _marked(facts: SubscriptionFacts) -> dict[str, object]:
+    """Return where a broker starts it, beside where it is stored if that is ahead of the topic."""
+    cursor = facts.cursor
+    stored = {} if cursor.ahead is None else {"storedMarkDelete": str(cursor.ahead)}
+    return {"markDelete": str(cursor.mark_delete), **stored}
+
+
+# -- the entry to be given next ---------------------------------------------------------------------------------------
+
+
+def _front(facts: SubscriptionFacts) -> Front | None:
+    return None if isinstance(facts.front, Unknown) else facts.front
+
+
+def _says(front: Front, now_ms: int) -> str:
+    """Return what the entry is in words: when and by whom it was published, its key."""
+    if front.marker is not None:
+        return f"a marker, {front.marker}, of {shown_with_age(front.publish_ms, now_ms)}"
+    key = "" if front.key is None else f" with key {front.key!r}"
+    left = "" if front.left_in_batch is None else f", {front.left_in_batch} of its {front.batch_size} messages left"
+    encrypted = ", encrypted" if front.encrypted else ""
+    return f"published {shown_with_age(front.publish_ms, now_ms)} by {front.producer}{key}{encrypted}{left}"
+
+
+def _told(facts: SubscriptionFacts) -> dict[str, object]:
+    """Return the figures of the oldest entry by the keys of ``topics read``."""
+    front = _front(facts)
+    if front is None:
+        return {} if facts.oldest is None else {"oldest": {"position": str(facts.oldest)}}
+    found = {
+        "position": str(front.position),
+        "publishTime": front.publish_ms,
+        "brokerTime": front.broker_ms,
+        "producer": front.producer,
+        "key": front.key,
+        "sequenceId": front.sequence_id,
+        "deliverAtTime": front.deliver_at_ms or None,
+        "transaction": None if front.transaction is None else "{}:{}".format(*front.transaction),
+        "markerType": front.marker,
+        "batchSize": front.batch_size or None,
+        "leftInBatch": front.left_in_batch,
+        "encrypted": front.encrypted or None,
+    }
+    return {"oldest": {key: value for key, value in found.items() if value is not None}}
+
+
+def _said(facts: SubscriptionFacts) -> str:
+    front = _front(facts)
+    return "" if front is None else f", {_says(front, facts.of.now_ms)}"
+
+
+# -- where it stands --------------------------------------------------------------------------------------------------
+
+
+def _cursor_lost(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    cursor = facts.cursor
+    ledger_id = cursor.info.cursors_ledger_id
+    if facts.cursor_bookies:
+        return  # what is not imported may have it
+    if cursor.source is CursorSource.FALLBACK:
+        recoverable = None if cursor.recoverable is None else str(cursor.recoverable.mark_delete)
+        said = f" The entries of that ledger still say {recoverable}, which no broker sees." if recoverable else ""
+        yield Evidence(
+            facts.where,
+            f"Where {cursor.name} stood is lost: its cursor ledger {ledger_id} cannot be read. A broker starts it at "
+            f"{cursor.mark_delete}, as its metadata says: what was acknowledged since comes again.{said}",
+            {"cursorLedger": ledger_id, **_marked(facts), "recoverable": recoverable},
+        )
+    elif cursor.skipped_entries:
+        yield Evidence(
+            facts.where,
+            f"{cursor.name} stands at {cursor.mark_delete} by an older state: the newest {counted(cursor.skipped_entries, 'state')} in "
+            f"its cursor ledger {ledger_id} cannot be read. What was acknowledged since comes again.",
+            {"cursorLedger": ledger_id, "unreadableStates": cursor.skipped_entries, **_marked(facts)},
+        )
+
+
+def _cursor_ahead(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    cursor, topic = facts.cursor, facts.of.topic
+    if cursor.ahead is not None:
+        yield Evidence(
+            facts.where,
+            f"{cursor.name} is stored at {cursor.ahead}, ahead of its topic, whose last ledger is {topic.ids[-1]}: a broker starts it at "
+            f"{cursor.mark_delete}, the end, and what is written next is given to it.",
+            {**_marked(facts), "lastLedger": topic.ids[-1]},
+        )
+
+
+def _compaction(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    cursor, left = facts.cursor, facts.pending_entries
+    if cursor.name == COMPACTION_CURSOR and left:
+        yield Evidence(
+            facts.where,
+            f"{cursor.name} is the horizon of compaction, {cursor.mark_delete}: it moves only when compaction runs, and holds back the "
+            f"{_entries(left)} behind it until then.",
+            {"horizon": str(cursor.mark_delete), "entries": left},
+        )
+
+
+def _replicator(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    name, left = facts.cursor.name, facts.pending_entries
+    if name.startswith(REPLICATOR_PREFIX) and left:
+        cluster = name.removeprefix(REPLICATOR_PREFIX)
+        yield Evidence(
+            facts.where,
+            f"{name} is the cursor of replication to {cluster}: it moves when that cluster takes messages; {_entries(left)} "
+            f"{plural(left, 'waits', 'wait')}.",
+            {"cluster": cluster, "entries": left},
+        )
+
+
+# -- what cannot be read ----------------------------------------------------------------------------------------------
+
+
+def _lost(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Evidence]:
+    loss = facts.loss
+    if loss is None or (loss.entries_before == 0) != is_next:
+        return
+    broken, span = loss.broken, _span(loss.first, loss.last)
+    where = f"ledger {broken.ledger_id}: {broken.what()}"
+    lead = (
+        f"Stuck at {span}, which {broken.fate} ({where})"
+        if is_next
+        else f"{_entries(loss.entries_before)} can be read; then comes {span}, which {broken.fate} ({where})"
+    )
+    yield Evidence(
+        facts.where,
+        f"{lead}: {broken.broker()}.",
+        {**_loss_values(loss), "entriesBefore": loss.entries_before},
+        _past_lost(facts, loss),
+    )
+
+
+def _loss_values(loss: Loss) -> dict[str, object]:
+    return {
+        "ledger": loss.broken.ledger_id,
+        "reason": loss.broken.reason,
+        "first": str(loss.first),
+        "last": str(loss.last),
+        "lostEntries": loss.entries,
+    }
+
+
+def _past_lost(facts: SubscriptionFacts, loss: Loss) -> str:
+    broken = loss.broken
+    if broken.cure:
+        return f"{broken.cure}"
+    if broken.reason == NO_METADATA:
+        return f"pulsar-admin ledgers restore {broken.ledger_id}"
+    if loss.end >= facts.of.topic.number_of_entries:
+        return f"pulsar-admin topics clear-backlog {_words(facts)}"
+    return f"pulsar-admin topics reset-cursor {_words(facts)} -m {facts.of.topic.at_rank(loss.end)}"
+
+
+def _not_imported(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    cursor, absent = facts.cursor, facts.cursor_bookies
+    if absent:
+        ledger_id = cursor.info.cursors_ledger_id
+        yield Evidence(
+            facts.where,
+            f"Where {cursor.name} stands is not known: the newest of its cursor ledger {ledger_id} may be on {', '.join(absent)}, which "
+            f"{plural(len(absent), 'is', 'are')} not imported. What is shown starts at {cursor.mark_delete}, an older state.",
+            {"bookies": list(absent), "cursorLedger": ledger_id, **_marked(facts)},
+            f"pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
+        )
+    found = facts.unseen
+    if not found:
+        return
+    gone = facts.of.absent_bookies
+    bookies = sorted({name for broken in found for name in broken.bookies})
+    count = sum(broken.unseen_entries for broken in found)
+    first = Position(found[0].ledger_id, found[0].unseen[0][0] if found[0].unseen else found[0].unseen_from or 0)
+    what = (
+        f"{counted(count, 'entry of its ledgers is', 'entries of its ledgers are')} not seen"
+        if count
+        else "more may be written there"
+    )
+    yield Evidence(
+        facts.where,
+        f"{', '.join(bookies) or 'A bookie'} {plural(len(bookies), 'is', 'are')} not imported: {what}, from {first} on, in "
+        f"{counted(len(found), 'ledger')}.",
+        {"bookies": bookies, "entries": count, "ledgers": [broken.ledger_id for broken in found], "first": str(first)},
+        "" if gone is None else gone.hint().rpartition(": ")[2],
+    )
+
+
+def _unreadable(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    error, oldest = facts.front, facts.oldest
+    if isinstance(error, Unknown) and oldest is not None and not facts.is_oldest_lost:
+        yield Evidence(
+            facts.where,
+            f"{oldest}, the oldest entry that is not acknowledged, cannot be read: {error.why}.",
+            {"position": str(oldest), "error": error.code},
+            f"pulsar-admin ledgers verify {oldest.ledger_id}",
+        )
+
+
+# -- what is not given, or not acknowledged ---------------------------------------------------------------------------
+
+
+def _delayed(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Evidence]:
+    found, front, now_ms = facts.not_due, _front(facts), facts.of.now_ms
+    if isinstance(found, Unknown) or found.next_due_ms is None or found.last_due_ms is None:
+        return
+    if is_next != (front is not None and front.deliver_at_ms > now_ms):
+        return
+    waits = plural(found.entries, "waits for its time", "wait for their time")
+    later = f"{found.entries:,} of {_entries(facts.pending_entries)} {waits}"
+    times = f"the next is due {shown_with_age(found.next_due_ms, now_ms)}, the last {shown_time(found.last_due_ms)}"
+    evidence = {"entries": found.entries, "nextDue": found.next_due_ms, "lastDue": found.last_due_ms}
+    if front is not None and is_next:
+        yield Evidence(
+            facts.where,
+            f"{front.position}, the oldest entry that is not acknowledged, is delayed until "
+            f"{shown_with_age(front.deliver_at_ms, now_ms)}: {_says(front, now_ms)}. {later}; {times}.",
+            {**evidence, **_told(facts)},
+        )
+    else:
+        yield Evidence(facts.where, f"{later}: {times}.", evidence)
+
+
+def _ack_holes(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    holes, topic, oldest = facts.holes, facts.of.topic, facts.oldest
+    if not holes or oldest is None:
+        return
+    behind, left = sum(end - start for start, end in facts.acknowledged), sum(end - start for start, end in holes)
+    spans = [_span(topic.at_rank(start), topic.at_rank(end - 1)) for start, end in holes]
+    yield Evidence(
+        facts.where,
+        f"Stuck behind {oldest}{_said(facts)}: it is not acknowledged, and {_entries(behind)} behind it {plural(behind, 'is', 'are')}. "
+        f"{counted(len(holes), 'hole')} of {_entries(left)} in all: {listed(spans, _HOLES)}.",
+        {
+            "holes": len(holes),
+            "holeEntries": left,
+            "acknowledgedBehind": behind,
+            "ranges": len(facts.cursor.state.ranges),
+            "firstHoles": spans[:_HOLES],
+            **_told(facts),
+        },
+        f"pulsar-admin topics get-message-by-id {shell_word(topic.name)} -l {oldest.ledger_id} -e {oldest.entry_id}",
+    )
+
+
+def stores_most_ranges(facts: SubscriptionFacts) -> bool:
+    """Whether it stores as many ranges of acknowledgements as a broker keeps (``managedLedgerMaxUnackedRangesToPersist``)."""
+    return len(facts.cursor.state.ranges) >= RANGES_MAX
+
+
+def _ranges_limit(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    if stores_most_ranges(facts):
+        count = len(facts.cursor.state.ranges)
+        yield Evidence(
+            facts.where,
+            f"{facts.cursor.name} stores {count:,} ranges of acknowledgements. A broker keeps {RANGES_MAX:,} unless "
+            "managedLedgerMaxUnackedRangesToPersist says more: what was acknowledged behind them comes again when it restarts.",
+            {"ranges": count, "limit": RANGES_MAX},
+        )
+
+
+# -- transactions -----------------------------------------------------------------------------------------------------
+
+
+def _transactions_unknown(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    if isinstance(facts.buffer, Unknown):
+        yield Evidence(
+            facts.where,
+            f"Which transactions are open here is not known: {facts.buffer.why}.",
+            {"error": facts.buffer.code},
+        )
+
+
+def _open_transaction(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Evidence]:
+    buffer, oldest = facts.buffer, facts.oldest
+    if isinstance(buffer, Unknown) or not buffer.first or oldest is None:
+        return
+    txn, first = min(buffer.first.items(), key=lambda item: item[1])
+    if (first <= oldest) != is_next:
+        return
+    others = f" ({counted(len(buffer.first), 'transaction')} {plural(len(buffer.first), 'is', 'are')} open here)"
+    known = facts.of.coordinated.get(txn)
+    since = (
+        ", and which no coordinator knows any more"
+        if known is None
+        else f" since {shown_with_age(known.start_ms, facts.of.now_ms)} with a timeout of {format_age_ms(known.timeout_ms)}"
+    )
+    yield Evidence(
+        facts.where,
+        f"{'Nothing is given' if is_next else 'Messages are given up to there, and nothing more'}: {first} is of transaction {txn}, "
+        f"which is open{since}, and a broker reads only what is in front of it{others if len(buffer.first) > 1 else ''}.",
+        {"transaction": str(txn), "first": str(first), "open": len(buffer.first), "oldest": str(oldest)},
+        "" if known is None else f"pulsar-admin transactions transaction-metadata -m {txn.most} -l {txn.least}",
+    )
+
+
+def _aborted(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    aborted = 0 if isinstance(facts.buffer, Unknown) else len(facts.buffer.aborted)
+    if aborted and facts.pending:
+        yield Evidence(
+            facts.where,
+            f"{counted(aborted, 'transaction')} of this topic {plural(aborted, 'was', 'were')} aborted: their messages are in the topic, "
+            "and a broker passes over them.",
+            {"transactions": aborted},
+        )
+
+
+def _pending_acks(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    acks = () if isinstance(facts.pending_acks, Unknown) else tuple(facts.pending_acks)
+    if acks:
+        yield Evidence(
+            facts.where,
+            f"{counted(len(acks), 'open transaction')} ({listed(acks, _SHOWN)}) {plural(len(acks), 'holds', 'hold')} acknowledgements of "
+            f"{facts.cursor.name}: they count when it is committed, and come again when it is aborted.",
+            {"transactions": [str(txn) for txn in acks]},
+        )
+
+
+# -- TTL --------------------------------------------------------------------------------------------------------------
+
+
+def _named(ttl: MessageTtl) -> str:
+    return f"The TTL of {format_age_ms(ttl.seconds * 1000)} ({ttl.source})"
+
+
+def _ttl(facts: SubscriptionFacts) -> MessageTtl | None:
+    return None if isinstance(facts.ttl, Unknown) else facts.ttl
+
+
+def _ttl_values(facts: SubscriptionFacts, ttl: MessageTtl) -> dict[str, object]:
+    overdue = facts.overdue
+    entries = 0 if overdue is None or isinstance(overdue, Unknown) else overdue.extent.entries
+    return {"ttl": ttl.seconds, "source": ttl.source, "overdueEntries": entries}
+
+
+def _ttl_unknown(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    ttl = facts.of.message_ttl
+    if not facts.pending:
+        return
+    if isinstance(ttl, Unknown):
+        yield Evidence(facts.where, f"Which TTL is in force is not known: {ttl.why}.", {"error": ttl.code})
+        return
+    for fact in (facts.overdue, facts.future_dated, facts.ttl_conflict):
+        if isinstance(fact, Unknown):
+            yield Evidence(facts.where, f"What the TTL does is not known: {fact.why}.", {"error": fact.code})
+            return
+
+
+def _ttl_never(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    ttl = facts.of.message_ttl
+    if facts.pending and not facts.may_expire and ttl is not None and not isinstance(ttl, Unknown):
+        own = is_own(facts.cursor.name)
+        whose = f"{facts.cursor.name} is the broker's own cursor" if own else "this is a system topic"
+        yield Evidence(
+            facts.where,
+            f"{_named(ttl)} expires nothing here: {whose}.",
+            {"ttl": ttl.seconds, "source": ttl.source},
+        )
+
+
+def _ttl_none(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    policies = facts.of.policies
+    if facts.pending and facts.may_expire and facts.ttl is None and not isinstance(policies, Unknown):
+        source = None if policies.message_ttl is None else policies.message_ttl.source
+        set_to = "" if source is None else f" (it is 0, by the {source})"
+        yield Evidence(
+            facts.where,
+            f"No TTL is in force{set_to}: nothing of the backlog expires, unless a broker's ttlDurationDefaultInSeconds says so.",
+            {"ttl": 0, "source": source},
+        )
+
+
+def future_dated(facts: SubscriptionFacts) -> FutureDated | None:
+    """Return the entries of the backlog that no TTL reaches before their time, if there are any."""
+    found = facts.future_dated
+    return None if found is None or isinstance(found, Unknown) or not found.entries else found
+
+
+def _ttl_future(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    future, ttl, now_ms = future_dated(facts), _ttl(facts), facts.of.now_ms
+    if future is None or ttl is None:
+        return
+    producers = ", ".join(sorted(future.producers)[:_SHOWN])
+    yield Evidence(
+        facts.where,
+        f"{_named(ttl)} reaches {_entries(future.entries)} late: {plural(future.entries, 'it was', 'they were')} published in the "
+        f"future, the first at {future.first}, the latest at {shown_with_age(future.latest_ms, now_ms)}, by {producers}. That one expires "
+        f"on {shown_time(future.latest_ms + ttl.seconds * 1000)}.",
+        {
+            **_ttl_values(facts, ttl),
+            "entries": future.entries,
+            "first": str(future.first),
+            "latest": future.latest_ms,
+        },
+    )
+
+
+def _ttl_overdue(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    overdue, ttl = facts.overdue, _ttl(facts)
+    if overdue is None or isinstance(overdue, Unknown) or ttl is None or not overdue.extent.entries:
+        return
+    extent = overdue.extent
+    yield Evidence(
+        facts.where,
+        f"{_named(ttl)} is over for {_entries(extent.entries)} ({counted(extent.messages, 'message')}), through {overdue.through}. A "
+        "broker drops them when it has the topic loaded, within messageExpiryCheckIntervalInMinutes (5).",
+        {**_ttl_values(facts, ttl), "messages": extent.messages, "through": str(overdue.through)},
+    )
+
+
+def _ttl_later(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    ttl, front, now_ms = _ttl(facts), _front(facts), facts.of.now_ms
+    if ttl is None or front is None or front.born_ms > now_ms or isinstance(facts.overdue, Unknown):
+        return
+    if facts.overdue is not None and facts.overdue.extent.entries:
+        return
+    expires_ms = front.born_ms + ttl.seconds * 1000
+    yield Evidence(
+        facts.where,
+        f"{_named(ttl)} reaches {front.position}, the oldest entry that is left, at {shown_with_age(expires_ms, now_ms)}.",
+        {**_ttl_values(facts, ttl), "expires": expires_ms},
+        f"pulsar-admin topics expire-messages {_words(facts)} --forecast {format_age_ms(2 * ttl.seconds * 1000)}",
+    )
+
+
+def drops_delayed(facts: SubscriptionFacts) -> TtlConflict | None:
+    """Return what the TTL drops of the backlog before it is due, if that is anything."""
+    return None if isinstance(facts.ttl_conflict, Unknown) else facts.ttl_conflict
+
+
+def _ttl_drops_delayed(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    found = drops_delayed(facts)
+    if found is not None:
+        yield Evidence(
+            facts.where,
+            f"The TTL of {format_age_ms(found.ttl_seconds * 1000)} ({found.source}) drops "
+            f"{counted(found.messages, 'delayed entry', 'delayed entries')} before they are due, {found.first[0]} among them.",
+            {"ttl": found.ttl_seconds, "entries": found.messages, "first": [str(one) for one in found.first]},
+        )
+
+
+# -- quotas -----------------------------------------------------------------------------------------------------------
+
+
+def _quota(facts: SubscriptionFacts, *, is_reached: bool) -> Iterator[Evidence]:
+    for state in () if isinstance(facts.of.quotas, Unknown) else facts.of.quotas:
+        if state.is_reached != is_reached:
+            continue
+        policy = state.quota.policy
+        does = _DOES.get(policy, policy)
+        verdict = f"is reached, so {does}" if is_reached else f"is not reached; at the limit {does}"
+        figures: Mapping[str, object]
+        if state.is_size:
+            text = f"{state.used:,} of {counted(state.limit, 'byte')} behind {state.slowest}, the slowest cursor"
+            figures = {"backlogSize": state.used, "limitSize": state.limit}
+        else:
+            closed = "is still open" if state.closed_ms is None else f"was closed {format_age_ms(state.used)} ago"
+            text = (
+                f"the ledger with the first message behind {state.slowest}, by which a broker judges, {closed}; the limit is "
+                f"{format_age_ms(state.limit)}"
+            )
+            figures = {"closed": state.closed_ms, "limitTime": state.quota.limit_time_seconds}
+        yield Evidence(
+            facts.where,
+            f"The backlog quota {state.kind} ({state.source}, {policy}) {verdict}: {text}.",
+            {"type": state.kind, "policy": policy, "source": state.source, "slowest": state.slowest, **figures},
+        )
+
+
+# -- nothing ----------------------------------------------------------------------------------------------------------
+
+
+def is_held(facts: SubscriptionFacts) -> bool:
+    """Whether something in the store holds it where it stands."""
+    return any(True for rule in STOPPING_RULES for _ in rule.holds(facts))
+
+
+def _backlog(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    if not facts.pending or is_held(facts):
+        return
+    extent = facts.backlog
+    is_unseen = bool(facts.cursor_bookies or facts.unseen) or isinstance(facts.buffer, Unknown)
+    messages = "" if is_unseen else f" ({counted(extent.messages, 'message')})"
+    waits = f"{_entries(extent.entries)}{messages} {plural(extent.entries, 'waits', 'wait')}"
+    what, but = ("Nothing that is seen", ", and not all of it is seen") if is_unseen else ("Nothing in the store", "")
+    yield Evidence(
+        facts.where,
+        f"{what} holds {facts.cursor.name}: {waits} for a consumer{but}; the first is {facts.oldest}{_said(facts)}.",
+        {
+            "entries": extent.entries,
+            **({} if is_unseen else {"messages": extent.messages}),
+            "bytes": extent.bytes,
+            **_told(facts),
+        },
+    )
+
+
+def _consumed(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    if facts.pending or is_held(facts):
+        return
+    topic = facts.of.topic
+    text = (
+        f"everything through {topic.last_confirmed} is acknowledged"
+        if topic.number_of_entries
+        else "the topic has no entries"
+    )
+    yield Evidence(facts.where, f"Nothing holds {facts.cursor.name}: {text}.", _marked(facts))
+
+
+_CRITICAL, _WARNING, _NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
+_STATUS = "pulsar-admin delayed status {topic} -s {subscription}"
+_BUFFER = "pulsar-admin transactions transaction-buffer-stats -t {topic}"
+
+STOPPING_RULES: tuple[Rule[SubscriptionFacts], ...] = (
+    *TRANSACTION_RULES,
+    Rule(
+        Cause(
+            "cursor-lost",
+            _WARNING,
+            "the cursor's newest state cannot be read, so a broker starts from an older one",
+            mend="pulsar-admin topics subscription-history {topic} -s {subscription}",
+        ),
+        _cursor_lost,
+    ),
+    Rule(
+        Cause("lost-entries", _CRITICAL, "the entry to be given next is lost: a broker gets no further"),
+        partial(_lost, is_next=True),
+    ),
+    Rule(
+        Cause(
+            "open-transaction",
+            _WARNING,
+            "the entry to be given next is of a transaction that is open, or behind one",
+            mend=_BUFFER,
+        ),
+        partial(_open_transaction, is_next=True),
+    ),
+    Rule(
+        Cause("delayed", _NOTE, "the oldest entry that is not acknowledged waits for its time", mend=_STATUS),
+        partial(_delayed, is_next=True),
+    ),
+    Rule(Cause("ack-holes", _NOTE, "entries behind the oldest one are acknowledged, it is not"), _ack_holes),
+    Rule(Cause("unreadable", _CRITICAL, "the oldest entry that is not acknowledged cannot be read"), _unreadable),
+    Rule(
+        Cause(
+            "compaction",
+            _NOTE,
+            "it is compaction's cursor, which moves when compaction runs",
+            mend="pulsar-admin compaction status {topic}",
+        ),
+        _compaction,
+    ),
+    Rule(
+        Cause(
+            "replicator",
+            _NOTE,
+            "it is a replicator's cursor, which moves when the other cluster takes messages",
+            mend="pulsar-admin clusters get {cluster}",
+        ),
+        _replicator,
+    ),
+    Rule(
+        Cause(
+            "pending-acks",
+            _NOTE,
+            "acknowledgements wait for the end of their transaction",
+            mend="pulsar-admin transactions pending-ack-stats -t {topic} -s {subscription}",
+        ),
+        _pending_acks,
+    ),
+    Rule(
+        Cause(
+            "open-transaction-ahead",
+            _WARNING,
+            "an entry further on is of an open transaction: a broker gets so far",
+            mend=_BUFFER,
+        ),
+        partial(_open_transaction, is_next=False),
+    ),
+    Rule(
+        Cause("lost-ahead", _CRITICAL, "an entry further on is lost: a broker gets so far"),
+        partial(_lost, is_next=False),
+    ),
+)
+"""Why a subscription does not move, what a broker meets first before the rest."""
+
+SUBSCRIPTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
+    *STOPPING_RULES,
+    Rule(
+        Cause(
+            "backlog",
+            _NOTE,
+            "nothing in the store holds it: what is left waits for a consumer",
+            mend="pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",
+        ),
+        _backlog,
+    ),
+    Rule(Cause("consumed", _NOTE, "nothing holds it: all is acknowledged"), _consumed),
+    Rule(
+        Cause("cursor-ahead", _WARNING, "it is stored ahead of its topic's end: a broker starts it at the end"),
+        _cursor_ahead,
+    ),
+    Rule(
+        Cause("not-imported", _NOTE, "bookies that are not imported may have what is not seen here"),
+        _not_imported,
+    ),
+    Rule(
+        Cause(
+            "transactions-unknown",
+            _WARNING,
+            "entries that say which transactions are open here cannot be read",
+        ),
+        _transactions_unknown,
+    ),
+    Rule(
+        Cause(
+            "ack-ranges-limit",
+            _WARNING,
+            "it stores as many ranges as a broker keeps: later acknowledgements are lost",
+        ),
+        _ranges_limit,
+    ),
+    Rule(
+        Cause(
+            "aborted-transactions",
+            _NOTE,
+            "messages of aborted transactions count in the backlog, nobody is given them",
+            mend=_BUFFER,
+        ),
+        _aborted,
+    ),
+    Rule(
+        Cause("delayed-later", _NOTE, "other entries of the backlog wait for their time", mend=_STATUS),
+        partial(_delayed, is_next=False),
+    ),
+    Rule(
+        Cause(
+            "ttl-future",
+            _WARNING,
+            "publish times lie in the future: no TTL reaches them before",
+            mend="pulsar-admin topics skew {topic}",
+        ),
+        _ttl_future,
+    ),
+    Rule(
+        Cause(
+            "ttl-overdue",
+            _NOTE,
+            "the TTL has passed; a broker drops entries only of topics that it has loaded",
+            mend="pulsar-admin topics expire-messages {topic} -s {subscription} --ttl",
+        ),
+        _ttl_overdue,
+    ),
+    Rule(Cause("ttl-later", _NOTE, "the TTL reaches the oldest entry later"), _ttl_later),
+    Rule(
+        Cause(
+            "ttl-none",
+            _NOTE,
+            "no TTL is in force",
+            mend="pulsar-admin topics expire-messages {topic} -s {subscription} -t 3d",
+        ),
+        _ttl_none,
+    ),
+    Rule(Cause("ttl-never", _NOTE, "brokers expire nothing of this cursor, or of this topic"), _ttl_never),
+    Rule(
+        Cause("ttl-drops-delayed", _WARNING, "the TTL drops delayed messages before they are due", mend=_STATUS),
+        _ttl_drops_delayed,
+    ),
+    Rule(
+        Cause("ttl-unknown", _WARNING, "the policies, or the times of entries, cannot be read"),
+        _ttl_unknown,
+    ),
+    Rule(
+        Cause(
+            "quota-reached",
+            _WARNING,
+            "the backlog quota is reached",
+            mend="pulsar-admin topics get-backlog-quotas {topic} -ap",
+        ),
+        partial(_quota, is_reached=True),
+    ),
+    Rule(
+        Cause(
+            "quota-left",
+            _NOTE,
+            "the backlog quota is not reached",
+            mend="pulsar-admin topics get-backlog-quotas {topic} -ap",
+        ),
+        partial(_quota, is_reached=False),
+    ),
+)
+"""All that ``topics why`` tells of a subscription, in its order; ``means`` of the cause is left out, for the title says it."""
