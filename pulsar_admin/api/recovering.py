@@ -22,7 +22,7 @@ from pulsar_admin.api.given import (
 from pulsar_admin.api.imports import given_parts
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import Caller, Session, Time, check_choice
-from store.errors import InvalidValue
+from store.errors import InvalidValue, Refused, TopicNotFound
 from store.names import parse_namespace, parse_topic
 from store.wording import counted
 
@@ -127,7 +127,7 @@ class Recoveries:
         Refused, SourceNotFound.
         """
         from store.recovery.restore import plan_undelete
-        from store.recovery.undelete import Undelete, find_deleted, keep_of
+        from store.recovery.undelete import Undelete, check_vanished, find_deleted, keep_of
 
         names, spaces = [*map(parse_topic, topics)], [*map(parse_namespace, given_texts("namespaces", namespaces))]
         asked = Undelete(
@@ -140,9 +140,13 @@ class Recoveries:
         target = None if to is None else parse_topic(to)
         with self._session.reader() as reader:
             keep = keep_of((*(name.namespace for name in names), *spaces))
-            past = _read_past(reader, zookeeper, keep, by_evidence=by_evidence)
-            found = find_deleted(past, names, spaces)
-            return plan_of(plan_undelete(reader, found, past, asked, self._session.clock_ms, target), reader.txn)
+            try:
+                past = _read_past(reader, zookeeper, keep, by_evidence=by_evidence)
+                found = find_deleted(past, names, spaces)
+                return plan_of(plan_undelete(reader, found, past, asked, self._session.clock_ms, target), reader.txn)
+            except (TopicNotFound, Refused) as error:
+                check_vanished(reader, names, error)
+                raise
 
     def deleted_topics(self, *, zookeeper: Sequence[str] = (), by_evidence: bool = False) -> tuple[GoneTopic, ...]:
         """Return the topics that ``undelete`` may bring back, and those that were trimmed: ``deleted_ms`` (None: it is there), how many

@@ -279,7 +279,7 @@ CAUSES_OF_DATA = (
         Severity.NOTE,
         "Deleted ledgers that still have entries on disk",
         "Their metadata is gone and nothing references them, so they wait for garbage collection. `topics "
-        "undelete` may restore them.",
+        "undelete` may restore them. That somebody deleted them follows from metadata that is whole: RocksDB has no history that shows it.",
         "Bookies free them in a garbage collection, if a whole entry log is dead or compaction reaches them.",
         "pulsar-admin ledgers orphans",
         "Nothing to do. To keep them, stop the bookies and see `topics undelete`.",

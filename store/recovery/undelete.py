@@ -22,7 +22,8 @@ from store.codec.rocksvalue import NodeStat
 from store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator, encode_schema_locator
 from store.db.owners import find_owners
 from store.db.tree import find_node, tree_key
-from store.errors import AlreadyExists, LedgerNotFound, NamespaceNotFound, Refused, TopicNotFound
+from store.errors import AlreadyExists, LedgerNotFound, NamespaceNotFound, Refused, StoreError, TopicNotFound
+from store.facts.vanished import find_vanished
 from store.frozen import frozen
 from store.model.bundles import local_policies_path
 from store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX
@@ -36,7 +37,7 @@ from store.recovery.forgotten import find_forgetful, read_indexed
 from store.recovery.ledgers import Returning, find_returning, index_texts, ledger_step, lost_text
 from store.recovery.past import Keep, Past, is_ledger
 from store.recovery.topics import CursorThen, TopicThen, find_fate
-from store.wording import listed, plural
+from store.wording import counted, listed, plural
 
 SUFFIX = "-restored"
 _SHOWN = 10
@@ -107,6 +108,20 @@ def find_deleted(past: Past, names: Iterable[TopicName], namespaces: Iterable[Na
             )
         found.update(dict.fromkeys(sorted(gone)))
     return list(found)
+
+
+def check_vanished(reader: EntryReader, names: Iterable[TopicName], why: StoreError) -> None:
+    """Raise Refused where the node of one of NAMES is gone without a deletion: no history says what it was, its ledgers do. WHY: what
+    the history was not enough for.
+    """
+    for topic in find_vanished(reader).topics:
+        if topic.name in names or topic.name.base in names:
+            raise Refused(
+                f"{topic.name} was not deleted as brokers do it: its node is gone, and {counted(len(topic.ledger_ids), 'ledger')} of it"
+                f" {plural(len(topic.ledger_ids), 'is', 'are')} still listed ({why.message})",
+                hint="make the node again from what the ledgers say: pulsar-admin store recover --level A",
+                topic=str(topic.name),
+            ) from why
 
 
 class Comeback:

@@ -150,7 +150,7 @@ LEDGER_RULES = (
             "Does not know the topic: a client that uses it gets a new, empty one. Nobody deletes the ledgers, and nobody reads them.",
             "pulsar-admin store recover --level A",
             "Bring it back before clients create it again. `topics undelete TOPIC --in-place` also restores where subscriptions stood, if"
-            " ZooKeeper's logs have that. Delete none of its ledgers.",
+            " ZooKeeper's logs show how the node went, and refuses where they do not. Delete none of its ledgers.",
             "Delete topics with `topics delete`, never nodes of the metadata store.",
         ),
         _vanished,

@@ -68,6 +68,16 @@ def check_told(cli: Cli, store: Path, names: tuple[str, ...]) -> None:
     )
 
 
+def check_not_deleted(cli: Cli, store: Path, names: tuple[str, ...]) -> None:
+    """What brings deleted topics back says that this is none, and what does instead."""
+    for name in names:
+        refused = cli("--store", store, "-o", "json", "topics", "undelete", name, "--in-place", "-y")
+        assert refused.exit_code == 3
+        assert f"{name} was not deleted as brokers do it" in refused.error["message"]
+        words = refused.error["hint"].partition("pulsar-admin ")[2].split()
+        assert cli("--store", store, *words, "--dry-run").exit_code == 0
+
+
 def check_cured(cli: Cli, store: Path, names: tuple[str, ...]) -> None:
     mend = {row["mend"] for row in diagnoses(cli, store) if row["code"] == "topic-vanished"}
     assert len(mend) == 1
@@ -84,6 +94,7 @@ def test_of_rocksdb(names: tuple[str, ...], cli: Cli, tmp_path: Path) -> None:
     store = tmp_path / "s"
     assert cli("--store", store, "store", "import", "standalone", without_nodes(tmp_path, *names)).exit_code == 0
     check_told(cli, store, names)
+    check_not_deleted(cli, store, names)
     check_cured(cli, store, names)
 
 
@@ -96,6 +107,7 @@ def test_of_zookeeper_with_three_bookies(cli: Cli, tmp_path: Path) -> None:
     told = [row for row in diagnoses(cli, store) if row["code"] == "topic-vanished"]
     assert [(row["severity"], row["where"]) for row in told] == [("critical", f"persistent://{NAMES[0]}")]
     assert told[0]["evidence"]["entries"] == sum(truth.values())
+    check_not_deleted(cli, store, NAMES[:1])
     assert cli("--store", store, *told[0]["mend"].split()[1:], "-y").exit_code == 0
     assert entries_of(cli, store, NAMES[0]) == truth
 
