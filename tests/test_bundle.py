@@ -517,3 +517,17 @@ def test_hostile_names_stay_here(cli: Cli, tmp_path: Path, names: Path) -> None:
     assert {"клиенты", "metadata", "12345678901234567"} <= {
         back.get(name) for name in re.findall(r"x[0-9a-f]{12}", shown)
     }
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_lost_entry_log_is_no_difference(cli: Cli, tmp_path: Path, names: Path) -> None:
+    """Which log a bookie's index names is in its own files, which no bundle has; seen: ``sameFindings: false``, exit code 1."""
+    made = tmp_path / "made"
+    sizes = ("--entries", "600", "--entries-per-ledger", "100", "--log-size-limit", "300K", "--interceptors", "none")
+    assert cli("store", "generate", made, *sizes, "-q").exit_code == 0
+    (made / "bookkeeper" / "current" / "1.log").unlink()
+    assert cli("--store", tmp_path / "s", "store", "import", "standalone", made, "-q").exit_code == 0
+    told = bundle(cli, tmp_path / "s", tmp_path / "b", names)["findings"]
+    assert {"entry-log-missing", "entries-missing"} <= {one["code"] for one in told}
+    there = cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b", "-o", "json")
+    assert (there.exit_code, there.json["findings"], there.json["sameFindings"]) == (0, told, True)

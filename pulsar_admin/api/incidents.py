@@ -31,7 +31,8 @@ def bundle_of(session: Session, file: Path, names: Path) -> Json:
 def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None) -> Mapping[str, Any]:  # Any: JSON
     """Make a store at PATH of the incident bundle FILE; it answers what needs only metadata and the index.
 
-    Returns what the bundle held, and ``sameFindings``: whether a check finds what it found where the bundle was made.
+    Returns what the bundle held, and ``sameFindings``: whether a check finds what it found where the bundle was made, of all that
+    needs no bookies' files.
     Raises SourceNotFound, AlreadyExists, MetadataCorrupt, Unsupported, DiskFull, NotWritable.
     """
     return store_of_bundle(Caller(now), given_path("file", file), given_path("path", path))
@@ -44,7 +45,7 @@ def store_of_bundle(caller: Caller, file: Path, path: Path) -> Json:
 
     result, header = import_file(file, path, caller.clock_ms)
     with open_store(path) as store:  # what it checks may be damaged
-        same = _findings(store) == header.get("findings")
+        same = _of_bundles(_findings(store)) == _of_bundles(header.get("findings") or [])
     told = {key: header.get(key) for key in ("toolkit", "created", "findings")}
     return {"store": str(path), **to_json(result), **told, "sameFindings": same}
 
@@ -58,6 +59,14 @@ def _versions() -> Json:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
     }
+
+
+def _of_bundles(findings: list[Json]) -> list[Json]:
+    """Return those of FINDINGS that need no bookies' files."""
+    from store.rules.table import RULES
+
+    of_disks = {rule.cause.code for rule in RULES if rule.of_disks}
+    return [found for found in findings if found["code"] not in of_disks]
 
 
 def _findings(store: Store) -> list[Json]:

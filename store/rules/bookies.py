@@ -201,6 +201,7 @@ BOOKIE_RULES = (
             _COPIES,
         ),
         _lost_logs,
+        of_disks=True,
     ),
     Rule(
         Cause(
@@ -217,6 +218,7 @@ BOOKIE_RULES = (
             _COPIES,
         ),
         _lost_logs_of_files,
+        of_disks=True,
     ),
     Rule(
         Cause(
@@ -230,6 +232,7 @@ BOOKIE_RULES = (
             _COPIES,
         ),
         _not_served,
+        of_disks=True,
     ),
     Rule(
         Cause(

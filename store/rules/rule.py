@@ -40,13 +40,14 @@ class Rule(Generic[Facts]):
 
     ``loss``: what is lost as long as it holds, or by the cure; "" for nothing. ``scope``: "store" for our own rows, "data" for what
     Pulsar left damaged or inconsistent, "use" where nothing is damaged (a clock, a quota, an acknowledgement): ``store check`` tells
-    the first two, ``doctor`` all.
+    the first two, ``doctor`` all. ``of_disks``: it looks at bookies' own files, which an incident bundle has not.
     """
 
     cause: Cause
     holds: Callable[[Facts], Iterator[Evidence]]
     loss: str = ""
     scope: str = "data"
+    of_disks: bool = False
 
     def hint(self, evidence: Evidence) -> str:
         """Return what to do about EVIDENCE, the command at its end."""
