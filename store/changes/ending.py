@@ -32,7 +32,7 @@ from store.model.managed_nodes import other_path
 from store.model.partitions import existing_partitions, read_partitioned
 from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
-from store.model.topics import Topic, TopicLedger, read_topic
+from store.model.topics import Topic, TopicLedger, list_partitions, read_topic
 from store.names import Position, TopicName, shell_word
 from store.policies.trimming import trimmable
 from store.wording import counted, listed, plural
@@ -228,13 +228,21 @@ def plan_delete_topics(
     """
     from store.changes.topic_policies import forget_policies
 
-    command, gone = "topics delete", names
+    command, gone = "topics delete", list(names)
     if partitioned:
         command = "topics delete-partitioned-topic"
         gone = [one for name in names for one in partitions_to_delete(reader.txn, name)]
     bases = [name for name in names if name.partition_index < 0]
     plan = plan_delete(reader, command, gone, bases, now_ms, force=force)
-    return forget_policies(reader.txn, plan, bases, now_ms, interceptors, force=force)
+    whole = [base for base in bases if not _staying(reader.txn, base, gone)]
+    return forget_policies(reader.txn, plan, whole, now_ms, interceptors, force=force)
+
+
+def _staying(txn: Txn, base: TopicName, deleted: Sequence[TopicName]) -> list[TopicName]:
+    """Return what of the name of BASE stays when the topics DELETED go: its schema and policies are of a topic without partitions and
+    of partitions alike, where somebody created both."""
+    there = (one for one in (base, *list_partitions(txn, base)) if find_node(txn, one.path) is not None)
+    return [one for one in there if one not in deleted]
 
 
 def plan_delete(
@@ -263,12 +271,15 @@ def plan_delete(
         ledgers += own
         parts.append(part)
     for base in bases:
-        schema = _schema_ledgers(txn, base, force=force)
+        staying = _staying(txn, base, listed)
+        schema = () if staying else _schema_ledgers(txn, base, force=force)
         ledgers += schema
         other = other_path(txn, base)
-        if other and find_node(txn, base.schema_path) is not None:
-            warnings.append(f"the schema of {base} stays: {other}, which a newer Pulsar wrote, has the same")
-        going = (base.partitioned_path,) if other else (base.partitioned_path, base.schema_path)
+        if (other or staying) and find_node(txn, base.schema_path) is not None:
+            which = f"{other}, which a newer Pulsar wrote," if other else str(staying[0])
+            warnings.append(f"the schema of {base} stays: {which} has the same")
+        record = () if staying and base in listed else (base.partitioned_path,)
+        going = record if other or staying else (base.partitioned_path, base.schema_path)
         paths = [path for path in going if find_node(txn, path) is not None]
         steps += [delete_step(txn, path) for path in paths]
         before = {"partitions": read_partitioned(txn, base).partitions, "schemaLedgers": list(schema)}

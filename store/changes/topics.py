@@ -23,9 +23,9 @@ from store.db.environment import Txn
 from store.db.tree import find_node, iter_children
 from store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, StoreError, TopicNotFound
 from store.model.cursors import is_subscription, iter_cursor_names, read_cursor
-from store.model.partitions import list_partitions, read_partitioned
+from store.model.partitions import read_partitioned
 from store.model.reader import EntryReader
-from store.model.topics import check_namespace, read_topic
+from store.model.topics import check_namespace, list_partitions, read_topic
 from store.model.transactions import ASSIGN
 from store.names import PARTITION_SUFFIX, Position, TopicName, shell_word
 from store.wording import counted, listed, plural
@@ -167,10 +167,16 @@ def _check_new(txn: Txn, name: TopicName) -> None:
         check_namespace(txn, name.namespace)
     except NamespaceNotFound as error:
         raise NamespaceNotFound(f"Namespace not found: {error.message}", hint=error.hint, **error.context) from error
-    if find_node(txn, name.path) is not None or read_partitioned(txn, name).partitions:
+    record = read_partitioned(txn, name)
+    if find_node(txn, name.path) is not None or record.partitions:
+        command = "partitioned-stats" if record.partitions else "stats"
+        hint = f"see it with: pulsar-admin topics {command} {shell_word(name)}"
+        if record.deleted:
+            hint = f"end its deletion, which began: pulsar-admin topics delete-partitioned-topic {shell_word(name)}"
+        said = f", with {counted(record.partitions, 'partition')}" if record.partitions else ""
         raise AlreadyExists(
-            f"This topic already exists: {name}",
-            hint=f"see it with: pulsar-admin topics stats {shell_word(name)}",
+            f"This topic already exists: {name}{said}{' and marked as deleted' if record.deleted else ''}",
+            hint=hint,
             topic=str(name),
         )
 

@@ -9,6 +9,7 @@ from store.db.files import iter_log_ends, iter_not_needed
 from store.facts import Unknown
 from store.facts.bookies import BookieFacts
 from store.facts.managed_ledgers import OtherLedger, other_ledgers
+from store.facts.partitions import Partitions, find_disagreeing
 from store.facts.rows import AlteredRows, altered_rows
 from store.facts.trees import Tree, lacks_managed_ledgers, unknown_trees
 from store.facts.unlisted import HeldLedgers, UnlistedLedgers, find_newer, find_unlisted
@@ -92,6 +93,11 @@ class ClusterFacts:
     def has_metadata(self) -> bool:
         """Whether a metadata store was imported."""
         return any(source["kind"] != "bookie" for source in self.store.info.sources)
+
+    @cached_property
+    def disagreeing_partitions(self) -> tuple[Partitions, ...]:
+        """The names whose metadata as partitioned topics and whose partitions do not agree."""
+        return find_disagreeing(self.reader.txn)
 
     @cached_property
     def unknown_trees(self) -> tuple[Tree, ...]:

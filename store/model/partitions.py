@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from itertools import takewhile
 
 from store.codec.policies import PartitionedTopic, decode_partitioned_topic
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_children
 from store.errors import TopicNotFound
-from store.model.topics import iter_namespaces, read_topic
-from store.names import PARTITION_SUFFIX, NamespaceName, TopicName, decode_name, encode_name, is_encoded, shell_word
+from store.model.topics import iter_namespaces, not_found, read_topic
+from store.names import NamespaceName, TopicName, decode_name, shell_word
 
 _RECORDS = "/admin/partitioned-topics"
 
@@ -50,15 +49,6 @@ def existing_partitions(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
     return tuple(part for part in map(name.partition, range(count)) if find_node(txn, part.path) is not None)
 
 
-def list_partitions(txn: Txn, name: TopicName) -> list[TopicName]:
-    """Return the topics that are named like partitions of NAME, by their numbers, whatever its record says."""
-    prefix = encode_name(f"{name.local_name}{PARTITION_SUFFIX}")
-    children = iter_children(txn, name.namespace.managed_ledgers_path, prefix)
-    alike = takewhile(lambda child: child.startswith(prefix), children)
-    found = (TopicName(name.namespace, decode_name(child)) for child in alike if is_encoded(child))
-    return sorted((one for one in found if one.base == name), key=lambda one: one.partition_index)
-
-
 def select_partitioned(txn: Txn, pattern: str | None = None) -> tuple[TopicName, ...]:
     """Return the partitioned topics whose names match a glob (default: all), without system topics.
 
@@ -77,6 +67,8 @@ def select_partitioned(txn: Txn, pattern: str | None = None) -> tuple[TopicName,
 def check_partitioned(txn: Txn, name: TopicName) -> TopicName:
     """Return NAME; raises TopicNotFound unless it is a partitioned topic."""
     if not read_partitioned(txn, name).partitions:
+        if find_node(txn, name.path) is None:
+            raise not_found(txn, name)
         raise TopicNotFound(
             f"{name} is not a partitioned topic",
             hint=f"list them with: pulsar-admin topics list-partitioned-topics {shell_word(name.namespace)}",

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger
 from store.codec.rocksvalue import NodeStat
@@ -16,16 +16,21 @@ from store.errors import LedgerNotFound, NamespaceNotFound, StoreError, TopicNot
 from store.frozen import NamedTuple
 from store.model.ledgers import read_ledger
 from store.names import (
+    PARTITION_SUFFIX,
     NamespaceName,
     Position,
     TopicName,
     TopicSelection,
     decode_name,
+    encode_name,
     is_encoded,
     shell_word,
     topic_of_path,
 )
-from store.wording import counted
+from store.wording import counted, listed, plural
+
+_SHOWN = 5
+"""Partitions that an error names."""
 
 
 class TopicLedger(NamedTuple):
@@ -161,17 +166,41 @@ def read_topic(txn: Txn, name: TopicName) -> Topic:
                 hint=f"name one of them, for example {name.partition(0)}",
                 topic=str(name),
             )
-        raise TopicNotFound(
-            f"no topic {name}",
-            hint=f"list what is there with: pulsar-admin topics list {shell_word(name.namespace)}",
-            topic=str(name),
-        )
+        raise not_found(txn, name)
     slot = read_topic, name.is_system  # what is read beside a topic leaves it there
     kept: tuple[Node, Topic] | None = txn.memo.pop(slot, None)
     if kept is None or kept[0] != node or not _is_current(txn, kept[1]):
         kept = node, _decode_topic(txn, name, node)
     txn.memo[slot] = kept
     return kept[1]
+
+
+def not_found(txn: Txn, name: TopicName) -> TopicNotFound:
+    """Return the error that there is no topic NAME, which names partitions of it whose metadata is gone."""
+    there = list_partitions(txn, name) if name.partition_index < 0 else []
+    if there:
+        numbers, most = [one.partition_index for one in there], there[-1].partition_index
+        return TopicNotFound(
+            f"no topic {name}: {plural(len(there), 'partition')} {listed(numbers, _SHOWN)} of it"
+            f" {plural(len(there), 'is', 'are')} there, without its metadata as a partitioned topic",
+            hint=f"create the metadata again: pulsar-admin topics create-partitioned-topic {shell_word(name)} -p {most + 1}",
+            topic=str(name),
+            partitions=numbers,
+        )
+    return TopicNotFound(
+        f"no topic {name}",
+        hint=f"list what is there with: pulsar-admin topics list {shell_word(name.namespace)}",
+        topic=str(name),
+    )
+
+
+def list_partitions(txn: Txn, name: TopicName) -> list[TopicName]:
+    """Return the topics that are named like partitions of NAME, by their numbers, whatever its record says."""
+    prefix = encode_name(f"{name.local_name}{PARTITION_SUFFIX}")
+    children = iter_children(txn, name.namespace.managed_ledgers_path, prefix)
+    alike = takewhile(lambda child: child.startswith(prefix), children)
+    found = (TopicName(name.namespace, decode_name(child)) for child in alike if is_encoded(child))
+    return sorted((one for one in found if one.base == name), key=lambda one: one.partition_index)
 
 
 def _is_current(txn: Txn, topic: Topic) -> bool:

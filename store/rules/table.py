@@ -10,6 +10,7 @@ from store.rules.bookies import BOOKIE_RULES
 from store.rules.cause import Cause
 from store.rules.cluster import CLUSTER_RULES
 from store.rules.ledgers import LEDGER_RULES
+from store.rules.partitions import PARTITION_RULES
 from store.rules.rows import ROW_RULES
 from store.rules.rule import Evidence, Facts, Rule, of_topic
 from store.rules.subscriptions import SUBSCRIPTION_RULES
@@ -18,7 +19,7 @@ from store.rules.transactions import TRANSACTION_RULES
 
 __all__ = ["CAUSES", "LEADING", "RULES", "SUBSCRIPTION_RULES", "TOPIC_RULES", "judge"]
 
-RULES: tuple[Rule[ClusterFacts], ...] = (*ROW_RULES, *LEDGER_RULES, *CLUSTER_RULES, *BOOKIE_RULES)
+RULES: tuple[Rule[ClusterFacts], ...] = (*ROW_RULES, *LEDGER_RULES, *CLUSTER_RULES, *BOOKIE_RULES, *PARTITION_RULES)
 TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (*USE_RULES, *map(of_topic, TRANSACTION_RULES))
 LEADING = tuple(rule for rule in RULES if rule.cause.leads)
 """Rules of which other findings may come: cheap to judge, so that an import tells of them."""

@@ -87,7 +87,7 @@ def test_a_log_whose_replay_never_ends(name: str, empty: Sequence[int], whole_cl
     (row,) = check_told(whole_cli, store, before, [("pending-ack-replay-endless", WHERE)])
     assert reason_of(whole_cli, store) == row["code"]
     assert (row["severity"], row["evidence"]["position"]) == ("critical", str(beginning))
-    check_cured(whole_cli, store, row, before, [CURSOR])
+    check_cured(whole_cli, store, row, told(before), [CURSOR])
     assert whole_cli(*stats, "-o", "json").json["state"] == "Ready"
 
 
@@ -112,7 +112,7 @@ def test_a_ledger_of_a_log_without_metadata(name: str, whole_cli: Cli, tmp_path:
     row = next(row for row in rows if row["code"] == "pending-ack-ledger-lost")
     assert (row["severity"], row["evidence"]["ledgerIds"]) == ("critical", [lost])
     assert reason_of(whole_cli, store) == row["code"]
-    check_cured(whole_cli, store, row, before, [ledger_path(lost)])
+    check_cured(whole_cli, store, row, told(before), [ledger_path(lost)])
     assert not reason_of(whole_cli, store).startswith("pending-ack-ledger")
 
 

@@ -1,0 +1,73 @@
+"""Facts of partitioned topics: where their metadata and the partitions that are there do not agree."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from store.codec.policies import PartitionedTopic
+from store.db.environment import Txn
+from store.db.tree import find_node, iter_children
+from store.errors import StoreError
+from store.frozen import frozen, replace
+from store.model.partitions import iter_partitioned, read_partitioned
+from store.model.topics import iter_all_namespaces, read_topic
+from store.names import PARTITION_SUFFIX, TopicName, decode_name, is_encoded
+
+
+@frozen
+class Partitions:
+    """A name with partitions. ``record``: its metadata, None without; ``there``: the numbers of the partitions that are there.
+
+    ``is_plain``: whether there is a topic of the name itself, without a number. ``entries`` and ``bytes``: of the partitions.
+    """
+
+    name: TopicName
+    record: PartitionedTopic | None
+    there: tuple[int, ...]
+    is_plain: bool
+    entries: int = 0
+    bytes: int = 0
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """The numbers that the metadata counts and that are not there."""
+        there = set(self.there)
+        return tuple(index for index in range(self.record.partitions if self.record else 0) if index not in there)
+
+    @property
+    def beyond(self) -> tuple[int, ...]:
+        """The numbers that are there and that the metadata does not count."""
+        return tuple(index for index in self.there if self.record is None or index >= self.record.partitions)
+
+
+def find_disagreeing(txn: Txn) -> tuple[Partitions, ...]:
+    """Return the names whose metadata and partitions do not agree, in name order; system topics are made when they are used.
+
+    Upstream ``PartitionedTopicResources`` and ``BrokerService.fetchPartitionedTopicMetadataAsync`` (4.0.8).
+    """
+    numbers = _partitions_there(txn)
+    found = []
+    for name in sorted({*numbers, *iter_partitioned(txn)}):
+        if name.is_system:
+            continue
+        with suppress(StoreError):  # the checks tell of what cannot be read
+            is_plain = find_node(txn, name.path) is not None
+            record = read_partitioned(txn, name) if find_node(txn, name.partitioned_path) is not None else None
+            one = Partitions(name, record, tuple(sorted(numbers.get(name, ()))), is_plain)
+            if is_plain or one.missing or one.beyond or (record is not None and record.deleted):
+                topics = [read_topic(txn, name.partition(index)) for index in one.there]
+                sizes = {"entries": sum(topic.number_of_entries for topic in topics)}
+                sizes |= {"bytes": sum(topic.total_size_bytes for topic in topics)}
+                found.append(replace(one, **sizes))
+    return tuple(found)
+
+
+def _partitions_there(txn: Txn) -> dict[TopicName, list[int]]:
+    found: dict[TopicName, list[int]] = {}
+    for namespace in iter_all_namespaces(txn):
+        for child in iter_children(txn, namespace.managed_ledgers_path):
+            if PARTITION_SUFFIX in child and is_encoded(child):
+                name = TopicName(namespace, decode_name(child))
+                if name.partition_index >= 0 > name.base.partition_index:
+                    found.setdefault(name.base, []).append(name.partition_index)
+    return found

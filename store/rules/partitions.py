@@ -1,0 +1,199 @@
+"""Rules about partitioned topics: their metadata beside the partitions that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from store.facts.cluster import ClusterFacts
+from store.facts.partitions import Partitions
+from store.rules.cause import Cause, Severity
+from store.rules.rule import Evidence, Rule
+from store.wording import counted, listed, plural
+
+_NAMED = 5
+
+
+def _without_metadata(facts: ClusterFacts) -> Iterator[Evidence]:
+    for one in facts.disagreeing_partitions:
+        if one.record is None and one.there and not one.is_plain:
+            yield Evidence(
+                str(one.name),
+                f"{_there(one)}, and nothing says that it is partitioned: a producer that uses the name makes a new topic without"
+                " partitions, where topics are created automatically",
+                {**_of(one), "partitions": one.there[-1] + 1},
+            )
+
+
+def _beyond(facts: ClusterFacts) -> Iterator[Evidence]:
+    for one in facts.disagreeing_partitions:
+        if one.record is not None and one.beyond and one.record.partitions and not _is_told(one):
+            yield Evidence(
+                str(one.name),
+                f"its metadata {_says(one)}, and {_numbered(one.beyond)} {plural(len(one.beyond), 'is', 'are')} there, too: no client of"
+                " the name reads or writes them",
+                {**_of(one), "partitions": one.beyond[-1] + 1, "beyond": list(one.beyond[:_NAMED])},
+            )
+
+
+def _missing(facts: ClusterFacts) -> Iterator[Evidence]:
+    for one in facts.disagreeing_partitions:
+        if one.missing and not one.beyond and not _is_told(one):
+            are = plural(len(one.missing), "is", "are")
+            yield Evidence(
+                str(one.name),
+                f"its metadata {_says(one)}, and {_numbered(one.missing) if one.there else 'none'} {are if one.there else 'is'}"
+                f" {'missing' if one.there else 'there'}",
+                {**_of(one), "missingPartitions": list(one.missing[:_NAMED])},
+                severity=None if one.there else Severity.NOTE,
+            )
+
+
+def _half_deleted(facts: ClusterFacts) -> Iterator[Evidence]:
+    for one in facts.disagreeing_partitions:
+        if one.record is not None and one.record.deleted:
+            left = f"{_there(one)}" if one.there else "no partition of it is left"
+            yield Evidence(
+                str(one.name),
+                f"its deletion began and did not end: its metadata says deleted, and {left}",
+                _of(one),
+            )
+
+
+def _record_over_plain(facts: ClusterFacts) -> Iterator[Evidence]:
+    for one in facts.disagreeing_partitions:
+        if one.is_plain and one.record is not None and not one.record.deleted and not one.there:
+            yield Evidence(
+                str(one.name),
+                f"its metadata {_says(one)}, none is there, and there is a topic of the name without partitions: clients ask for the"
+                " partitions, and no longer get what is in it",
+                _of(one),
+            )
+
+
+def _plain_beside(facts: ClusterFacts) -> Iterator[Evidence]:
+    for one in facts.disagreeing_partitions:
+        if one.is_plain and one.there and not (one.record is not None and one.record.deleted):
+            says = (
+                "and nothing says that the name is partitioned: clients use this topic, not the partitions"
+                if one.record is None
+                else f"and its metadata {_says(one)}: clients use the partitions, not this topic"
+            )
+            yield Evidence(
+                str(one.name),
+                f"there is a topic of the name without partitions beside {_numbered(one.there)}, {says}",
+                _of(one),
+            )
+
+
+def _is_told(one: Partitions) -> bool:
+    """Whether another rule tells of ONE first."""
+    return one.is_plain or (one.record is not None and one.record.deleted)
+
+
+def _there(one: Partitions) -> str:
+    there = plural(len(one.there), "is", "are")
+    return f"{_numbered(one.there)} {there} there with {counted(one.entries, 'entry')} of {counted(one.bytes, 'byte')}"
+
+
+def _numbered(numbers: Sequence[int]) -> str:
+    return f"{plural(len(numbers), 'partition', 'partitions')} {listed(numbers, _NAMED)}"
+
+
+def _says(one: Partitions) -> str:
+    return f"says {counted(one.record.partitions if one.record else 0, 'partition')}"
+
+
+def _of(one: Partitions) -> dict[str, object]:
+    return {
+        "topic": str(one.name),
+        "there": list(one.there[:_NAMED]),
+        "recorded": None if one.record is None else one.record.partitions,
+        "entries": one.entries,
+        "bytes": one.bytes,
+    }
+
+
+PARTITION_RULES: tuple[Rule[ClusterFacts], ...] = (
+    Rule(
+        Cause(
+            "partitions-without-metadata",
+            Severity.WARNING,
+            "Partitions are there without the metadata of their topic",
+            "The node below `/admin/partitioned-topics` that says how many partitions the topic has is gone (apache/pulsar#24225).",
+            "Answers that the topic has no partitions. Consumers and producers of the name get a new topic without partitions, or none"
+            " where topics are not created automatically; what is in the partitions reaches only clients that name each of them.",
+            "pulsar-admin topics create-partitioned-topic {topic} -p {partitions}",
+            "Create the metadata again, before a client creates a topic of the name: the partitions become part of it as they are.",
+            "Delete partitioned topics with `delete-partitioned-topic`, never nodes of the metadata store.",
+        ),
+        _without_metadata,
+    ),
+    Rule(
+        Cause(
+            "partitions-beyond-metadata",
+            Severity.WARNING,
+            "There are more partitions than the topic's metadata says",
+            "The number in the metadata was lowered, or is of an older copy.",
+            "Gives clients of the name the partitions that the metadata counts. The others keep their messages and subscriptions.",
+            "pulsar-admin topics update-partitioned-topic {topic} -p {partitions}",
+            "Raise the number to all that are there. Keys map to other partitions from then on.",
+        ),
+        _beyond,
+    ),
+    Rule(
+        Cause(
+            "partitions-missing",
+            Severity.WARNING,
+            "Partitions that the topic's metadata counts are not there",
+            "A note where none is there: a broker that deletes inactive topics leaves the metadata (unless"
+            " `brokerDeleteInactivePartitionedTopicMetadataEnabled`). Where others are there, a creation did not end, or one was deleted.",
+            "Creates a partition when a client asks for it, if topics are created automatically. Else clients of the whole topic fail"
+            " (`TopicNotFoundException`).",
+            "pulsar-admin topics create-missed-partitions {topic}",
+            "Create the partitions that are missing, without subscriptions.",
+        ),
+        _missing,
+    ),
+    Rule(
+        Cause(
+            "partitioned-topic-half-deleted",
+            Severity.WARNING,
+            "The deletion of a partitioned topic did not end",
+            "A broker marks the metadata as deleted, deletes the partitions, and removes the metadata last.",
+            "Refuses clients of the topic, and creates no partition of it, for as long as the mark is there.",
+            "pulsar-admin topics delete-partitioned-topic {topic}",
+            "End the deletion. To keep what is left, copy it first (`topics dump --level entries`).",
+        ),
+        _half_deleted,
+        "what is left in its partitions, by the cure",
+    ),
+    Rule(
+        Cause(
+            "partitioned-name-over-topic",
+            Severity.WARNING,
+            "A topic without partitions has metadata that says it has some",
+            "Both were created under one name, and no partition is there.",
+            "Gives clients of the name partitions that it creates, or none. The topic's messages and subscriptions stay, out of reach.",
+            "pulsar-admin topics delete-partitioned-topic {topic}",
+            "Remove the metadata of partitions: the topic itself, its schema and its policies stay.",
+            "Set one kind of topics that are created automatically (`allowAutoTopicCreationType`), and create others before clients come.",
+        ),
+        _record_over_plain,
+    ),
+    Rule(
+        Cause(
+            "topic-beside-partitions",
+            Severity.WARNING,
+            "There are a topic without partitions and partitions under one name",
+            "Both were created under one name, or the metadata of the partitions was lost and a client created the topic.",
+            "Gives clients of the name one of them, by the metadata of partitions. Messages and subscriptions of the other stay, out of"
+            " reach.",
+            "pulsar-admin topics delete {topic}",
+            "First load the messages that are still needed into a partition (`topics dump --level entries`, `topics load --topic`). The"
+            " partitions, their metadata, schema and policies stay.",
+            "Set one kind of topics that are created automatically (`allowAutoTopicCreationType`), and create others before clients come.",
+        ),
+        _plain_beside,
+        "the messages of the topic without partitions, by the cure",
+    ),
+)

@@ -1,0 +1,140 @@
+"""Partitioned topics whose metadata and partitions do not agree."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from store.codec.cursor import CursorInfo
+from store.codec.ledgermetadata import ledger_path
+from store.names import Position, parse_topic
+from tests.conftest import Cli
+from tests.cures.curing import Json, Told, check_cured, check_told, diagnoses, put_values, told
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
+
+NAME = parse_topic("acme/iot/readings")
+PARTITIONS = [NAME.partition(index) for index in range(3)]
+ENTRIES = 4
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is planted: the partitions THERE, what their metadata says (None: there is none), whether there is a PLAIN topic.
+
+    ``changed``: the paths that the cure changes; ``follows``: what is told of what it did.
+    """
+
+    there: Sequence[int]
+    record: Mapping[str, object] | None
+    plain: bool
+    code: str
+    severity: str
+    changed: Sequence[str]
+    mend: str
+    follows: Sequence[Told] = ()
+
+
+RECORD = NAME.partitioned_path
+FAULTS = {
+    "metadata lost": Fault(
+        (0, 1, 2), None, False, "partitions-without-metadata", "warning", [RECORD],
+        f"topics create-partitioned-topic {NAME} -p 3",
+    ),
+    "metadata and a partition lost": Fault(
+        (0, 2), None, False, "partitions-without-metadata", "warning", [RECORD, NAME.partition(1).path],
+        f"topics create-partitioned-topic {NAME} -p 3",
+    ),
+    "number too low": Fault(
+        (0, 1, 2), {"partitions": 2}, False, "partitions-beyond-metadata", "warning", [RECORD],
+        f"topics update-partitioned-topic {NAME} -p 3",
+    ),
+    "some missing": Fault(
+        (0, 2), {"partitions": 4}, False, "partitions-missing", "warning", [NAME.partition(one).path for one in (1, 3)],
+        f"topics create-missed-partitions {NAME}",
+    ),
+    "none there": Fault(
+        (), {"partitions": 2}, False, "partitions-missing", "note", [NAME.partition(one).path for one in range(2)],
+        f"topics create-missed-partitions {NAME}",
+    ),
+    "half deleted": Fault(
+        (), {"partitions": 2, "deleted": True}, False, "partitioned-topic-half-deleted", "warning", [RECORD],
+        f"topics delete-partitioned-topic {NAME}",
+    ),
+    "plain under the name": Fault(
+        (), {"partitions": 3}, True, "partitioned-name-over-topic", "warning", [RECORD],
+        f"topics delete-partitioned-topic {NAME}",
+    ),
+    "plain beside partitions": Fault(
+        (0, 1), {"partitions": 2}, True, "topic-beside-partitions", "warning", [NAME.path, NAME.cursor_path("s"), ledger_path(14)],
+        f"topics delete {NAME}", [("ledgers-deleted", "ledger 14")],
+    ),
+}  # fmt: skip
+
+
+def made(path: Path, fault: Fault | None) -> Path:
+    """A store with the topic, three partitions of it if nothing is wrong, its schema, and another topic that is whole."""
+    there = (0, 1, 2) if fault is None else fault.there
+    names = [*(NAME.partition(index) for index in there), *([NAME] if fault is not None and fault.plain else [])]
+    topics = [parse_topic("acme/iot/other-partition-0"), parse_topic("acme/iot/plain"), *names]
+    entries = [Made(CREATED_MS, broker_ms=CREATED_MS) for _ in range(ENTRIES)]
+    make_store(
+        path,
+        {
+            str(name): MadeTopic([entries], cursors={"s": CursorInfo(-1, Position(10 + place, ENTRIES - 1))})
+            for place, name in enumerate(topics)
+        },
+    )
+    records: dict[str, Json] = {parse_topic("acme/iot/other").partitioned_path: {"partitions": 1}}
+    if fault is None or fault.record is not None:
+        records[RECORD] = {"partitions": 3} if fault is None else fault.record
+    put_values(path, {where: json.dumps(value).encode() for where, value in records.items()})
+    return path
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_it_is_told_and_cured(fault: Fault, whole_cli: Cli, tmp_path: Path) -> None:
+    before, store = diagnoses(whole_cli, made(tmp_path / "whole", None)), made(tmp_path / "s", fault)
+    (row,) = check_told(whole_cli, store, before, [(fault.code, str(NAME))])
+    assert (row["severity"], row["evidence"]["entries"]) == (fault.severity, ENTRIES * len(fault.there))
+    assert row["mend"].endswith(fault.mend)
+    checked = whole_cli("--store", store, "store", "check", "-o", "jsonl").json_lines
+    assert [one["where"] for one in checked if one["code"] == fault.code] == [str(NAME)]
+    rest = told(before) + Counter(fault.follows)
+    check_cured(whole_cli, store, row, rest, fault.changed)
+
+
+def test_refusals_name_the_partitions(cli: Cli, tmp_path: Path) -> None:
+    store = made(tmp_path / "s", FAULTS["metadata and a partition lost"])
+    for words in ("get-partitioned-topic-metadata", "partitioned-stats", "stats"):
+        refused = cli("--store", store, "-o", "json", "topics", words, NAME)
+        assert refused.exit_code == 5
+        assert "partitions 0 and 2 of it are there" in refused.error["message"]
+        assert refused.error["hint"].endswith(f"pulsar-admin topics create-partitioned-topic {NAME} -p 3")
+    store = made(tmp_path / "deleted", FAULTS["half deleted"])
+    refused = cli("--store", store, "-o", "json", "topics", "create-partitioned-topic", NAME, "-p", 2)
+    assert (refused.exit_code, refused.error["code"]) == (3, "already-exists")
+    assert "marked as deleted" in refused.error["message"]
+    assert refused.error["hint"].endswith(f"pulsar-admin topics delete-partitioned-topic {NAME}")
+
+
+@pytest.mark.parametrize(
+    ("fault", "command"),
+    [("plain beside partitions", "delete"), ("plain under the name", "delete-partitioned-topic")],
+)
+def test_what_two_topics_of_a_name_share_stays(fault: str, command: str, cli: Cli, tmp_path: Path) -> None:
+    """Their schema, and policies of topics; where the last one goes, they go, too."""
+    store = made(tmp_path / "s", FAULTS[fault])
+    schema = tmp_path / "schema.json"
+    schema.write_text(json.dumps({"type": "STRING", "schema": "", "properties": {}}))
+    assert cli("--store", store, "schemas", "upload", NAME, "-f", schema).exit_code == 0
+    assert cli("--store", store, "topics", command, NAME, "-y").exit_code == 0
+    assert cli("--store", store, "schemas", "get", NAME).exit_code == 0
+    last = "delete-partitioned-topic" if command == "delete" else "delete"
+    assert cli("--store", store, "topics", last, NAME, "-y").exit_code == 0
+    assert cli("--store", store, "schemas", "get", NAME).exit_code == 5
