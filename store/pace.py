@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _STEPS_A_SECOND = 10
 _LEAST_STEP_BYTES = 4096
@@ -31,6 +33,20 @@ class Pace:
         self._next = 0.0
         self.step_bytes = 1 << 62
         """What is to be read at once."""
+
+    @contextmanager
+    def limited(self, bytes_a_second: int | None) -> Iterator[None]:
+        """Bound what is read within the block, None: as it was."""
+        before = self._rate
+        if bytes_a_second is not None:
+            self.limit(bytes_a_second)
+        try:
+            yield
+        finally:
+            if before:
+                self.limit(before)
+            else:
+                self.unlimit()
 
     @property
     def is_limited(self) -> bool:

@@ -19,7 +19,7 @@ from store.model.copy_age import AsOf, find_as_of
 from store.transfer import copy_time
 from tests.conftest import Cli
 from tests.reading_zookeeper import last_time_of
-from tests.stores import apply_values, copied
+from tests.stores import apply_values, copied, imported
 from tests.worlds import scratch_copy, world
 
 HOUR = 3_600_000
@@ -318,3 +318,10 @@ def test_a_moment_of_the_past_asks_too(cli: Cli, tmp_path: Path) -> None:
     refused = cli("--store", store, "topics", "restore", STEADY, "--at", "-2h", "--dry-run")
     assert refused.exit_code == 5
     assert "which now is meant?" in refused.stderr
+
+
+def test_store_info_says_the_time_of_the_copy_and_its_source(cli: Cli) -> None:
+    store = imported("small", "clean")
+    found = cli("--store", store, "store", "info", "-o", "json").json
+    assert (found["asOf"], found["asOfSource"]) == (SMALL_MS, "metadata")
+    assert "by the newest metadata node" in cli("--store", store, "store", "info").stdout

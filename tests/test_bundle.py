@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -531,3 +532,10 @@ def test_a_lost_entry_log_is_no_difference(cli: Cli, tmp_path: Path, names: Path
     assert {"entry-log-missing", "entries-missing"} <= {one["code"] for one in told}
     there = cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b", "-o", "json")
     assert (there.exit_code, there.json["findings"], there.json["sameFindings"]) == (0, told, True)
+
+
+def test_a_fifo_is_no_bundle_and_is_not_waited_for(cli: Cli, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    refused = cli("--store", tmp_path / "s", "store", "import", "bundle", tmp_path / "fifo")
+    assert (refused.exit_code, "it is a FIFO, not a regular file" in refused.stderr) == (5, True)
+    assert not (tmp_path / "s").exists()

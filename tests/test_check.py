@@ -30,7 +30,7 @@ from store.names import Position, parse_topic
 from tests.conftest import Cli
 from tests.stores import copied, imported, lose_nodes
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
-from tests.worlds import STATES, WORLD_NAMES
+from tests.worlds import STATES, WORLD_NAMES, scratch_copy
 
 PLAIN = "/managed-ledgers/public/default/persistent/plain"
 
@@ -324,3 +324,31 @@ def test_many_lost_ledgers_are_one_finding_and_asked_for_once(
     assert answer.stderr.count("warning: ") == 7
     assert f"{lost:,} ledgers are broken" in answer.stderr
     assert {asked[10_000_000 + number] for number in range(lost)} == {1}
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_deep_check_beside_a_writer_checks_what_is_at_rest(is_damaged: bool, cli: Cli, tmp_path: Path) -> None:
+    """A log that is written to is read to where the import ended, its ledgers are left out, and all else is compared."""
+    source, path = scratch_copy("cluster", "clean", tmp_path), tmp_path / "s"
+    assert cli("--store", path, "store", "import", "standalone", source).exit_code == 0
+    check = ("--store", path, "store", "check", "--deep", "-o", "jsonl")
+    before = {row["code"] for row in cli(*check).json_lines}
+    logs = sorted(file for file in (source / "bookkeeper1" / "current").glob("*.log") if file.stat().st_size)
+    assert len(logs) > 1
+    with open(logs[-1], "ab") as file:
+        file.write((1000).to_bytes(4, "big") + b"half of a record")
+    if is_damaged:
+        other = sorted((source / "bookkeeper2" / "current").glob("*.log"))[0]
+        times, data = other.stat(), bytearray(other.read_bytes())
+        data[1024 + 60] ^= 1
+        other.write_bytes(data)
+        os.utime(other, ns=(times.st_atime_ns, times.st_mtime_ns))
+    answer = cli(*check)
+    told = {row["code"]: row for row in answer.json_lines}
+    found = told["not-checked"]
+    assert (found["severity"], found["context"]["live"], found["context"]["gone"]) == ("note", 1, 0)
+    assert found["context"]["read"] > found["context"]["live"]
+    assert "stop what writes" in found["hint"]
+    assert bool(told.keys() - before - {"not-checked", "file-grown"}) is is_damaged
+    assert "index-differs" not in told or is_damaged

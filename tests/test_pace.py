@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import pulsar_admin
 from store.pace import PACE, ColdPages, Pace, _resident
 from tests.conftest import Cli
-from tests.worlds import scratch_copy
+from tests.worlds import scratch_copy, world
 
 MEGA = 1 << 20
 FIRST_PAGES = 8  # of the header, and of what is digested to know the file again, with what the system reads ahead
@@ -130,3 +131,22 @@ def test_an_import_is_bounded(disk: Path, cli: Cli) -> None:
     both = cli("--store", disk / "t", "store", "import", "standalone", source, "--max-rate", "1M", "--spark")
     assert both.exit_code == 2
     assert "--spark reads in others" in both.stderr
+
+
+def test_python_bounds_imports_and_deep_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was waited is what the bytes take at that rate, and afterwards nothing waits."""
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    monkeypatch.setattr(time, "monotonic", lambda: sum(waited))
+    path, rate = tmp_path / "s", 10_000_000
+    result = pulsar_admin.import_standalone(world("small") / "clean", path, max_rate=rate)
+    assert sum(waited) >= result.bytes / rate
+    waited.clear()
+    with pulsar_admin.open_store(path) as store:
+        store.check(deep=True, max_rate=rate)
+        assert sum(waited) >= result.bytes / rate
+        waited.clear()
+        store.check(deep=True)
+        with pytest.raises(pulsar_admin.StoreError, match="max_rate"):
+            store.check(max_rate=0)
+    assert not sum(waited)

@@ -18,6 +18,7 @@ from store.db.tree import Node, find_node, iter_children, read_node
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreNotFound
 from store.facts.managed_ledgers import summed
 from store.facts.trees import trees_text
+from store.model.copy_age import AsOf
 from store.model.structures import structure_of
 from store.sources.roots import below_text
 from store.wording import counted, plural
@@ -60,6 +61,7 @@ def _render_info(summary: StoreSummary) -> str:
         ("store", f"{summary.store} (format {summary.format_version}, {summary.state})"),
         *([] if summary.row_digests else [("rows", "without digests; `store refresh` or the next change adds them")]),
         ("created", render_cell(summary.created_ms, "time")),
+        ("as of", _as_of_text(summary)),
         *(("source", _source_text(source)) for source in summary.sources),
         ("metadata nodes", f"{summary.databases['tree']:,}"),
         *([("not known", trees_text(summary.unknown_trees))] if summary.unknown_trees else []),
@@ -86,6 +88,12 @@ def _render_info(summary: StoreSummary) -> str:
     ]
     lines += _other_lines(summary.other_ledgers)
     return clean_text_lines(lines)
+
+
+def _as_of_text(summary: StoreSummary) -> str:
+    if summary.as_of_ms is None or summary.as_of_source is None:
+        return "not known"
+    return f"{render_cell(summary.as_of_ms, 'time')}, {AsOf(summary.as_of_ms, summary.as_of_source).said_by}"
 
 
 def _other_lines(found: Sequence[OtherLedger]) -> list[str]:

@@ -105,6 +105,11 @@ def given_flags(**flags: object) -> None:
         given_flag(what, value)
 
 
+def given_rate(max_rate: int | None) -> int | None:
+    """Return MAX_RATE, bytes a second, None: no bound; raises InvalidValue."""
+    return None if max_rate is None else whole_number("max_rate", max_rate, 1)
+
+
 def whole_number(what: str, value: object, least: int | None = None, most: int | None = None) -> int:
     """Return VALUE; raises InvalidValue unless it is an int or one of numpy's, LEAST to MOST where they are given; text is not."""
     if not isinstance(value, SupportsIndex) or isinstance(value, bool):

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pulsar_admin.api.given import given_flags, given_items, given_object, given_path, given_text, wanted_of
+from pulsar_admin.api.given import given_flags, given_items, given_object, given_path, given_rate, given_text, wanted_of
 from pulsar_admin.api.session import Caller, Time, check_choice
 from store.db.storeinfo import check_new_store
 from store.errors import InvalidValue
+from store.pace import PACE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,26 +40,23 @@ def import_standalone(
     index: bool = True,
     chroot: str | None = None,
     ledgers_root: str | None = None,
+    max_rate: int | None = None,
 ) -> ImportResult:
     """Read a standalone Pulsar's data directory SOURCE into a new store at PATH; SOURCE is only read, also while Pulsar runs.
 
-    VERIFY: the digest of every entry. JOBS and SPARK as of ``open_store``; AT, INDEX, CHROOT and LEDGERS_ROOT as of ``import_cluster``.
-    An import that was stopped goes on when it is called again. The result counts nodes, files, bytes, records, entries and ``problems``;
-    ``warnings`` are PartialData warnings, too. Raises SourceNotFound, AlreadyExists, StoreBusy, MetadataCorrupt, DiskFull, NotWritable.
+    VERIFY: the digest of every entry. MAX_RATE: how many bytes a second are read at most, by this process alone. JOBS and SPARK as of
+    ``open_store``; AT, INDEX, CHROOT and LEDGERS_ROOT as of ``import_cluster``. An import that was stopped goes on when it is called
+    again. The result counts nodes, files, bytes, records, entries and ``problems``; ``warnings`` are PartialData warnings, too. Raises
+    SourceNotFound, AlreadyExists, StoreBusy, MetadataCorrupt, DiskFull, NotWritable.
     """
     from store.sources.layout import read_standalone_layout
 
     given_flags(verify=verify, index=index)
     caller = Caller(now, jobs=jobs, spark=spark)
-    return import_parts(
-        caller,
-        read_standalone_layout(given_path("source", source), wanted_of(chroot, ledgers_root)),
-        given_path("path", path),
-        mode=mode,
-        verify=verify,
-        index=index,
-        at=at,
-    )
+    layout = read_standalone_layout(given_path("source", source), wanted_of(chroot, ledgers_root))
+    place = given_path("path", path)
+    with PACE.limited(given_rate(max_rate)):
+        return import_parts(caller, layout, place, mode=mode, verify=verify, index=index, at=at)
 
 
 def import_cluster(
@@ -76,6 +74,7 @@ def import_cluster(
     client: Path | str | None = None,
     chroot: str | None = None,
     ledgers_root: str | None = None,
+    max_rate: int | None = None,
 ) -> ImportResult:
     """Read the parts of a cluster that are at hand into a new store at PATH; ``Store.add_parts`` brings others later.
 
@@ -90,7 +89,8 @@ def import_cluster(
     given_flags(verify=verify, index=index)
     place, caller = given_path("path", path), Caller(now, jobs=jobs, spark=spark)
     layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
-    return import_parts(caller, layout, place, mode=mode, verify=verify, index=index, at=at)
+    with PACE.limited(given_rate(max_rate)):
+        return import_parts(caller, layout, place, mode=mode, verify=verify, index=index, at=at)
 
 
 def import_parts(

@@ -20,6 +20,7 @@ from store.db.storeinfo import check_state
 from store.errors import InvalidValue, NotWritable, Refused, StoreError
 from store.model.reader import EntryReader, open_reader
 from store.names import EARLIEST, LATEST, Position, TopicName, parse_position
+from store.pace import PACE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -157,7 +158,13 @@ class Caller:
         return nullcontext(lambda count: None)
 
     def engine(self, problems: list[StoreError], size_bytes: int = 0) -> AbstractContextManager[Engine | None]:
-        """Open what scans, of about SIZE_BYTES, run on, see ``open_engine``."""
+        """Open what scans, of about SIZE_BYTES, run on, see ``open_engine``; raises InvalidValue for Spark where reading is bounded."""
+        if PACE.is_limited:  # other processes would each read as fast
+            if self._spark is not None:
+                raise InvalidValue(
+                    "max_rate bounds what this process reads, Spark reads in others", hint="give one of them"
+                )
+            return nullcontext(None)
         return open_engine(self._jobs, self._spark, problems)
 
     def time_ms(self, value: Time, *, changes: bool = False) -> int:

@@ -16,6 +16,7 @@ from pulsar_admin.api.given import (
     given_ledgers,
     given_path,
     given_places,
+    given_rate,
     given_text,
     whole_number,
 )
@@ -37,6 +38,7 @@ from store.model.topics import (
     select_topics,
 )
 from store.names import TopicSelection, parse_namespace, parse_topic, parse_topics
+from store.pace import PACE
 from store.wording import counted, plural
 
 if TYPE_CHECKING:
@@ -349,15 +351,16 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
             names = [one for topic in topics for one in expand_topic(reader.txn, parse_topic(topic))]
             return why_bytes(store, reader, self._session.now_ms, names if topics else None, most)
 
-    def check(self, *, deep: bool = False) -> tuple[Finding, ...]:
+    def check(self, *, deep: bool = False, max_rate: int | None = None) -> tuple[Finding, ...]:
         """Return what is wrong (``severity`` problem) or worth knowing (note): files, index, audit log, metadata against ledgers.
 
-        DEEP reads every byte. Nothing is repaired.
+        DEEP reads every byte, at most MAX_RATE of them a second, in this process alone. Nothing is repaired. Raises InvalidValue.
         """
         from pulsar_admin.api.checking import iter_check
 
         given_flags(deep=deep)
-        return tuple(iter_check(self._session, deep=deep))
+        with PACE.limited(given_rate(max_rate)):
+            return tuple(iter_check(self._session, deep=deep))
 
     def doctor(
         self, *, deep: bool = False, each: int = 10, codes: Sequence[str] = (), severities: Sequence[str] = ()

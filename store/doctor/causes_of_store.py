@@ -238,11 +238,12 @@ CAUSES_OF_STORE = (
     Cause(
         "not-checked",
         Severity.WARNING,
-        "Files have changed, so the index was not compared with them",
-        "A deep check needs the files that were imported.",
+        "Files have changed, so the index was not compared with all of them",
+        "A deep check compares the index with the files as they were imported. Of files that somebody writes it verifies what was"
+        " imported, and leaves out the ledgers in them.",
         _UNSEEN,
         "pulsar-admin store refresh",
-        "Refresh, then check again.",
+        "Refresh, then check again; stop what writes before, to compare all.",
     ),
 )
 """Of the store itself. A row for each code of ``store.check.rows``, ``nacks`` and the deep check that is not about what Pulsar left."""

@@ -14,6 +14,7 @@ from store.errors import StoreError
 from store.facts.managed_ledgers import OtherLedger, other_ledgers
 from store.facts.trees import Tree, unknown_trees
 from store.frozen import field, frozen
+from store.model.copy_age import find_as_of
 from store.model.cursors import iter_cursor_names, read_cursor
 from store.model.ledgers import iter_ledger_ids
 from store.model.reader import EntryReader
@@ -41,6 +42,7 @@ class StoreSummary:
     """A store in numbers. ``cursors``: where each cursor's truth is (``store.model.cursors.Cursor.source``, or "unreadable").
 
     ``unknown_trees``: trees of the metadata that no Pulsar known here writes; ``other_ledgers``: managed ledgers that are no topics here;
+    ``as_of_ms``: the time that it is a copy of, ``as_of_source``: what says that, of ``store.model.copy_age.SAID_BY``, None: nothing does;
     ``row_digests``: whether its rows have digests; those of a store of format 1 get them with the next change.
     """
 
@@ -48,6 +50,8 @@ class StoreSummary:
     format_version: int
     row_digests: bool
     created_ms: int
+    as_of_ms: int | None = field(metadata={"json": "asOf"})
+    as_of_source: str | None
     state: str
     transaction: int
     sources: tuple[Mapping[str, Any], ...]  # Any: JSON, see store/transfer/imports.py
@@ -74,11 +78,14 @@ def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
     sums = [decode_times(ledger_of_key(key), row).sums for key, row in txn.items("times")]
     topics, unreadable, cursors = _count_topics(reader)
     files = tuple(_file(store, log) for log in iter_logs(txn))
+    as_of = find_as_of(txn)
     return StoreSummary(
         store=str(store.path),
         format_version=store.info.format_version,
         row_digests=txn.has_digests,
         created_ms=store.info.created_ms,
+        as_of_ms=None if as_of is None else as_of.time_ms,
+        as_of_source=None if as_of is None else as_of.source,
         state=store.info.state,
         transaction=store.last_txn_id(),
         sources=store.info.sources,

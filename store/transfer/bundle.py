@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import secrets
 import zlib
 from base64 import b64decode, b64encode
@@ -42,9 +43,11 @@ from store.db.unserved import UNSERVED
 from store.errors import InvalidValue, LimitExceeded, MetadataCorrupt, SourceNotFound, StoreError, Unsupported
 from store.files import (
     PRIVATE_FILE,
+    NotRegular,
     alone_at,
     create_file,
     new_directory,
+    open_regular,
     raise_read_error,
     read_file,
     replace_file,
@@ -303,7 +306,7 @@ def _header(path: Path, found: Any) -> Json:  # Any: JSON
 def _iter_lines(path: Path) -> Iterator[tuple[int, Any]]:  # Any: JSON
     """Yield (bytes, value) of each line; raises SourceNotFound, MetadataCorrupt, LimitExceeded."""
     try:
-        with gzip.open(path, "rb") as file:
+        with os.fdopen(open_regular(path), "rb") as raw, gzip.open(raw, "rb") as file:
             while line := file.readline(LINE_MAX_BYTES + 1):
                 if len(line) > LINE_MAX_BYTES:
                     raise LimitExceeded(
@@ -313,8 +316,10 @@ def _iter_lines(path: Path) -> Iterator[tuple[int, Any]]:  # Any: JSON
                         limit_bytes=LINE_MAX_BYTES,
                     )
                 yield len(line), json.loads(line)
-    except (FileNotFoundError, IsADirectoryError) as error:
+    except FileNotFoundError as error:
         raise SourceNotFound(f"there is no file {path}", path=str(path)) from error
+    except NotRegular as error:  # a FIFO would be waited for
+        raise SourceNotFound(f"{path}: {error.strerror}", hint="name the bundle's file", path=str(path)) from error
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise MetadataCorrupt(f"{path} is damaged, or no bundle: {error}", hint="have it sent again") from error
 
