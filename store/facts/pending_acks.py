@@ -30,6 +30,16 @@ class PendingAckLog:
         """Whether a broker's replay comes to its end."""
         return self.endless_until is None and not self.lost
 
+    @property
+    def replayed_until(self) -> Position | None:
+        """The entry at which a broker's replay stops; None where it comes to the last one."""
+        after = Position(self.mark_delete.ledger_id, self.mark_delete.entry_id + 1)
+        for broken in self.lost:
+            for first, last in broken.lost:
+                if Position(broken.ledger_id, last) >= after:
+                    return max(Position(broken.ledger_id, first), after)
+        return None
+
 
 def read_pending_ack_log(reader: EntryReader, name: TopicName, subscription: str) -> PendingAckLog | None:
     """Return the log of SUBSCRIPTION of the topic NAME; None where no transaction ever acknowledged on it.

@@ -191,9 +191,12 @@ class SubscriptionFacts:
 
     @cached_property
     def pending_acks(self) -> Mapping[TxnId, Position | None] | Unknown:
-        """The open transactions with acknowledgements of it, and the position of a cumulative one."""
+        """The open transactions with acknowledgements of it that a broker gets to, and the position of a cumulative one."""
+        log = self.pending_ack_log
+        if log is None or isinstance(log, Unknown):
+            return log or {}
         try:
-            return read_pending_acks(self.of.reader, self.of.topic.name, self.cursor.name) or {}
+            return read_pending_acks(self.of.reader, self.of.topic.name, self.cursor.name, log.replayed_until) or {}
         except StoreError as error:
             return Unknown.of(error)
 

@@ -116,16 +116,19 @@ def read_transaction(reader: EntryReader, txn: TxnId) -> OpenTransaction:
     return found
 
 
-def read_pending_acks(reader: EntryReader, name: TopicName, subscription: str) -> dict[TxnId, Position | None] | None:
+def read_pending_acks(
+    reader: EntryReader, name: TopicName, subscription: str, end: Position | None = None
+) -> dict[TxnId, Position | None] | None:
     """Return the open transactions with acknowledgements on a subscription → the position of a cumulative one.
 
-    None where there is no log of them. Raises EntryCorrupt, Unsupported.
+    ``end``: the entry of the log at which a replay stops, None for behind the last one. Returns None where there is no log of them.
+    Raises EntryCorrupt, Unsupported.
     """
     log = name.pending_ack(subscription)
     if find_node(reader.txn, log.path) is None:
         return None
     open_: dict[TxnId, Position | None] = {}
-    for where, payload in _payloads(reader, read_topic(reader.txn, log)):
+    for where, payload in _payloads(reader, read_topic(reader.txn, log), end):
         entry = decode_pending_ack(payload, where)
         if entry.operation == ACK:
             open_[entry.txn] = entry.positions[-1] if entry.is_cumulative and entry.positions else open_.get(entry.txn)
@@ -134,8 +137,10 @@ def read_pending_acks(reader: EntryReader, name: TopicName, subscription: str) -
     return open_
 
 
-def _payloads(reader: EntryReader, topic: Topic) -> Iterator[tuple[str, bytes]]:
+def _payloads(reader: EntryReader, topic: Topic, end: Position | None = None) -> Iterator[tuple[str, bytes]]:
     for position in topic.iter_positions(EARLIEST):
+        if end is not None and position >= end:
+            return
         yield f"entry {position} of {topic.name}", bytes(reader.read(position.ledger_id, position.entry_id).payload)
 
 

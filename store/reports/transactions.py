@@ -173,9 +173,10 @@ def check_subscription(txn: Txn, name: TopicName, subscription: str) -> None:
 
 def pending_ack_stats(reader: EntryReader, name: TopicName, subscription: str) -> PendingAckStats:
     """Return what ``pending-ack-stats`` shows."""
-    found, log = read_pending_acks(reader, name, subscription), read_pending_ack_log(reader, name, subscription)
+    log = read_pending_ack_log(reader, name, subscription)
     if log is None:
         return PendingAckStats(State.NONE, 0)
+    found = read_pending_acks(reader, name, subscription, log.replayed_until)
     return PendingAckStats(State.READY if log.is_replayed else State.INITIALIZING, len(found or ()))
 
 

@@ -313,12 +313,11 @@ def _ranges_limit(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 
 def _transactions_unknown(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    if isinstance(facts.buffer, Unknown):
-        yield Evidence(
-            facts.where,
-            f"Which transactions are open here is not known: {facts.buffer.why}.",
-            {"error": facts.buffer.code},
-        )
+    unknown = "Which transactions are open here is not known", facts.buffer
+    acks = f"Which transactions hold acknowledgements of {facts.cursor.name} is not known", facts.pending_acks
+    for what, fact in (unknown, acks):
+        if isinstance(fact, Unknown):
+            yield Evidence(facts.where, f"{what}: {fact.why}.", {"error": fact.code})
 
 
 def _open_transaction(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Evidence]:
@@ -529,7 +528,7 @@ def _backlog(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if not facts.pending or is_held(facts):
         return
     extent = facts.backlog
-    is_unseen = bool(facts.cursor_bookies or facts.unseen) or isinstance(facts.buffer, Unknown)
+    is_unseen = any(True for rule in (_not_imported, _transactions_unknown) for _ in rule(facts))
     messages = "" if is_unseen else f" ({counted(extent.messages, 'message')})"
     waits = f"{_entries(extent.entries)}{messages} {plural(extent.entries, 'waits', 'wait')}"
     what, but = ("Nothing that is seen", ", and not all of it is seen") if is_unseen else ("Nothing in the store", "")

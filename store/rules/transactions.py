@@ -34,6 +34,10 @@ def _entries_lost(facts: SubscriptionFacts) -> Iterator[Evidence]:
     return _lost(facts, lambda broken: broken.reason != NO_METADATA and not broken.cure)
 
 
+def _entries_not_served(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    return _lost(facts, lambda broken: broken.reason != NO_METADATA and bool(broken.cure))
+
+
 def _lost(facts: SubscriptionFacts, is_meant: Callable[[BrokenLedger], bool]) -> Iterator[Evidence]:
     log = facts.pending_ack_log
     if log is None or isinstance(log, Unknown):
@@ -46,6 +50,7 @@ def _lost(facts: SubscriptionFacts, is_meant: Callable[[BrokenLedger], bool]) ->
             f"{plural(len(ids), 'ledger', 'ledgers')} {listed(ids, _NAMED)} of its pending-ack log cannot be read"
             f" ({lost[0].what()}): a broker never ends replaying the log, and nobody can open the subscription",
             {**_log_of(facts, log), "ledgerIds": ids, "entries": sum(broken.lost_entries for broken in lost)},
+            lost[0].cure,
         )
 
 
@@ -104,6 +109,20 @@ TRANSACTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         ),
         _entries_lost,
         "what open transactions acknowledged in the ledgers",
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "pending-ack-entries-not-served",
+            Severity.CRITICAL,
+            "No client gets entries of a subscription's pending-ack log",
+            f"{_MEANS} Files have entries of the log that no bookie serves: they lie where no start reads them, on bookies that the"
+            " metadata does not name, or in ledgers that nobody can close.",
+            f"{_BROKER} `autoSkipNonRecoverableData=true` passes over them.",
+            "pulsar-admin ledgers missing {ledgerIds}",
+            "It says where the entries are and what brings them back: `store salvage`, or `ledgers restore --to-bookies`.",
+        ),
+        _entries_not_served,
         scope="use",
     ),
 )
