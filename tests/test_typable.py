@@ -34,6 +34,8 @@ _GENERIC = ("examples", "elsewhere", "output", "help")
 """Keywords whose texts are examples for everybody."""
 _VALUES = {
     "-s": "half",
+    "-mlp": "public/default/persistent/plain",
+    "-cm": "9:3",
     "-l": "9",
     "-e": "0",
     "-m": "9:3",
@@ -76,7 +78,7 @@ _NO_COMMANDS = {
     "pulsar-admin incident bundle": "the name of a format",
     "pulsar-admin --store NEW store import cluster": "the words that the parts of a cluster follow",
 }
-_WHOLE = {"case.shell_words": f"{PLAIN} -s half"}
+_WHOLE = {"_words(facts)": f"{PLAIN} -s half"}
 """What stands for several words."""
 
 
@@ -121,7 +123,7 @@ def literals(file: Path) -> Iterator[tuple[int, str]]:
 
 def filled(command: str) -> list[str]:
     """The words of a command with a value for each that is to be filled in."""
-    words = words_of(re.sub(r"\{\w*\}", "{}", command))
+    words = words_of(re.sub(r"\{\w*\}", "{}", command.replace("{ledgerId}", _BY_GROUP["ledgers"])))
     group = next((key for key in (" ".join(words[:2]), words[0]) if key in _BY_GROUP), "")
     usual = _BY_GROUP.get(group, PLAIN)
     found = []

@@ -40,6 +40,6 @@ def diagnosis_of(
         at_stake_bytes=size if isinstance(size, int) else 0,
         at_stake_messages=messages if isinstance(messages, int) else 0,
         broker=cause.broker,
-        mend=cause.command({"where": where} | dict(evidence)),
+        mend=cause.command({**evidence, "where": where}),
         page=cause.page,
     )

@@ -75,11 +75,14 @@ class _Run:
     def __init__(self, place: str) -> None:
         self.place = place
         self._first: list[Diagnosis] = []
+        self._mend = ""
+        """The command that repairs all of them; "": each has its own."""
         self._count = self._bytes = self._messages = 0
 
     def add(self, diagnosis: Diagnosis, each: int) -> None:
         if len(self._first) < each:
             self._first.append(diagnosis)
+        self._mend = diagnosis.mend if self._count == 0 or diagnosis.mend == self._mend else ""
         self._count += 1
         self._bytes += diagnosis.at_stake_bytes
         self._messages += diagnosis.at_stake_messages
@@ -97,7 +100,7 @@ class _Run:
                 evidence={_ALIKE: self._count, "first": first.where},
                 at_stake_bytes=self._bytes,
                 at_stake_messages=self._messages,
-                mend=_list(first.code),
+                mend=self._mend or _list(first.code),
             )
         ]
 

@@ -250,7 +250,7 @@ def iter_namespace_cursors(
             f"{subscription} is the broker's own cursor",
             hint=f"no topic of {namespace} has it"
             if first is None
-            else f"topic by topic --force allows it: pulsar-admin {of_topics} {shell_word(first)} -s {subscription} --force",
+            else f"topic by topic --force allows it: pulsar-admin {of_topics} {shell_word(first)} -s {shell_word(subscription)} --force",
             subscription=subscription,
         )
     found = False

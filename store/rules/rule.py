@@ -53,7 +53,7 @@ class Rule(Generic[Facts]):
         """Return what to do about EVIDENCE, the command at its end."""
         if evidence.hint:
             return evidence.hint
-        return f"{self.cause.how.removesuffix('.')}: {self.cause.command({'where': evidence.where} | dict(evidence.values))}"
+        return f"{self.cause.how.removesuffix('.')}: {self.cause.command({**evidence.values, 'where': evidence.where})}"
 
 
 def of_topic(rule: Rule[SubscriptionFacts]) -> Rule[TopicFacts]:
