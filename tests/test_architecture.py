@@ -108,7 +108,7 @@ ARROWS = {
     "dump": {"changes", "policies", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
     "tables": {"policies", "index", "scan", "kernels", "engine", "codec", "db", "model"},
     "transfer": {"rules", "facts", "sources", "reports", "scan", "index", "changes", "codec", "db", "model"},
-    "facts": {"compaction", "history", "policies", "scan", "search", "sources", "codec", "db", "model"},
+    "facts": {"compaction", "history", "kernels", "policies", "scan", "search", "sources", "codec", "db", "model"},
     "rules": {"facts", "model"},
     "check": {"rules", "facts", "index", "nacks", "changes", "codec", "db", "model"},
     "doctor": {

@@ -25,7 +25,9 @@ from store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, Position
 from store.policies.in_force import MessageTtl, may_delay
 
 if TYPE_CHECKING:
+    from store.facts.chunks import CutMessage
     from store.facts.front import Front
+    from store.facts.markers import Contents
     from store.facts.topics import TopicFacts
     from store.search.pending import FutureDated
 
@@ -131,6 +133,37 @@ class SubscriptionFacts:
             return read_front(self.of.reader, self.cursor.state, self.oldest)
         except StoreError as error:  # a file that is gone or another one, too
             return Unknown.of(error)
+
+    @cached_property
+    def cut_message(self) -> CutMessage | None:
+        """The chunked message that its backlog begins in the middle of; None where it does not, or that would read too much."""
+        if not self._may_look_at_edges:
+            return None
+        from store.facts.chunks import find_cut  # all of messages
+
+        return find_cut(self.of.reader, self.of.topic, self.pending)
+
+    @cached_property
+    def contents(self) -> Contents | Unknown | None:
+        """What its backlog consists of; None without a backlog, without a marker at its ends, or where that would read too much."""
+        if not self._may_look_at_edges:
+            return None
+        from store.facts.markers import has_marker_at_edges, read_contents
+
+        of = self.of
+        if not of.budget.unlimited and not has_marker_at_edges(of.reader, of.topic, self.pending):
+            return None
+        if not of.budget.take(self.pending_entries):
+            return None
+        try:
+            return read_contents(of.reader, of.topic, self.pending)
+        except StoreError as error:
+            return Unknown.of(error)
+
+    @cached_property
+    def _may_look_at_edges(self) -> bool:
+        is_given = self.is_consumed and self.holds_messages and bool(self.pending) and not self.of.topic.name.is_system
+        return is_given and self.of.budget.take_edges()
 
     # -- what cannot be read ------------------------------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ READ_ENTRIES = 100_000
 """Entries of a topic that are read where a fact is in entries alone."""
 READ_ALL = 2_000_000
 """Entries that are read in all for such facts."""
+EDGES = 500
+"""Backlogs whose first and last entries are read where nobody asked for every byte."""
 _NAMED = 3
 _COMPACTION_THRESHOLD = next(policy for policy in POLICIES if policy.name == "compaction-threshold")
 
@@ -44,6 +46,12 @@ class ReadBudget:
 
     unlimited: bool = False
     left: int = READ_ALL
+    edges_left: int = EDGES
+
+    def take_edges(self) -> bool:
+        """Return whether the first and last entries of one more backlog may be read; it counts."""
+        self.edges_left -= 1
+        return self.unlimited or self.edges_left >= 0
 
     def take(self, entries: int) -> bool:
         """Return whether so many entries may be read; they count."""

@@ -15,6 +15,7 @@ from store.facts.subscriptions import Loss, SubscriptionFacts
 from store.model.broken import NO_METADATA
 from store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, CursorSource, is_own
 from store.names import Position, shell_word
+from store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from store.rules.cause import Cause, Severity
 from store.rules.rule import Evidence, Rule
 from store.rules.transactions import TRANSACTION_RULES
@@ -529,7 +530,10 @@ def _backlog(facts: SubscriptionFacts) -> Iterator[Evidence]:
         return
     extent = facts.backlog
     is_unseen = any(True for rule in (_not_imported, _transactions_unknown) for _ in rule(facts))
-    messages = "" if is_unseen else f" ({counted(extent.messages, 'message')})"
+    markers = 0 if facts.contents is None or isinstance(facts.contents, Unknown) else facts.contents.markers
+    given = extent.messages - markers
+    of_them = f" and {counted(markers, 'marker')}" if markers else ""
+    messages = "" if is_unseen else f" ({counted(given, 'message')}{of_them})"
     waits = f"{_entries(extent.entries)}{messages} {plural(extent.entries, 'waits', 'wait')}"
     what, but = ("Nothing that is seen", ", and not all of it is seen") if is_unseen else ("Nothing in the store", "")
     yield Evidence(
@@ -537,7 +541,8 @@ def _backlog(facts: SubscriptionFacts) -> Iterator[Evidence]:
         f"{what} holds {facts.cursor.name}: {waits} for a consumer{but}; the first is {facts.oldest}{_said(facts)}.",
         {
             "entries": extent.entries,
-            **({} if is_unseen else {"messages": extent.messages}),
+            **({} if is_unseen else {"messages": given}),
+            **({"markers": markers} if markers else {}),
             "bytes": extent.bytes,
             **_told(facts),
         },
@@ -562,6 +567,7 @@ _BUFFER = "pulsar-admin transactions transaction-buffer-stats -t {topic}"
 
 STOPPING_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     *TRANSACTION_RULES,
+    *CHUNK_RULES,
     Rule(
         Cause(
             "cursor-lost",
@@ -645,6 +651,7 @@ SUBSCRIPTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         _backlog,
     ),
     Rule(Cause("consumed", _NOTE, "nothing holds it: all is acknowledged"), _consumed),
+    *MARKER_RULES,
     Rule(
         Cause("cursor-ahead", _WARNING, "it is stored ahead of its topic's end: a broker starts it at the end"),
         _cursor_ahead,

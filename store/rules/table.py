@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from store.facts.cluster import ClusterFacts
 from store.facts.topics import TopicFacts
+from store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from store.rules.bookies import BOOKIE_RULES
 from store.rules.cause import Cause
 from store.rules.cluster import CLUSTER_RULES
@@ -20,7 +21,10 @@ from store.rules.transactions import TRANSACTION_RULES
 __all__ = ["CAUSES", "LEADING", "RULES", "SUBSCRIPTION_RULES", "TOPIC_RULES", "judge"]
 
 RULES: tuple[Rule[ClusterFacts], ...] = (*ROW_RULES, *LEDGER_RULES, *CLUSTER_RULES, *BOOKIE_RULES, *PARTITION_RULES)
-TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (*USE_RULES, *map(of_topic, TRANSACTION_RULES))
+TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
+    *USE_RULES,
+    *map(of_topic, (*TRANSACTION_RULES, *CHUNK_RULES, *MARKER_RULES)),
+)
 LEADING = tuple(rule for rule in RULES if rule.cause.leads)
 """Rules of which other findings may come: cheap to judge, so that an import tells of them."""
 

@@ -1,0 +1,127 @@
+"""Rules about what a backlog consists of: chunks that no consumer can join, markers that none gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from store.facts import Unknown
+from store.facts.chunks import CutMessage
+from store.facts.subscriptions import SubscriptionFacts
+from store.rules.cause import Cause, Severity
+from store.rules.rule import Evidence, Rule
+from store.wording import counted, plural
+
+
+def _cut(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    cut = facts.cut_message
+    if isinstance(cut, CutMessage) and cut.first is not None:
+        yield Evidence(
+            facts.where, _cut_text(cut, f"begins at {cut.first}"), {**_cut_values(facts, cut), "first": str(cut.first)}
+        )
+
+
+def _remainder(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    cut = facts.cut_message
+    if isinstance(cut, CutMessage) and cut.first is None and cut.left:
+        yield Evidence(facts.where, _cut_text(cut, "has no first chunk any more"), _cut_values(facts, cut))
+
+
+def _cut_text(cut: CutMessage, how: str) -> str:
+    return (
+        f"{cut.position} is chunk {cut.chunk + 1} of {cut.total} of a message that {how}:"
+        f" {plural(cut.chunk, 'the chunk', f'the {cut.chunk} chunks')} before it {plural(cut.chunk, 'is', 'are')} acknowledged, so"
+        " consumers drop the rest and never acknowledge it"
+    )
+
+
+def _cut_values(facts: SubscriptionFacts, cut: CutMessage) -> dict[str, object]:
+    return {
+        "topic": facts.of.where,
+        "subscription": facts.cursor.name,
+        "position": str(cut.position),
+        "chunk": cut.chunk + 1,
+        "chunks": cut.total,
+        "acknowledgedChunks": cut.chunk,
+        "producer": cut.producer,
+        "left": cut.left,
+    }
+
+
+def _markers(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    found = facts.contents
+    if found is None or isinstance(found, Unknown) or 2 * found.markers < max(found.entries, 1):
+        return
+    rest = found.entries - found.markers
+    yield Evidence(
+        facts.where,
+        f"{found.markers:,} of the {counted(found.entries, 'entry')} of its backlog {plural(found.markers, 'is a marker', 'are markers')}"
+        f" of brokers, which no client gets: {plural(found.markers, 'it goes', 'they go')} as soon as a consumer connects"
+        + (
+            f"; {counted(rest, 'entry')} {plural(rest, 'is', 'are')} left for it"
+            if rest
+            else ", and nothing else is left"
+        ),
+        {
+            "topic": facts.of.where,
+            "subscription": facts.cursor.name,
+            "entries": found.entries,
+            "markers": found.markers,
+        },
+    )
+
+
+_CUT = (
+    "A subscription was moved into a message of several chunks, or an expiry or a skip ended inside it (apache/pulsar#26395, #25120,"
+    " #12171)."
+)
+_DROPS = (
+    "Gives the chunks that are left to a consumer, which drops them without the first one and never acknowledges them: the backlog does"
+    " not get empty, and what is before their end is kept."
+)
+
+CHUNK_RULES: tuple[Rule[SubscriptionFacts], ...] = (
+    Rule(
+        Cause(
+            "chunk-cut",
+            Severity.WARNING,
+            "A subscription stands inside a chunked message",
+            _CUT,
+            _DROPS,
+            "pulsar-admin topics reset-cursor {topic} -s {subscription} -m {first}",
+            "Give the whole message again, from its first chunk on; entries after that chunk that were acknowledged are given again, too."
+            " To drop the message instead, use `topics skip`.",
+        ),
+        _cut,
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "chunk-remainder",
+            Severity.WARNING,
+            "A backlog begins with the rest of a chunked message",
+            f"{_CUT} Its first chunk is trimmed, so that nobody can join it any more.",
+            _DROPS,
+            "pulsar-admin topics skip {topic} -s {subscription} -n {left}",
+            "Skip the chunks that are left.",
+        ),
+        _remainder,
+        "the message, which no consumer gets in any case",
+        scope="use",
+    ),
+)
+
+MARKER_RULES: tuple[Rule[SubscriptionFacts], ...] = (
+    Rule(
+        Cause(
+            "markers-in-backlog",
+            Severity.NOTE,
+            "Half of a backlog or more is markers, which no client gets",
+            "Brokers write markers into topics for replicated subscriptions and transactions (apache/pulsar#6437, #22926, #10054).",
+            "Counts them in `msgBacklog`, gives them to nobody, and acknowledges them when a consumer reads past them.",
+            "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1 -ssm",
+            "Nothing to repair: connect a consumer.",
+        ),
+        _markers,
+        scope="use",
+    ),
+)

@@ -1,0 +1,122 @@
+"""Backlogs of what no client gets: chunks without the first one of their message, markers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from store.codec.cursor import CursorInfo
+from store.codec.message import encode_message_entry
+from store.names import Position, parse_topic
+from store.proto.pulsar_api_pb2 import MessageMetadata
+from tests.conftest import Cli
+from tests.cures.curing import Json, check_told, diagnoses, run_printed, told
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
+
+NAME = parse_topic("a/b/t")
+WHERE = f"{NAME} s"
+
+
+def entry(producer: str = "p", *, chunk: tuple[int, int, str] | None = None, marker: int | None = None) -> Made:
+    """An entry: a message, chunk i of n of the message with a uuid, or a marker."""
+    metadata = MessageMetadata(producer_name=producer, sequence_id=0, publish_time=CREATED_MS)
+    if chunk is not None:
+        metadata.chunk_id, metadata.num_chunks_from_msg, metadata.uuid = chunk
+        metadata.total_chunk_msg_size = 3
+    if marker is not None:
+        metadata.marker_type = marker
+    return Made(CREATED_MS, raw=encode_message_entry(metadata, b"x"))
+
+
+def chunks(uuid: str, total: int, producer: str = "p") -> list[Made]:
+    return [entry(producer, chunk=(index, total, uuid)) for index in range(total)]
+
+
+def made(path: Path, ledgers: Sequence[Sequence[Made]], mark: Position) -> Path:
+    return make_store(path, {str(NAME): MadeTopic(ledgers, cursors={"s": CursorInfo(-1, mark)})})
+
+
+def why(cli: Cli, store: Path) -> list[Json]:
+    return cli("--store", store, "topics", "why", NAME, "-s", "s", "-o", "json").json["reasons"]
+
+
+# In front a message, then four chunks, then a message; ledgers 10 and 11.
+PLAIN = [[entry(), *chunks("u", 4)], [entry()]]
+# The chunks of two producers in turns: u0 v0 u1 v1 u2 v2.
+TURNS = [[one for pair in zip(chunks("u", 3), chunks("v", 3, "q"), strict=True) for one in pair], [entry()]]
+
+
+@pytest.mark.parametrize(
+    ("ledgers", "mark", "first", "position", "chunk", "chunks_"),
+    [
+        (PLAIN, Position(10, 1), "10:1", "10:2", 2, 4),
+        (PLAIN, Position(10, 3), "10:1", "10:4", 4, 4),
+        (TURNS, Position(10, 0), "10:0", "10:2", 2, 3),  # v is whole
+        (TURNS, Position(10, 1), "10:0", "10:2", 2, 3),
+    ],
+)
+def test_a_cursor_inside_a_chunked_message(
+    ledgers: Sequence[Sequence[Made]],
+    mark: Position,
+    first: str,
+    position: str,
+    chunk: int,
+    chunks_: int,
+    whole_cli: Cli,
+    tmp_path: Path,
+) -> None:
+    """apache/pulsar#26395, #25120: consumers drop what is left of the message and never acknowledge it."""
+    before = diagnoses(whole_cli, made(tmp_path / "whole", ledgers, Position(10, -1)))
+    store = made(tmp_path / "s", ledgers, mark)
+    (row,) = check_told(whole_cli, store, before, [("chunk-cut", WHERE)])
+    told_of = {key: row["evidence"][key] for key in ("first", "position", "chunk", "chunks")}
+    assert told_of == {"first": first, "position": position, "chunk": chunk, "chunks": chunks_}
+    assert why(whole_cli, store)[0]["code"] == "chunk-cut"
+    run_printed(whole_cli, row["mend"])
+    assert told(diagnoses(whole_cli, store)) == told(before)
+    stats = whole_cli("--store", store, "topics", "stats-internal", NAME).json["cursors"]["s"]
+    ledger, number = map(int, first.split(":"))
+    assert stats["markDeletePosition"] == f"{ledger}:{number - 1}"
+
+
+@pytest.mark.parametrize("mark", [Position(10, 0), Position(10, 4), Position(11, 0)])
+def test_whole_messages_are_none(mark: Position, whole_cli: Cli, tmp_path: Path) -> None:
+    store = made(tmp_path / "s", PLAIN, mark)
+    assert diagnoses(whole_cli, store, "--code", "chunk-cut", "--code", "chunk-remainder") == []
+
+
+def test_the_rest_of_a_message_whose_beginning_is_trimmed(whole_cli: Cli, tmp_path: Path) -> None:
+    """apache/pulsar#12171: what consumers cannot join goes with a skip, and nothing else does."""
+    ledgers = [[*chunks("u", 4)[2:], entry(), entry()]]
+    before = diagnoses(whole_cli, made(tmp_path / "whole", ledgers, Position(10, 1)))
+    store = made(tmp_path / "s", ledgers, Position(10, -1))
+    (row,) = check_told(whole_cli, store, before, [("chunk-remainder", WHERE)])
+    assert (row["evidence"]["chunk"], row["evidence"]["left"]) == (3, 2)
+    run_printed(whole_cli, row["mend"])
+    assert told(diagnoses(whole_cli, store)) == told(before)
+    stats = whole_cli("--store", store, "topics", "stats-internal", NAME).json["cursors"]["s"]
+    assert stats["markDeletePosition"] == "10:1"
+
+
+@pytest.mark.parametrize("marks", [(Position(10, -1), 3), (Position(10, 2), 0)])
+def test_markers_in_a_backlog(marks: tuple[Position, int], whole_cli: Cli, tmp_path: Path) -> None:
+    """apache/pulsar#6437, #22926: three messages, then 27 markers of replicated subscriptions, which go when a consumer connects."""
+    mark, messages = marks
+    markers = [entry(marker=10 + number % 4) for number in range(27)]
+    ledgers = [[*(entry() for _ in range(3)), *markers]]
+    store = made(tmp_path / "s", ledgers, mark)
+    before = diagnoses(whole_cli, made(tmp_path / "whole", ledgers, Position(10, 29)))
+    (row,) = check_told(whole_cli, store, before, [("markers-in-backlog", WHERE)])
+    assert row["severity"] == "note"
+    assert (row["evidence"]["entries"], row["evidence"]["markers"]) == (27 + messages, 27)
+    reasons = why(whole_cli, store)
+    assert {"backlog", "markers-in-backlog"} <= {reason["code"] for reason in reasons}
+    backlog = next(reason for reason in reasons if reason["code"] == "backlog")
+    assert (backlog["evidence"]["messages"], backlog["evidence"]["markers"]) == (messages, 27)
+
+
+def test_few_markers_are_nothing(whole_cli: Cli, tmp_path: Path) -> None:
+    store = made(tmp_path / "s", [[entry() for _ in range(9)] + [entry(marker=12)]], Position(10, -1))
+    assert diagnoses(whole_cli, store, "--code", "markers-in-backlog") == []
