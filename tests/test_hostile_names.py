@@ -207,12 +207,14 @@ def test_a_shell_reads_the_name_again(name: str) -> None:
 
 
 _NUMBERS = ("ledger_id", "ledger_path(ledger_id)", "entry_id", "number", "change", "time_ms", "txn.most", "txn.least")
-_OUR_WORDS = {
+_OUR_WORDS = {  # ours, or a number: none is a name from data
     ("store/doctor/ranking.py", "code"),
     ("store/tables/found.py", "','.join(ANSWERING)"),
     ("store/why/disk.py", "min(found.ledgers)"),
     ("store/model/cursors.py", "of_topics"),
     ("store/changes/compaction.py", "named"),
+    ("store/changes/topics.py", "command"),
+    ("store/model/topics.py", "most + 1"),
     ("store/rules/subscriptions.py", "_words(facts)"),
     ("store/rules/subscriptions.py", "format_age_ms(2 * ttl.seconds * 1000)"),
     ("store/rules/subscriptions.py", "facts.of.topic.at_rank(loss.end)"),
