@@ -34,6 +34,7 @@ _GENERIC = ("examples", "elsewhere", "output", "help")
 """Keywords whose texts are examples for everybody."""
 _VALUES = {
     "-s": "half",
+    "-p": "3",
     "-mlp": "public/default/persistent/plain",
     "-cm": "9:3",
     "-l": "9",
