@@ -213,7 +213,6 @@ _OUR_WORDS = {  # ours, or a number: none is a name from data
     ("store/why/disk.py", "min(found.ledgers)"),
     ("store/model/cursors.py", "of_topics"),
     ("store/changes/compaction.py", "named"),
-    ("store/changes/topics.py", "command"),
     ("store/model/topics.py", "most + 1"),
     ("store/rules/subscriptions.py", "_words(facts)"),
     ("store/rules/subscriptions.py", "format_age_ms(2 * ttl.seconds * 1000)"),

@@ -169,8 +169,9 @@ def _check_new(txn: Txn, name: TopicName) -> None:
         raise NamespaceNotFound(f"Namespace not found: {error.message}", hint=error.hint, **error.context) from error
     record = read_partitioned(txn, name)
     if find_node(txn, name.path) is not None or record.partitions:
-        command = "partitioned-stats" if record.partitions else "stats"
-        hint = f"see it with: pulsar-admin topics {command} {shell_word(name)}"
+        hint = f"see it with: pulsar-admin topics stats {shell_word(name)}"
+        if record.partitions:
+            hint = f"see it with: pulsar-admin topics partitioned-stats {shell_word(name)}"
         if record.deleted:
             hint = f"end its deletion, which began: pulsar-admin topics delete-partitioned-topic {shell_word(name)}"
         said = f", with {counted(record.partitions, 'partition')}" if record.partitions else ""
