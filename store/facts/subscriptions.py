@@ -84,6 +84,14 @@ class SubscriptionFacts:
         return absent_of(self.of.reader.txn, self.cursor.info.cursors_ledger_id) if self.cursor.is_incomplete else ()
 
     @cached_property
+    def ahead(self) -> Position | None:
+        """Where it is stored, if that is ahead of the topic; None also where a bookie that is not imported may have what is between."""
+        stored, last = self.cursor.ahead, self.of.topic.ids[-1:]
+        if stored is None or stored.ledger_id not in last:
+            return stored
+        return None if any(one.ledger_id in last and one.not_seen() for one in self.of.broken) else stored
+
+    @cached_property
     def pending(self) -> Intervals:
         """The ranks of the topic's entries that are not acknowledged, as (first, end) with the end excluded."""
         return pending_intervals(self.of.topic, self.cursor.state)

@@ -130,10 +130,10 @@ def _cursor_lost(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 def _cursor_ahead(facts: SubscriptionFacts) -> Iterator[Evidence]:
     cursor, topic = facts.cursor, facts.of.topic
-    if cursor.ahead is not None:
+    if facts.ahead is not None:
         yield Evidence(
             facts.where,
-            f"{cursor.name} is stored at {cursor.ahead}, ahead of its topic, whose last ledger is {topic.ids[-1]}: a broker starts it at "
+            f"{cursor.name} is stored at {facts.ahead}, ahead of its topic, whose last ledger is {topic.ids[-1]}: a broker starts it at "
             f"{cursor.mark_delete}, the end, and what is written next is given to it.",
             {**_marked(facts), "lastLedger": topic.ids[-1]},
         )
@@ -565,6 +565,24 @@ _CRITICAL, _WARNING, _NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
 _STATUS = "pulsar-admin delayed status {topic} -s {subscription}"
 _BUFFER = "pulsar-admin transactions transaction-buffer-stats -t {topic}"
 
+CURSOR_AHEAD: Rule[SubscriptionFacts] = Rule(
+    Cause(
+        "cursor-ahead",
+        _WARNING,
+        "A subscription is stored ahead of its topic",
+        "The stored position is after the topic's last entry: ledgers that the subscription had reached are not in the topic's list, or"
+        " entries of the last one are in no file. They were lost, or the topic was made again while its subscriptions were kept.",
+        "Starts the subscription at the topic's end when it loads the topic (`ManagedCursorImpl.recoveredCursor`). It gets what is written"
+        " from then on, nothing of before.",
+        "pulsar-admin topics stats-internal {topic}",
+        "The subscription needs nothing. Find out what the topic lost: `store recover` names ledgers and topics that can be brought back."
+        " If the subscription has to read what the topic still has, use `topics reset-cursor -m earliest`.",
+        "Restore ZooKeeper and bookies from the same moment.",
+    ),
+    _cursor_ahead,
+    scope="use",
+)
+
 STOPPING_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     *TRANSACTION_RULES,
     *CHUNK_RULES,
@@ -652,10 +670,7 @@ SUBSCRIPTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     ),
     Rule(Cause("consumed", _NOTE, "nothing holds it: all is acknowledged"), _consumed),
     *MARKER_RULES,
-    Rule(
-        Cause("cursor-ahead", _WARNING, "it is stored ahead of its topic's end: a broker starts it at the end"),
-        _cursor_ahead,
-    ),
+    CURSOR_AHEAD,
     Rule(
         Cause("not-imported", _NOTE, "bookies that are not imported may have what is not seen here"),
         _not_imported,

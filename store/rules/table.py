@@ -14,7 +14,7 @@ from store.rules.ledgers import LEDGER_RULES
 from store.rules.partitions import PARTITION_RULES
 from store.rules.rows import ROW_RULES
 from store.rules.rule import Evidence, Facts, Rule, of_topic
-from store.rules.subscriptions import SUBSCRIPTION_RULES
+from store.rules.subscriptions import CURSOR_AHEAD, SUBSCRIPTION_RULES
 from store.rules.topics import TOPIC_RULES as USE_RULES
 from store.rules.transactions import TRANSACTION_RULES
 
@@ -23,7 +23,7 @@ __all__ = ["CAUSES", "LEADING", "RULES", "SUBSCRIPTION_RULES", "TOPIC_RULES", "j
 RULES: tuple[Rule[ClusterFacts], ...] = (*ROW_RULES, *LEDGER_RULES, *CLUSTER_RULES, *BOOKIE_RULES, *PARTITION_RULES)
 TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
     *USE_RULES,
-    *map(of_topic, (*TRANSACTION_RULES, *CHUNK_RULES, *MARKER_RULES)),
+    *map(of_topic, (*TRANSACTION_RULES, *CHUNK_RULES, *MARKER_RULES, CURSOR_AHEAD)),
 )
 LEADING = tuple(rule for rule in RULES if rule.cause.leads)
 """Rules of which other findings may come: cheap to judge, so that an import tells of them."""

@@ -32,6 +32,7 @@ class Fault:
 FAULTS = {
     **{name: Fault(planted) for name, planted in (CAUSES | BESIDE).items()},
     "healthy": Fault(),
+    "cursor-ahead": Fault(Planted(mark=(26, 5))),
     "consumed": Fault(Planted(mark=(12, 9))),
     "lost-and-consumed": Fault(CAUSES["lost-entries"].and_also(Planted(mark=(10, 2)))),
     "one-range-less": Fault(Planted(ranges=BESIDE["ack-ranges-limit"].ranges[1:])),
@@ -51,6 +52,7 @@ SAME = {
     "quota-reached": {"backlog-over-quota"},
     "ttl-drops-delayed": {"delay-beyond-ttl"},
     "cursor-lost": {"cursor-ledger-lost"},
+    "cursor-ahead": {"cursor-ahead"},
     **{rule.cause.code: {rule.cause.code} for rule in TRANSACTION_RULES},
 }
 """Code of a reason → codes of the doctor's findings of the same."""
