@@ -54,7 +54,7 @@ TIMELINE_COLUMNS = (
         "pulsar-admin topics skew acme/iot/skewed",
         "pulsar-admin topics skew --pattern 'acme/iot/*' --tolerance 1m -o json",
     ],
-    output="One row per producer, the one to blame first; offsets are publish minus broker time. In JSON one "
+    output="One row per producer, those to blame first; offsets are publish minus broker time. In JSON one "
     "object per topic.",
     errors=[TopicNotFound, InvalidValue],
     uses=["clock", "now", "spark"],

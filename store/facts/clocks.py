@@ -15,6 +15,7 @@ class Clocks:
     """One topic's clocks. ``ahead_ms`` and ``behind_ms``: how far publish times are off at most; 0: not more than the tolerance.
 
     ``future_now``: a publish time is after now. ``late_ledgers``: closed at a time that is yet to come, by the broker's clock.
+    ``is_stamped``: every entry has a broker's time, by which brokers search and expire, whatever producers say.
     """
 
     TOLERANCE_MS: ClassVar[int] = 300_000
@@ -27,6 +28,7 @@ class Clocks:
     late_ledgers: int = 0
     late_bytes: int = 0
     latest_close_ms: int = 0
+    is_stamped: bool = False
 
 
 def read_clocks(txn: Txn, topic: Topic, now_ms: int) -> Clocks:
@@ -36,7 +38,7 @@ def read_clocks(txn: Txn, topic: Topic, now_ms: int) -> Clocks:
     before it opens the next).
     """
     future = past = ahead = behind = late = late_bytes = latest = 0
-    future_now = False
+    future_now, is_stamped = False, True
     opened_ms = 0
     for ledger in topic.ledgers:
         closed_ms = ledger.info.timestamp_ms or 0
@@ -46,6 +48,7 @@ def read_clocks(txn: Txn, topic: Topic, now_ms: int) -> Clocks:
         if times is not None and times.sums.begin_publish_ms is not None:
             sums = times.sums
             stamped = sums.broker_count and sums.broker_count + sums.unframed == sums.entries
+            is_stamped &= bool(stamped)
             not_after = sums.broker_max_ms if stamped else (closed_ms or now_ms)
             not_before = sums.broker_min_ms if stamped else opened_ms
             over, under = sums.publish_max_ms - not_after, not_before - sums.publish_min_ms
@@ -55,4 +58,4 @@ def read_clocks(txn: Txn, topic: Topic, now_ms: int) -> Clocks:
                 past, behind = past + 1, max(behind, under)
             future_now |= sums.publish_max_ms > now_ms + Clocks.TOLERANCE_MS
         opened_ms = closed_ms or opened_ms
-    return Clocks(future, past, ahead, behind, future_now, late, late_bytes, latest)
+    return Clocks(future, past, ahead, behind, future_now, late, late_bytes, latest, is_stamped)

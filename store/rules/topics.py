@@ -61,6 +61,7 @@ def _clock(facts: TopicFacts, off_ms: int, count_key: str, names_key: str, word:
         facts.where,
         f"{what}{who} up to {_rough(off_ms)} {word} the broker's clock",
         {**evidence, "messages": count},
+        severity=Severity.NOTE if clocks.is_stamped else None,
     )
 
 
@@ -274,7 +275,8 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
             Severity.WARNING,
             "A producer's clock is ahead",
             "Publish times are more than 5 minutes after the broker stamped the entry, or after its ledger was closed."
-            " The evidence names the producers if the topic is small enough to be read, or with `--deep`.",
+            " The evidence names the producers if the topic is small enough to be read, or with `--deep`. A note where every entry has a"
+            " broker's time, by which brokers then search and expire.",
             "Searches and resets by time bisect, and land in the wrong place. If entries have no broker time, messages"
             " from the future do not expire. Messages behind them in the same ledger do not expire either, until the "
             "ledger is closed and older than the TTL.",
@@ -292,7 +294,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
             Severity.WARNING,
             "A producer's clock is behind",
             "Publish times are more than 5 minutes before the broker stamped the entry, or before the previous ledger "
-            "was closed.",
+            "was closed. A note where every entry has a broker's time, by which brokers then search and expire.",
             "If entries have no broker time, a TTL expires such messages too early, and at once if the clock is behind"
             " by more than the TTL. Searches and resets by time land in the wrong place.",
             "pulsar-admin topics skew {topic}",

@@ -44,8 +44,8 @@ class SkewOptions:
 class ProducerSkew:
     """One producer of a topic. Offsets: publish minus broker time in ms, None when no entry of it has a broker time.
 
-    ``future`` and ``late``: entries whose publish time is off by more than the tolerance. ``max_backwards_ms``: the farthest
-    an entry of it is behind the latest time before it.
+    ``future`` and ``late``: entries whose publish time is off by more than the tolerance; with any it is ``blamed``.
+    ``max_backwards_ms``: the farthest an entry of it is behind the latest time before it.
     """
 
     producer: str
@@ -202,8 +202,7 @@ class _Tally:
         medians = self._offsets.medians(len(self._names))
         found = [self._producer(name, number, medians) for name, number in self._names.items()]
         found.sort(key=lambda row: (-(row.future + row.late), -row.furthest_ms, -row.inversions, row.producer))
-        if found and found[0].future + found[0].late:
-            found[0] = replace(found[0], blamed=True)
+        found = [replace(row, blamed=row.future + row.late > 0) for row in found]
         return TopicSkew(
             topic=topic,
             clock=self._options.clock,
