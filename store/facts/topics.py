@@ -15,7 +15,7 @@ from store.facts.clocks import Clocks, read_clocks
 from store.facts.subscriptions import SubscriptionFacts
 from store.model.absent_bookies import AbsentBookies, find_absent_bookies
 from store.model.broken import BrokenLedger, find_broken
-from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_size_bytes, iter_readable_cursors
+from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_size_bytes, iter_cursor_names, iter_readable_cursors
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.model.transactions import Buffer, OpenTransaction, read_buffer
@@ -24,7 +24,7 @@ from store.names import Position
 from store.policies.in_force import MessageTtl, PoliciesInForce, read_in_force
 from store.policies.quotas import QuotaState, iter_quota_states
 from store.policies.table import POLICIES
-from store.policies.trimming import consumed_ledgers, retention_of
+from store.policies.trimming import BROKER_DEFAULT, UNKNOWN_RETENTION, consumed_ledgers, released_ledgers
 from store.policies.values import value_in_force
 
 READ_ENTRIES = 100_000
@@ -138,6 +138,18 @@ class TopicFacts:
         return {cursor.name: cursor.mark_delete for cursor in self.cursors}
 
     @cached_property
+    def unreadable_cursors(self) -> tuple[str, ...]:
+        """Its durable cursors that cannot be read: where they stand, and what they need, is not known."""
+        return tuple(
+            name for name in iter_cursor_names(self.reader.txn, self.topic.name) if name not in self.mark_deletes
+        )
+
+    @cached_property
+    def keeping(self) -> Mapping[str, Position]:
+        """Up to where its cursors keep ledgers, by name: one that cannot be read keeps all of them."""
+        return dict.fromkeys(self.unreadable_cursors, self.topic.first_position) | dict(self.mark_deletes)
+
+    @cached_property
     def policies(self) -> PoliciesInForce | Unknown:
         """The policies in force: the topic's own, else its namespace's; a broker's defaults are in no store."""
         try:
@@ -170,12 +182,19 @@ class TopicFacts:
     @cached_property
     def consumed(self) -> tuple[int, tuple[str, Position] | None]:
         """How many ledgers from the front every cursor has left, and the slowest cursor, which needs the next one."""
-        return consumed_ledgers(self.topic, self.mark_deletes)
+        return consumed_ledgers(self.topic, self.keeping)
+
+    @cached_property
+    def released(self) -> int:
+        """How many ledgers from the front a broker deletes when it next looks: every cursor has left them, retention lets them go."""
+        return len(released_ledgers(self.topic, self.keeping, self.retention, self.now_ms)) if self.consumed[0] else 0
 
     @cached_property
     def retention(self) -> Retention:
         """The retention in force; of policies that cannot be read one that keeps everything."""
-        return retention_of(self.reader.txn, self.topic)
+        if isinstance(self.policies, Unknown):
+            return UNKNOWN_RETENTION
+        return BROKER_DEFAULT if self.policies.retention is None else self.policies.retention.retention
 
     def backlog_size_bytes(self, cursor: str) -> int:
         """Return a broker's estimate of the bytes that the cursor of that name has not consumed."""
@@ -221,7 +240,7 @@ class TopicFacts:
     @cached_property
     def consumed_without_compaction(self) -> int:
         """How many ledgers from the front every cursor but compaction's has left."""
-        others = {name: at for name, at in self.mark_deletes.items() if name != COMPACTION_CURSOR}
+        others = {name: at for name, at in self.keeping.items() if name != COMPACTION_CURSOR}
         return consumed_ledgers(self.topic, others)[0]
 
     @cached_property

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -564,6 +564,7 @@ def _consumed(facts: SubscriptionFacts) -> Iterator[Evidence]:
 _CRITICAL, _WARNING, _NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
 _STATUS = "pulsar-admin delayed status {topic} -s {subscription}"
 _BUFFER = "pulsar-admin transactions transaction-buffer-stats -t {topic}"
+_QUOTAS = "pulsar-admin topics get-backlog-quotas {topic} -ap"
 
 CURSOR_AHEAD: Rule[SubscriptionFacts] = Rule(
     Cause(
@@ -583,181 +584,90 @@ CURSOR_AHEAD: Rule[SubscriptionFacts] = Rule(
     scope="use",
 )
 
+
+def _row(
+    code: str,
+    severity: Severity,
+    title: str,
+    holds: Callable[[SubscriptionFacts], Iterator[Evidence]],
+    mend: str = "",
+) -> Rule[SubscriptionFacts]:
+    """Return a row that ``topics why`` alone tells."""
+    return Rule(Cause(code, severity, title, mend=mend), holds)
+
+
 STOPPING_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     *TRANSACTION_RULES,
     *CHUNK_RULES,
-    Rule(
-        Cause(
-            "cursor-lost",
-            _WARNING,
-            "the cursor's newest state cannot be read, so a broker starts from an older one",
-            mend="pulsar-admin topics subscription-history {topic} -s {subscription}",
-        ),
-        _cursor_lost,
+    _row(
+        "cursor-lost", _WARNING, "the cursor's newest state cannot be read, so a broker starts from an older one", _cursor_lost,
+        "pulsar-admin topics subscription-history {topic} -s {subscription}",
     ),
-    Rule(
-        Cause("lost-entries", _CRITICAL, "the entry to be given next is lost: a broker gets no further"),
-        partial(_lost, is_next=True),
+    _row(
+        "lost-entries", _CRITICAL, "the entry to be given next is lost: a broker gets no further", partial(_lost, is_next=True),
     ),
-    Rule(
-        Cause(
-            "open-transaction",
-            _WARNING,
-            "the entry to be given next is of a transaction that is open, or behind one",
-            mend=_BUFFER,
-        ),
-        partial(_open_transaction, is_next=True),
+    _row(
+        "open-transaction", _WARNING, "the entry to be given next is of a transaction that is open, or behind one",
+        partial(_open_transaction, is_next=True), _BUFFER,
     ),
-    Rule(
-        Cause("delayed", _NOTE, "the oldest entry that is not acknowledged waits for its time", mend=_STATUS),
-        partial(_delayed, is_next=True),
+    _row(
+        "delayed", _NOTE, "the oldest entry that is not acknowledged waits for its time", partial(_delayed, is_next=True), _STATUS,
     ),
-    Rule(Cause("ack-holes", _NOTE, "entries behind the oldest one are acknowledged, it is not"), _ack_holes),
-    Rule(Cause("unreadable", _CRITICAL, "the oldest entry that is not acknowledged cannot be read"), _unreadable),
-    Rule(
-        Cause(
-            "compaction",
-            _NOTE,
-            "it is compaction's cursor, which moves when compaction runs",
-            mend="pulsar-admin compaction status {topic}",
-        ),
-        _compaction,
+    _row("ack-holes", _NOTE, "entries behind the oldest one are acknowledged, it is not", _ack_holes),
+    _row("unreadable", _CRITICAL, "the oldest entry that is not acknowledged cannot be read", _unreadable),
+    _row(
+        "compaction", _NOTE, "it is compaction's cursor, which moves when compaction runs", _compaction,
+        "pulsar-admin compaction status {topic}",
     ),
-    Rule(
-        Cause(
-            "replicator",
-            _NOTE,
-            "it is a replicator's cursor, which moves when the other cluster takes messages",
-            mend="pulsar-admin clusters get {cluster}",
-        ),
-        _replicator,
+    _row(
+        "replicator", _NOTE, "it is a replicator's cursor, which moves when the other cluster takes messages", _replicator,
+        "pulsar-admin clusters get {cluster}",
     ),
-    Rule(
-        Cause(
-            "pending-acks",
-            _NOTE,
-            "acknowledgements wait for the end of their transaction",
-            mend="pulsar-admin transactions pending-ack-stats -t {topic} -s {subscription}",
-        ),
-        _pending_acks,
+    _row(
+        "pending-acks", _NOTE, "acknowledgements wait for the end of their transaction", _pending_acks,
+        "pulsar-admin transactions pending-ack-stats -t {topic} -s {subscription}",
     ),
-    Rule(
-        Cause(
-            "open-transaction-ahead",
-            _WARNING,
-            "an entry further on is of an open transaction: a broker gets so far",
-            mend=_BUFFER,
-        ),
-        partial(_open_transaction, is_next=False),
+    _row(
+        "open-transaction-ahead", _WARNING, "an entry further on is of an open transaction: a broker gets so far",
+        partial(_open_transaction, is_next=False), _BUFFER,
     ),
-    Rule(
-        Cause("lost-ahead", _CRITICAL, "an entry further on is lost: a broker gets so far"),
-        partial(_lost, is_next=False),
-    ),
-)
+    _row("lost-ahead", _CRITICAL, "an entry further on is lost: a broker gets so far", partial(_lost, is_next=False)),
+)  # fmt: skip
 """Why a subscription does not move, what a broker meets first before the rest."""
 
 SUBSCRIPTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     *STOPPING_RULES,
-    Rule(
-        Cause(
-            "backlog",
-            _NOTE,
-            "nothing in the store holds it: what is left waits for a consumer",
-            mend="pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",
-        ),
-        _backlog,
+    _row(
+        "backlog", _NOTE, "nothing in the store holds it: what is left waits for a consumer", _backlog,
+        "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",
     ),
-    Rule(Cause("consumed", _NOTE, "nothing holds it: all is acknowledged"), _consumed),
+    _row("consumed", _NOTE, "nothing holds it: all is acknowledged", _consumed),
     *MARKER_RULES,
     CURSOR_AHEAD,
-    Rule(
-        Cause("not-imported", _NOTE, "bookies that are not imported may have what is not seen here"),
-        _not_imported,
+    _row("not-imported", _NOTE, "bookies that are not imported may have what is not seen here", _not_imported),
+    _row("transactions-unknown", _WARNING, "entries that say which transactions are open here cannot be read", _transactions_unknown),
+    _row("ack-ranges-limit", _WARNING, "it stores as many ranges as a broker keeps: later acknowledgements are lost", _ranges_limit),
+    _row(
+        "aborted-transactions", _NOTE, "messages of aborted transactions count in the backlog, nobody is given them", _aborted, _BUFFER,
     ),
-    Rule(
-        Cause(
-            "transactions-unknown",
-            _WARNING,
-            "entries that say which transactions are open here cannot be read",
-        ),
-        _transactions_unknown,
+    _row("delayed-later", _NOTE, "other entries of the backlog wait for their time", partial(_delayed, is_next=False), _STATUS),
+    _row(
+        "ttl-future", _WARNING, "publish times lie in the future: no TTL reaches them before", _ttl_future,
+        "pulsar-admin topics skew {topic}",
     ),
-    Rule(
-        Cause(
-            "ack-ranges-limit",
-            _WARNING,
-            "it stores as many ranges as a broker keeps: later acknowledgements are lost",
-        ),
-        _ranges_limit,
+    _row(
+        "ttl-overdue", _NOTE, "the TTL has passed; a broker drops entries only of topics that it has loaded", _ttl_overdue,
+        "pulsar-admin topics expire-messages {topic} -s {subscription} --ttl",
     ),
-    Rule(
-        Cause(
-            "aborted-transactions",
-            _NOTE,
-            "messages of aborted transactions count in the backlog, nobody is given them",
-            mend=_BUFFER,
-        ),
-        _aborted,
+    _row("ttl-later", _NOTE, "the TTL reaches the oldest entry later", _ttl_later),
+    _row(
+        "ttl-none", _NOTE, "no TTL is in force", _ttl_none,
+        "pulsar-admin topics expire-messages {topic} -s {subscription} -t 3d",
     ),
-    Rule(
-        Cause("delayed-later", _NOTE, "other entries of the backlog wait for their time", mend=_STATUS),
-        partial(_delayed, is_next=False),
-    ),
-    Rule(
-        Cause(
-            "ttl-future",
-            _WARNING,
-            "publish times lie in the future: no TTL reaches them before",
-            mend="pulsar-admin topics skew {topic}",
-        ),
-        _ttl_future,
-    ),
-    Rule(
-        Cause(
-            "ttl-overdue",
-            _NOTE,
-            "the TTL has passed; a broker drops entries only of topics that it has loaded",
-            mend="pulsar-admin topics expire-messages {topic} -s {subscription} --ttl",
-        ),
-        _ttl_overdue,
-    ),
-    Rule(Cause("ttl-later", _NOTE, "the TTL reaches the oldest entry later"), _ttl_later),
-    Rule(
-        Cause(
-            "ttl-none",
-            _NOTE,
-            "no TTL is in force",
-            mend="pulsar-admin topics expire-messages {topic} -s {subscription} -t 3d",
-        ),
-        _ttl_none,
-    ),
-    Rule(Cause("ttl-never", _NOTE, "brokers expire nothing of this cursor, or of this topic"), _ttl_never),
-    Rule(
-        Cause("ttl-drops-delayed", _WARNING, "the TTL drops delayed messages before they are due", mend=_STATUS),
-        _ttl_drops_delayed,
-    ),
-    Rule(
-        Cause("ttl-unknown", _WARNING, "the policies, or the times of entries, cannot be read"),
-        _ttl_unknown,
-    ),
-    Rule(
-        Cause(
-            "quota-reached",
-            _WARNING,
-            "the backlog quota is reached",
-            mend="pulsar-admin topics get-backlog-quotas {topic} -ap",
-        ),
-        partial(_quota, is_reached=True),
-    ),
-    Rule(
-        Cause(
-            "quota-left",
-            _NOTE,
-            "the backlog quota is not reached",
-            mend="pulsar-admin topics get-backlog-quotas {topic} -ap",
-        ),
-        partial(_quota, is_reached=False),
-    ),
-)
-"""All that ``topics why`` tells of a subscription, in its order; ``means`` of the cause is left out, for the title says it."""
+    _row("ttl-never", _NOTE, "brokers expire nothing of this cursor, or of this topic", _ttl_never),
+    _row("ttl-drops-delayed", _WARNING, "the TTL drops delayed messages before they are due", _ttl_drops_delayed, _STATUS),
+    _row("ttl-unknown", _WARNING, "the policies, or the times of entries, cannot be read", _ttl_unknown),
+    _row("quota-reached", _WARNING, "the backlog quota is reached", partial(_quota, is_reached=True), _QUOTAS),
+    _row("quota-left", _NOTE, "the backlog quota is not reached", partial(_quota, is_reached=False), _QUOTAS),
+)  # fmt: skip
+"""All that ``topics why`` tells of a subscription, in its order."""

@@ -154,7 +154,7 @@ def _ranges_at_limit(facts: TopicFacts) -> Iterator[Evidence]:
 
 
 def _hole_pins_ledgers(facts: TopicFacts) -> Iterator[Evidence]:
-    if not any(cursor.state.ranges for cursor in facts.cursors):
+    if not any(cursor.state.ranges for cursor in facts.cursors) or facts.unreadable_cursors:
         return
     topic = facts.topic
     consumed, blocker = facts.consumed

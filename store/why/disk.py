@@ -14,7 +14,9 @@ from typing import Any
 from store.db.environment import Store, Txn
 from store.db.files import LogFile
 from store.db.owners import OwnerKind
-from store.errors import MetadataCorrupt, StoreError
+from store.errors import StoreError
+from store.facts import Unknown
+from store.facts.topics import TopicFacts
 from store.facts.unlisted import UnlistedLedgers
 from store.frozen import frozen
 from store.model.ledger_owners import all_owners
@@ -22,8 +24,7 @@ from store.model.ledgers import has_node
 from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
 from store.names import Position, TopicName, parse_topic, shell_word
-from store.policies.in_force import BROKER, BROKER_RETENTION, RetentionInForce, find_retention
-from store.policies.trimming import consumed_ledgers, read_mark_deletes, released_ledgers, retention_of
+from store.policies.in_force import BROKER, BROKER_RETENTION, RetentionInForce
 from store.reports.usage import read_file_sizes
 from store.timespec import format_age_ms, shown_with_age
 from store.why.reason import Reason
@@ -163,13 +164,10 @@ class _Teller:
     """What can be said of the ledgers of one topic."""
 
     def __init__(self, reader: EntryReader, topic: Topic, now_ms: int) -> None:
-        self._reader = reader
+        self._facts = TopicFacts(reader, topic, None, now_ms)
         self._topic = topic
         self._now_ms = now_ms
-        self._positions = read_mark_deletes(reader, topic)
-        self._consumed, self._slowest = consumed_ledgers(topic, self._positions)
-        retention = retention_of(reader.txn, topic)
-        self._released = len(released_ledgers(topic, self._positions, retention, now_ms)) if self._consumed else 0
+        self._consumed, self._slowest = self._facts.consumed
 
     def iter_keys(self) -> Iterator[tuple[int, _Key]]:
         """Yield every listed ledger with what holds it."""
@@ -186,7 +184,7 @@ class _Teller:
             elif index >= self._consumed:
                 code = CURSOR
             else:
-                code = TRIM if index < self._released else RETENTION
+                code = TRIM if index < self._facts.released else RETENTION
             yield ledger.ledger_id, keys[code]
 
     def tell(self, key: _Key, ledgers: set[int]) -> Reason:
@@ -205,7 +203,7 @@ class _Teller:
         assert self._slowest is not None
         name, at = self._slowest
         end = Position(ledgers[-1].ledger_id, ledgers[-1].entries - 1)
-        others = [one for one, position in self._positions.items() if position < end and one != name]
+        others = [one for one, position in self._facts.keeping.items() if position < end and one != name]
         also = f", and so do {listed(others)}" if others else ""
         return Reason(
             CURSOR,
@@ -216,15 +214,15 @@ class _Teller:
 
     def _retention(self, ledgers: list[TopicLedger], evidence: dict[str, Any]) -> Reason:
         name = self._topic.name
-        try:
-            found = find_retention(self._reader.txn, name) or RetentionInForce(BROKER_RETENTION, BROKER)
-        except MetadataCorrupt as error:
+        policies = self._facts.policies
+        if isinstance(policies, Unknown):
             return Reason(
                 RETENTION,
                 f"Every cursor has left {counted(len(ledgers), 'ledger')} of {name}, and which retention keeps them is not known: "
-                f"{error.message}.",
-                {**evidence, "error": error.code},
+                f"{policies.why}.",
+                {**evidence, "error": policies.code},
             )
+        found = policies.retention or RetentionInForce(BROKER_RETENTION, BROKER)
         minutes, size_mb = found.retention.time_minutes, found.retention.size_mb
         time = "for ever" if minutes < 0 else format_age_ms(minutes * _MINUTE_MS)
         size = "any size" if size_mb < 0 else f"{size_mb:,} MB"
