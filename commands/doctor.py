@@ -15,6 +15,7 @@ from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.visible import clean_text
 from store.errors import AlreadyExists, InvalidValue, StoreNotFound
+from store.wording import counted
 
 _COLUMNS = (
     Column("SEVERITY", "severity"),
@@ -23,6 +24,7 @@ _COLUMNS = (
     Column("WHAT", "message", "prose"),
     Column("NEXT", "mend", "prose", drop=1),
 )
+_CHANGE_COLUMNS = (Column("CHANGE", "change"), *_COLUMNS)
 _SEVERITIES = click.Choice(["critical", "warning", "note"])
 
 
@@ -37,9 +39,13 @@ _SEVERITIES = click.Choice(["critical", "warning", "note"])
         "pulsar-admin doctor",
         "pulsar-admin doctor --deep --each 100",
         "pulsar-admin doctor --html doctor.html",
+        "pulsar-admin doctor --since yesterday.json --fail-on new",
+        "pulsar-admin doctor --since /copies/last-week",
     ],
     output="A paragraph per finding: severity, code, where, what, and the command that goes on from there; with -o table a row; with "
-    "-o json also the evidence, what is at stake, and what a broker will do. Exit code 1 when any is critical or a warning.",
+    "-o json also the evidence, what is at stake, and what a broker will do. With --since each names its change: new, worse, not-seen "
+    "(what would tell it cannot be read now) or gone; with -o json also how it was before. Exit code 1 when any is critical or a warning; "
+    "--fail-on sets another limit.",
     errors=[StoreNotFound, InvalidValue, AlreadyExists],
     uses=["spark"],
 )
@@ -61,10 +67,30 @@ _SEVERITIES = click.Choice(["critical", "warning", "note"])
     "--explain", metavar="CODE", help="Explain a code: its meaning, what a broker does, how to fix and prevent it."
 )
 @click.option(
+    "--since",
+    type=click.Path(path_type=Path),
+    metavar="STORE|FILE",
+    help="Only what changed since STORE, an earlier copy, or FILE, which doctor -o json wrote.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["critical", "warning", "new"]),
+    default="warning",
+    show_default=True,
+    help="What exits with 1: a critical, also a warning, or only one of these that is new or worse (needs --since).",
+)
+@click.option(
     "--html", type=click.Path(path_type=Path), metavar="FILE", help="Also write an HTML report to the new FILE."
 )
 @pass_app
-def doctor(app: App, explain: str | None, html: Path | None, **asked: Any) -> None:  # Any: of Store.doctor
+def doctor(
+    app: App,
+    explain: str | None,
+    html: Path | None,
+    since: Path | None,
+    fail_on: str,
+    **asked: Any,  # Any: of Store.doctor
+) -> None:
     """Find problems in a store and in the data that Pulsar left, the worst first.
 
     Read-only. `critical`: data is lost or cannot be served. `warning`: data will be lost, or there is a problem that
@@ -75,34 +101,64 @@ def doctor(app: App, explain: str | None, html: Path | None, **asked: Any) -> No
     if explain is not None:
         app.emit(explanation(explain), plain=_render)
         return
+    if since is None and fail_on == "new":
+        raise click.UsageError("--fail-on new needs --since STORE|FILE: new since when?")
+    if since is not None and html is not None:
+        raise click.UsageError("--html shows all findings, and --since only changes: give one of them")
     check_codes(asked["codes"])  # a typo needs no store
+    if since is not None:
+        _show_changes(app, since, fail_on, asked)
+        return
     if html is not None:
         from pulsar_admin.page.writing import check_new
 
         check_new(html)
-    found = _diagnoses(app, asked)
+    found = _diagnoses(app, fail_on, asked)
     _show(app, found if html is None else _put_on_page(app, list(found), html))
 
 
-def _show(app: App, found: Iterable[Any]) -> None:  # Any: Diagnosis
+def _show_changes(app: App, since: Path, fail_on: str, asked: dict[str, Any]) -> None:  # Any: of Store.doctor
+    """Write what changed SINCE."""
+    from pulsar_admin.api.checking import compare_findings
+    from store.doctor.since import Change
+
+    _check_pages(app)
+    compared = compare_findings(app.session, since, **asked)
+    failing = compared.found
+    if fail_on == "new":
+        failing = tuple(one for one in compared.changes if one.change in (Change.NEW, Change.WORSE))
+    app.problems(sum(_fails(one, fail_on) for one in failing))
+    _show(app, compared.changes, f"compared with {since}: {compared.counts()}")
+
+
+def _show(app: App, found: Iterable[Any], compared: str = "") -> None:  # Any: Diagnosis
     """Write what was FOUND as text, or, where a format or something of rows is asked for, as rows."""
     if app.settings.output is not None or app.settings.query is not None or app.settings.total:
-        app.emit_rows(found, _COLUMNS)
+        app.emit_rows(found, _CHANGE_COLUMNS if compared else _COLUMNS)
         return
     from textwrap import wrap
 
     from pulsar_admin.cures import cure_lines
 
     head = ""
-    app.writer.write(f"{app.now.text()}\n")
+    app.writer.write(f"{app.now.text()}\n{clean_text(compared)}\n" if compared else f"{app.now.text()}\n")
     for one in found:
-        head = f"{one.severity} {one.code}: {one.where.removeprefix('persistent://')}"
+        change = f"{one.change} " if compared else ""
+        head = f"{change}{one.severity} {one.code}: {one.where.removeprefix('persistent://')}"
         lines = wrap(clean_text(one.message), 76, break_long_words=False, break_on_hyphens=False)
         app.writer.write("\n".join([clean_text(head), *(f"  {line}" for line in lines)]) + "\n")
-        if one.mend:
+        if change and one.change == "worse":
+            app.writer.write(f"  before: {_stake(one.before)}; now: {_stake(one)}\n")
+        if one.mend and not (change and one.change == "gone"):
             app.writer.write("".join(f"  {clean_text(line)}\n" for line in cure_lines(one.mend)))
-    if not head:
+    if not head and not compared:
         app.writer.write("Nothing was found.\n")
+
+
+def _stake(one: Any) -> str:  # Any: Diagnosis, Before
+    """Return how bad ONE is: its severity and what is at stake."""
+    stakes = ((one.at_stake_messages, "message"), (one.at_stake_bytes, "byte"))
+    return ", ".join([f"{one.severity}", *(counted(count, what) for count, what in stakes if count)])
 
 
 def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  # Any: Diagnosis
@@ -120,16 +176,26 @@ def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  
     return found
 
 
-def _diagnoses(app: App, asked: dict[str, Any]) -> Iterator[Any]:  # Any: of Store.doctor, Diagnosis
+def _diagnoses(app: App, fail_on: str, asked: dict[str, Any]) -> Iterator[Any]:  # Any: of Store.doctor, Diagnosis
     from pulsar_admin.api.checking import iter_doctor
+
+    _check_pages(app)
+    for found in iter_doctor(app.session, **asked):
+        app.problems(_fails(found, fail_on))
+        yield found
+
+
+def _check_pages(app: App) -> None:
     from store.db.storeinfo import check_pages
-    from store.rules.cause import Severity
 
     if app.settings.tables is None:
         check_pages(app.settings.store)  # before LMDB reads them: it dies of damage
-    for found in iter_doctor(app.session, **asked):
-        app.problems(found.severity is not Severity.NOTE)
-        yield found
+
+
+def _fails(found: Any, fail_on: str) -> bool:  # Any: Diagnosis
+    from store.rules.cause import Severity
+
+    return found.severity is Severity.CRITICAL or (fail_on != "critical" and found.severity is Severity.WARNING)
 
 
 def _render(cause: Any) -> str:  # Any: Cause

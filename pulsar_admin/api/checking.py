@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pulsar_admin.api.given import given_texts, whole_number
+from pulsar_admin.api.given import given_path, given_texts, whole_number
 from pulsar_admin.api.session import Session, check_choice
+from store.errors import InvalidValue
+from store.frozen import replace
 
 if TYPE_CHECKING:
     from store.check import Finding
-    from store.doctor import Diagnosis
+    from store.doctor import Diagnosis, DoctorOptions
+    from store.doctor.since import FindingComparison
     from store.engine.operation import Engine
 
 
@@ -27,15 +31,59 @@ def iter_doctor(
     session: Session, *, deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]
 ) -> Iterator[Diagnosis]:
     """Yield what ``Store.doctor`` returns."""
-    from store.doctor import DoctorOptions, diagnose
+    from store.doctor import diagnose
+
+    options = _options(deep, each, codes, severities)
+    with session.opened() as store, _looking(session, "doctor", deep=deep) as (engine, advance):
+        yield from diagnose(store, now_ms=session.now_ms, options=options, advance=advance, engine=engine)
+
+
+def compare_findings(
+    session: Session, since: Path | str, *, deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]
+) -> FindingComparison:
+    """Return what ``Store.compare_findings`` returns."""
+    from store.doctor import diagnose
+    from store.doctor.saved import read_saved
+    from store.doctor.since import LISTED, compare
+
+    asked, path = _options(deep, each, codes, severities), given_path("since", since)
+    listed = replace(asked, each=max(asked.each, LISTED), severities=())
+    if path.resolve() == session.path.resolve():
+        raise InvalidValue(
+            f"{path} is this store itself", hint="name an earlier copy, or a file that doctor -o json wrote"
+        )
+    with session.opened() as store, _looking(session, "doctor", deep=deep) as (engine, advance):
+        if path.is_dir():
+            before = _findings_of(path, session, listed, engine)
+        else:
+            before = [one for one in read_saved(path) if not asked.codes or one.code in asked.codes]
+        found = diagnose(store, now_ms=session.now_ms, options=listed, advance=advance, engine=engine)
+        return compare(before, found, each=asked.each, deep=deep, severities=asked.severities)
+
+
+def _findings_of(path: Path, session: Session, options: DoctorOptions, engine: Engine | None) -> list[Diagnosis]:
+    """Return what is wrong with the store at PATH, as of its own time, or where nothing tells that, as of that of SESSION."""
+    from store.db.environment import open_store
+    from store.db.storeinfo import check_pages
+    from store.doctor import diagnose
+    from store.model.copy_age import find_as_of
+
+    check_pages(path)  # before LMDB reads them: it dies of damage
+    with open_store(path) as store:
+        with store.read() as txn:
+            as_of = find_as_of(txn)
+        now_ms = session.now_ms if as_of is None else as_of.time_ms
+        return list(diagnose(store, now_ms=now_ms, options=options, engine=engine))
+
+
+def _options(deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]) -> DoctorOptions:
+    from store.doctor import DoctorOptions
     from store.doctor.explaining import check_codes
 
     wanted, chosen = check_codes(given_texts("codes", codes)), given_texts("severities", severities)
     for severity in chosen:
         check_choice("severity", severity, Literal["critical", "warning", "note"])
-    options = DoctorOptions(deep, max(whole_number("each", each), 1), wanted, chosen)
-    with session.opened() as store, _looking(session, "doctor", deep=deep) as (engine, advance):
-        yield from diagnose(store, now_ms=session.now_ms, options=options, advance=advance, engine=engine)
+    return DoctorOptions(deep, max(whole_number("each", each), 1), wanted, chosen)
 
 
 @contextmanager

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.transactions import Transactions
     from store.check import Finding
     from store.doctor import Diagnosis
+    from store.doctor.since import FindingComparison
     from store.index.rebuild import RebuildResult
     from store.model.broken import Missing
     from store.model.private_keys import PrivateKeys
@@ -373,6 +374,25 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
         given_flags(deep=deep)
         return tuple(iter_doctor(self._session, deep=deep, each=each, codes=codes, severities=severities))
+
+    def compare_findings(
+        self,
+        since: Path | str,
+        *,
+        deep: bool = False,
+        each: int = 10,
+        codes: Sequence[str] = (),
+        severities: Sequence[str] = (),
+    ) -> FindingComparison:
+        """Return what ``doctor`` finds that is new, worse, gone or not seen since an earlier copy: ``changes``; ``unchanged``: how many.
+
+        SINCE: another store, as of its own time, or a file that ``doctor -o json`` wrote. All else as for ``doctor``. Raises InvalidValue,
+        StoreNotFound, IndexCorrupt.
+        """
+        from pulsar_admin.api.checking import compare_findings
+
+        given_flags(deep=deep)
+        return compare_findings(self._session, since, deep=deep, each=each, codes=codes, severities=severities)
 
     def compare_index(self, *, verify: bool = True) -> RebuildResult:
         """Make the location and time index again from the files and count the rows that differ (``changed_rows``).

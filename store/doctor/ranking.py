@@ -129,7 +129,17 @@ def _rest(severity: Severity, code: str, count: int, size_bytes: int, messages: 
     )
 
 
+def rest_of(one: Diagnosis, count: int) -> Diagnosis:
+    """Return COUNT findings with the severity and code of ONE of which neither place nor stake is known."""
+    return _rest(one.severity, one.code, count, 0, 0)
+
+
+def is_rest(diagnosis: Diagnosis) -> bool:
+    """Whether DIAGNOSIS sums up what was left out."""
+    return set(diagnosis.evidence) == {_MORE}
+
+
 def count_of(diagnosis: Diagnosis) -> int:
     """Return how many findings DIAGNOSIS tells of."""
-    count = diagnosis.evidence.get(_MORE if set(diagnosis.evidence) == {_MORE} else _ALIKE, 1)
+    count = diagnosis.evidence.get(_MORE if is_rest(diagnosis) else _ALIKE, 1)
     return count if isinstance(count, int) else 1

@@ -1,0 +1,271 @@
+"""What changed between two looks of the doctor: which findings are new, worse, gone, or only not seen any more.
+
+A finding is the same when its code and its place are. Places are compared without what differs between two looks at one thing: how
+many ledgers are summed up, which of them are named, and the directory of a file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import PurePath
+
+from store.check.summing import place_of
+from store.doctor.diagnosis import Diagnosis
+from store.doctor.ranking import Ranking, count_of, is_rest, rest_of
+from store.frozen import fields_of, frozen
+from store.rules.cause import Severity
+
+LISTED = 1_000
+"""Findings of a code that are compared one by one, at least."""
+BLIND = {
+    "check-stopped",
+    "index-rows-altered",
+    "metadata-incomplete",
+    "node-damaged",
+    "node-rows-altered",
+    "pages-damaged",
+    "rows-altered",
+    "value-undecodable",
+}
+"""Where one of these is found, what is not told may be what cannot be read."""
+BLIND_PLACES = {"cursor-unreadable", "entries-not-seen", "topic-unreadable"}
+"""The same, of the topic or ledger that they name."""
+DEEP = {"entry-damaged", "entry-unreadable", "index-differs", "index-file-wrong", "length-differs"}
+"""What only a deep look finds."""
+FILES = {
+    "copies-differ",
+    "disk-full",
+    "entries-only-in-journal",
+    "entry-damaged",
+    "entry-log-missing",
+    "file-changed",
+    "file-damaged",
+    "file-grown",
+    "file-missing",
+    "file-touched",
+    "file-unreadable",
+    "idx-log-missing",
+    "pages-damaged",
+    "rows-without-digests",
+    "stray-file",
+}
+"""Codes whose place is the path of a file, which is another in another store or on another machine."""
+_LEDGER_IDS = re.compile(r"ledgers? \d[\d, ]*(…)?")
+
+
+class Change(StrEnum):
+    """What became of a finding. ``NOT_SEEN``: it is not told any more, and what would tell it was not looked at or cannot be read."""
+
+    NEW = "new"
+    WORSE = "worse"
+    NOT_SEEN = "not-seen"
+    GONE = "gone"
+
+
+@frozen
+class Before:
+    """What an earlier look said of the same finding: its severity, of how many findings, and what was at stake."""
+
+    severity: Severity
+    findings: int
+    at_stake_bytes: int = field(metadata={"json": "atStakeBytes"})
+    at_stake_messages: int
+
+
+@frozen
+class FindingChange(Diagnosis):
+    """A finding that is new, worse, not seen or gone. ``before``: as it was; None for one that is new.
+
+    Of one that is gone or not seen all else, too, is as it was.
+    """
+
+    change: Change
+    before: Before | None
+
+
+@frozen
+class FindingComparison:
+    """What changed, each change in the order of ``Change`` and the worst first, and how many findings did not get worse.
+
+    ``found``: all that the later look tells.
+    """
+
+    changes: tuple[FindingChange, ...]
+    unchanged: int
+    found: tuple[Diagnosis, ...]
+
+    def counts(self) -> str:
+        """Return how many there are of each change: ``1 new, 2 gone, 9 unchanged``."""
+        told = dict.fromkeys(Change, 0)
+        for one in self.changes:
+            told[one.change] += _count(one)
+        parts = [f"{count:,} {change.value.replace('-', ' ')}" for change, count in told.items() if count]
+        return ", ".join([*parts, f"{self.unchanged:,} unchanged"])
+
+
+def compare(
+    before: Iterable[Diagnosis],
+    found: Iterable[Diagnosis],
+    *,
+    each: int,
+    deep: bool = False,
+    severities: Collection[str] = (),
+) -> FindingComparison:
+    """Compare what was told BEFORE with what is FOUND now, by a DEEP look or not.
+
+    Of each change EACH of a code are named, the rest is summed up; SEVERITIES: these only. Of a code of which a look summed up the rest
+    it names no finding that the other look does not name: which of them are new nobody can tell, only how many.
+    """
+    earlier, later = tuple(before), tuple(found)
+    summed = {_place(one) for one in (*earlier, *later) if _ledgers_of(one)}
+    rankings = {change: Ranking(each) for change in Change}
+    unchanged = 0
+    for change, group, was in _changes(_Look(earlier, summed), _Look(later, summed), _Sight(later, deep=deep)):
+        if severities and group.worst.severity not in severities:
+            continue
+        if change is None:
+            unchanged += group.count
+        else:
+            rankings[change].add(_changed(group.told, change, was))
+    changes = (
+        one if isinstance(one, FindingChange) else _changed(one, change, None)  # a ranking sums up what is beyond EACH
+        for change, ranking in rankings.items()
+        for one in ranking.ranked()
+    )
+    meant = (one for one in later if not severities or one.severity in severities)
+    return FindingComparison(tuple(changes), unchanged, tuple(meant))
+
+
+@dataclass(slots=True)
+class _Group:
+    """The findings of one code and place, nearly always one; ``worst`` is the first that was told."""
+
+    worst: Diagnosis
+    count: int = 0
+    size_bytes: int = 0
+    messages: int = 0
+
+    def add(self, one: Diagnosis) -> None:
+        self.count += _count(one)
+        self.size_bytes += one.at_stake_bytes
+        self.messages += one.at_stake_messages
+
+    @property
+    def told(self) -> Diagnosis:
+        return replace(self.worst, at_stake_bytes=self.size_bytes, at_stake_messages=self.messages)
+
+    @property
+    def before(self) -> Before:
+        return Before(self.worst.severity, self.count, self.size_bytes, self.messages)
+
+    def is_worse(self, before: _Group) -> bool:
+        order = list(Severity)
+        worst, was = order.index(self.worst.severity), order.index(before.worst.severity)
+        more = self.count > before.count or self.messages > before.messages or self.size_bytes > before.size_bytes
+        return worst < was or (worst == was and more)
+
+
+class _Look:
+    """What one look tells: groups by code and place, and by code the rest that it sums up."""
+
+    def __init__(self, found: Sequence[Diagnosis], summed: Container[_Place]) -> None:
+        self.groups: dict[_Place, _Group] = {}
+        self.rests: dict[str, _Group] = {}
+        for one in found:
+            if is_rest(one):
+                self.rests.setdefault(one.code, _Group(one)).add(one)
+                continue
+            place = one.code, _named(one)
+            self.groups.setdefault(_place(one) if _place(one) in summed else place, _Group(one)).add(one)
+
+
+class _Sight:
+    """What a look could not see, by what it tells."""
+
+    def __init__(self, found: Sequence[Diagnosis], *, deep: bool) -> None:
+        self._deep = deep
+        self._is_blind = any(one.code in BLIND for one in found)
+        hiding = [one for one in found if one.code in BLIND_PLACES]
+        self._places = {one.where for one in hiding} | {
+            one.evidence["topic"] for one in hiding if one.code == "cursor-unreadable" and "topic" in one.evidence
+        }
+
+    def missed(self, gone: Diagnosis) -> bool:
+        """Whether GONE need not be gone."""
+        if self._is_blind or (gone.code in DEEP and not self._deep):
+            return True
+        return gone.where in self._places or gone.evidence.get("topic") in self._places
+
+
+def _changes(old: _Look, new: _Look, sight: _Sight) -> Iterator[tuple[Change | None, _Group, _Group | None]]:
+    """Yield what became of each group, and how it was before."""
+    more: dict[str, int] = {}
+    examples: dict[str, Diagnosis] = {}
+
+    def leave(group: _Group, sign: int) -> None:
+        code = group.worst.code
+        more[code] = more.get(code, 0) + sign * group.count
+        examples.setdefault(code, group.worst)
+
+    for place, group in new.groups.items():
+        was = old.groups.get(place)
+        if was is not None:
+            yield Change.WORSE if group.is_worse(was) else None, group, was
+        elif place[0] in old.rests:  # it may have been one of them
+            leave(group, 1)
+        else:
+            yield Change.NEW, group, None
+    for place, was in old.groups.items():
+        if place in new.groups:
+            continue
+        if place[0] in new.rests:
+            leave(was, -1)
+        else:
+            yield Change.NOT_SEEN if sight.missed(was.worst) else Change.GONE, was, was
+    for look, sign in ((new, 1), (old, -1)):
+        for rest in look.rests.values():
+            leave(rest, sign)
+    for code, count in more.items():
+        if count:
+            change = Change.NEW if count > 0 else Change.NOT_SEEN if sight.missed(examples[code]) else Change.GONE
+            group = _Group(rest_of(examples[code], abs(count)), abs(count))
+            yield change, group, None if count > 0 else group
+
+
+def _changed(one: Diagnosis, change: Change, was: _Group | None) -> FindingChange:
+    fields = {field.name: getattr(one, field.name) for field in fields_of(Diagnosis)}
+    return FindingChange(**fields, change=change, before=None if was is None else was.before)
+
+
+_Place = tuple[str, str]
+"""A code, and a place without what differs between two looks."""
+
+
+def _named(one: Diagnosis) -> str:
+    """Return the place of ONE, its ledger included."""
+    if "ledgerIds" in one.evidence and _LEDGER_IDS.fullmatch(one.where):  # the first of them are named
+        bookies = one.evidence.get("bookies", ())
+        return f"ledgers {bookies}"
+    if one.code in FILES:
+        return f"{one.evidence.get('bookie') or ''} {PurePath(one.where).name}"
+    return one.where
+
+
+def _place(one: Diagnosis) -> _Place:
+    """Return the place of ONE without its ledger, or the number of its ledgers."""
+    summed = _ledgers_of(one)
+    where = one.where.replace(f"{summed:,} ledgers", "ledger", 1) if summed else place_of(_named(one))
+    return one.code, where
+
+
+def _ledgers_of(one: Diagnosis) -> int:
+    """Return the ledgers that ONE sums up; 0 where it tells of one place."""
+    count = one.evidence.get("alike", one.evidence.get("ledgers"))
+    return count if isinstance(count, int) and f"{count:,} ledgers" in one.where else 0
+
+
+def _count(one: Diagnosis) -> int:
+    return _ledgers_of(one) or count_of(one)

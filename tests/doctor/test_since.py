@@ -1,0 +1,321 @@
+"""What changed between two looks of the doctor: files and stores, and lists of which the sets are known."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pulsar_admin import open_store as open_api
+from store.db.environment import open_store
+from store.db.tree import tree_key
+from store.doctor import Diagnosis, Severity
+from store.doctor.causes import CAUSES
+from store.doctor.findings import diagnosis_of
+from store.doctor.ranking import Ranking
+from store.doctor.since import BLIND, BLIND_PLACES, DEEP, FILES, Change, FindingChange, compare
+from store.model.copy_age import AsOf, put_as_of
+from tests.conftest import Cli
+from tests.doctor.test_checked import plant
+from tests.stores import copied, imported
+from tests.worlds import oracle
+
+ROOT = Path(__file__).resolve().parents[2]
+T = "persistent://a/b/"
+CODE = "ledger-missing"
+
+
+def one(code: str, where: str, **evidence: object) -> Diagnosis:
+    return diagnosis_of(code, where, "it is so", evidence)
+
+
+def changes(before: list[Diagnosis], found: list[Diagnosis], each: int = 10) -> list[tuple[str, str, str]]:
+    return [(row.change, row.code, row.where) for row in compare(before, found, each=each).changes]
+
+
+def ranked(found: list[Diagnosis], each: int) -> list[Diagnosis]:
+    ranking = Ranking(each)
+    for diagnosis in found:
+        ranking.add(diagnosis)
+    return list(ranking.ranked())
+
+
+# -- two stores, and files ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stores(tmp_path: Path, cli: Cli) -> tuple[Path, Path]:
+    """A store, and a copy of it in which a TTL drops delayed messages."""
+    (tmp_path / "later").mkdir()
+    first, later = copied("small", "clean", tmp_path), copied("small", "clean", tmp_path / "later")
+    assert cli("--store", later, "namespaces", "set-message-ttl", "acme/delayed", "-ttl", "60").exit_code == 0
+    return first, later
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "store"])
+def test_new_and_gone(form: str, stores: tuple[Path, Path], tmp_path: Path, cli: Cli) -> None:
+    subscriptions = oracle("small")["topics"]["acme/delayed/reminders"]["internal_stats"]["cursors"]
+    places = {f"persistent://acme/delayed/reminders {name}" for name in subscriptions}
+    since = []
+    for path in stores:
+        if form == "store":
+            since.append(path)
+            continue
+        since.append(tmp_path / f"{len(since)}.{form}")
+        since[-1].write_text(cli("--store", path, "doctor", "-o", form).stdout)
+    for here, then, change in ((1, 0, "new"), (0, 1, "gone"), (0, 0, "")):
+        if here == then and form == "store":
+            continue
+        answer = cli("--store", stores[here], "doctor", "--since", since[then], "-o", "json")
+        assert {(row["change"], row["code"], row["where"]) for row in answer.json} == {
+            (change, "delay-beyond-ttl", place) for place in places if change
+        }
+        assert answer.exit_code == 1  # clocks are wrong as before
+        failing = cli("--store", stores[here], "doctor", "--since", since[then], "--fail-on", "new")
+        assert failing.exit_code == (change == "new")
+        told = [line.split(" ")[0] for line in failing.stdout.splitlines() if " delay-beyond-ttl: " in line]
+        assert told == [change for _ in places if change]
+    for text in failing.stdout.splitlines()[:2]:
+        assert text.startswith(("as of ", "compared with "))
+
+
+def test_text_says_what_did_not_change_and_how_it_was(stores: tuple[Path, Path], tmp_path: Path, cli: Cli) -> None:
+    saved = json.loads(cli("--store", stores[0], "doctor", "-o", "json").stdout)
+    assert len(saved) == 13
+    number = next(index for index, row in enumerate(saved) if row["code"] == "clock-ahead")
+    assert saved[number]["where"] == "persistent://acme/iot/skewed"
+    assert saved[number]["atStakeMessages"] == 123
+    saved[number]["atStakeMessages"] = 100
+    (tmp_path / "last.json").write_text(json.dumps(saved))
+    answer = cli("--store", stores[0], "doctor", "--since", tmp_path / "last.json", "--fail-on", "new")
+    lines = answer.stdout.splitlines()
+    assert answer.exit_code == 1
+    assert lines[1:3] == [
+        f"compared with {tmp_path}/last.json: 1 worse, 12 unchanged",
+        "worse warning clock-ahead: acme/iot/skewed",
+    ]
+    assert "  before: warning, 100 messages; now: warning, 123 messages" in lines
+    table = cli("--store", stores[0], "doctor", "--since", tmp_path / "last.json", "-o", "table").stdout.splitlines()
+    assert [re.split(" {2,}", line)[:2] for line in table] == [["CHANGE", "SEVERITY"], ["worse", "warning"]]
+    before = cli("--store", stores[0], "doctor", "--since", tmp_path / "last.json", "-o", "json").json[0]["before"]
+    assert before == {"severity": "warning", "findings": 1, "atStakeBytes": 0, "atStakeMessages": 100}
+
+
+def test_filters_are_of_what_changed(stores: tuple[Path, Path], cli: Cli) -> None:
+    asked = ("--store", stores[1], "doctor", "--since", stores[0], "-o", "json")
+    assert cli(*asked, "--severity", "critical").json == []
+    assert cli(*asked, "--code", "clock-ahead").json == []
+    assert len(cli(*asked, "--code", "delay-beyond-ttl", "--severity", "warning").json) == 2
+    with open_api(stores[1]) as store:
+        found = store.compare_findings(stores[0], codes=["delay-beyond-ttl"])
+    assert [(row.change, row.code) for row in found.changes] == [(Change.NEW, "delay-beyond-ttl")] * 2
+    assert found.unchanged == 0
+
+
+def test_a_store_is_judged_as_of_its_own_time(tmp_path: Path, damages_stores: None) -> None:
+    """To a copy of 2020 all that the ledgers say lies in the future; to today's nothing does."""
+    early = copied("small", "clean", tmp_path)
+    with open_store(early, writable=True) as store:
+        store.write(lambda txn: put_as_of(txn, AsOf(1_600_000_000_000, "files")))
+    with open_api(imported("small", "clean")) as store:
+        found = store.compare_findings(early, codes=["ledger-closed-in-future"])
+    closed = {row.where for row in found.changes if row.change is Change.GONE}
+    assert "persistent://public/default/plain" in closed
+    assert all(row.change is Change.GONE for row in found.changes)
+
+
+def test_what_cannot_be_read_is_not_gone(stores: tuple[Path, Path], tmp_path: Path, damages_stores: None) -> None:
+    _, later = stores
+    shutil.copytree(later, tmp_path / "damaged")
+    with open_store(tmp_path / "damaged", writable=True) as store:
+        store.write(lambda txn: txn.put("tree", tree_key("/managed-ledgers/acme/delayed/persistent/reminders"), b"x"))
+    with open_api(tmp_path / "damaged") as store:
+        found = store.compare_findings(later).changes
+    assert {row.change for row in found if row.code == "delay-beyond-ttl"} == {Change.NOT_SEEN}
+    assert any(row.change is Change.NEW and row.severity is Severity.CRITICAL for row in found)
+
+
+# -- exit codes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "case", "code"),
+    [
+        (None, None, 1),  # clocks are wrong: warnings
+        ("warning", None, 1),
+        ("critical", None, 0),
+        ("critical", "no metadata of a ledger", 1),
+    ],
+)
+def test_fail_on(
+    limit: str | None, case: str | None, code: int, tmp_path: Path, cli: Cli, damages_stores: None
+) -> None:
+    path = copied("small", "clean", tmp_path)
+    if case is not None:
+        plant(case, path)
+    asked = () if limit is None else ("--fail-on", limit)
+    assert cli("--store", path, "doctor", *asked).exit_code == code
+    (tmp_path / "last.json").write_text(cli("--store", path, "doctor", "-o", "json").stdout)
+    assert cli("--store", path, "doctor", "--since", tmp_path / "last.json", *asked).exit_code == code
+    assert cli("--store", path, "doctor", "--since", tmp_path / "last.json", "--fail-on", "new").exit_code == 0
+
+
+def test_a_note_that_is_new_fails_nothing(cli: Cli) -> None:
+    asked = ("--store", imported("small", "crashed"), "doctor", "--since", imported("small", "clean"))
+    answer = cli(*asked, "--fail-on", "new", "-o", "json")
+    assert {row["severity"] for row in answer.json if row["change"] == "new"} == {"note"}
+    assert answer.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", None),
+        ("[]", None),
+        ("[", "is no list of findings"),
+        ("{}", "'code' is missing"),
+        ("[1]", "is no list of findings"),
+        ('[{"change":"new"}]', "it was made with --since"),
+        ("[" * 100_000, "is no list of findings"),
+    ],
+)
+def test_a_file_of_something_else(text: str, said: str | None, tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "file").write_text(text)
+    answer = cli("--store", imported("small", "clean"), "doctor", "--since", tmp_path / "file")
+    if said is None:  # nothing was found then
+        assert answer.stdout.splitlines()[1].endswith(" 13 new, 0 unchanged")
+    else:
+        assert answer.exit_code == 2
+        assert said in answer.stderr
+        assert "pulsar-admin doctor -o json" in answer.stderr
+
+
+def test_what_is_refused(tmp_path: Path, cli: Cli) -> None:
+    path = imported("small", "clean")
+    for asked in (
+        ("--fail-on", "new"),
+        ("--since", tmp_path / "none"),
+        ("--since", path),
+        ("--since", tmp_path / "none", "--html", tmp_path / "page.html"),
+    ):
+        answer = cli("--store", path, "doctor", *asked)
+        assert answer.exit_code == 2, asked
+        assert answer.stderr
+    assert cli("--store", path, "doctor", "--since", tmp_path).exit_code == 5  # a directory, and no store
+    assert not (tmp_path / "page.html").exists()
+
+
+# -- what is the same finding ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "found", "expected"),
+    [
+        (one("leaked-ledgers", "ledger 7", ledgerIds=[7], bytes=9), one("leaked-ledgers", "ledgers 7, 8 …", ledgerIds=[7, 8], bytes=9), []),
+        (one("leaked-ledgers", "ledger 7", ledgerIds=[7], bytes=9), one("leaked-ledgers", "ledgers 7, 8", ledgerIds=[7, 8], bytes=10), ["worse"]),
+        (one(CODE, f"ledger 7 of {T}c", ledgerId=7), one(CODE, f"ledger 8 of {T}c", ledgerId=8), ["new", "gone"]),
+        (one(CODE, f"1,234 ledgers of {T}c", alike=1234), one(CODE, f"1,233 ledgers of {T}c", alike=1233), []),
+        (one(CODE, f"1,234 ledgers of {T}c", alike=1234), one(CODE, f"1,235 ledgers of {T}c", alike=1235), ["worse"]),
+        (one(CODE, f"101 ledgers of {T}c", ledgers=101), one(CODE, f"101 ledgers of {T}d", ledgers=101), ["new", "gone"]),
+        (one("file-damaged", "/old/current/3.log", problems=1), one("file-damaged", "/new/current/3.log", problems=1), []),
+        (one("value-undecodable", "/admin/a/x"), one("value-undecodable", "/admin/b/x"), ["new", "not-seen"]),
+        (replace(one(CODE, T), severity=Severity.NOTE), one(CODE, T), ["worse"]),
+        (one(CODE, T), replace(one(CODE, T), severity=Severity.NOTE, at_stake_bytes=5), []),
+        (one("clock-ahead", T, messages=3), one("clock-ahead", T, messages=2), []),
+        (one("entry-damaged", "/a/1.log @ 0x1"), one("clock-ahead", T), ["new", "not-seen"]),  # this look is not deep
+    ],
+)  # fmt: skip
+def test_the_same_finding(before: Diagnosis, found: Diagnosis, expected: list[str]) -> None:
+    assert [change for change, _, _ in changes([before], [found])] == expected
+
+
+def test_of_a_topic_that_cannot_be_read_nothing_is_gone() -> None:
+    before = [one("clock-ahead", f"{T}c", topic=f"{T}c"), one("clock-ahead", f"{T}d", topic=f"{T}d")]
+    assert changes(before, [one("topic-unreadable", f"{T}c")])[1:] == [
+        ("not-seen", "clock-ahead", f"{T}c"),
+        ("gone", "clock-ahead", f"{T}d"),
+    ]
+    assert {change for change, *_ in changes(before, [one("metadata-incomplete", "x")])} == {"new", "not-seen"}
+
+
+def test_ledgers_that_one_look_sums_up_are_compared_by_their_number() -> None:
+    few = [one(CODE, f"ledger {number} of {T}c", ledgerId=number) for number in range(3)]
+    many = ranked([one(CODE, f"ledger {number} of {T}c", ledgerId=number) for number in range(12)], 5)
+    assert [row.where for row in many] == [f"12 ledgers of {T}c"]
+    assert changes(few, many) == [("worse", CODE, f"12 ledgers of {T}c")]
+    assert changes(many, few) == []
+    assert compare(many, few, each=10).unchanged == 3
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_against_the_sets_themselves(seed: int) -> None:
+    """Whatever two looks left out: named changes are true, and new less gone is what was added."""
+    rng = random.Random(seed)
+    names = [f"{T}{number}" for number in range(rng.choice([3, 12, 40]))]
+    sets = [set(rng.sample(names, rng.randrange(len(names) + 1))) for _ in range(2)]
+    looks = [
+        ranked(
+            [one("clock-ahead", where, messages=rng.randrange(9)) for where in sorted(found)], rng.choice([2, 5, 100])
+        )
+        for found in sets
+    ]
+    compared = compare(*looks, each=rng.choice([1, 5, 100]))
+    sums: Counter[Change] = Counter()
+    for row in compared.changes:
+        assert isinstance(row, FindingChange)
+        more = row.evidence.get("more")
+        sums[row.change] += more if isinstance(more, int) else 1
+        if more is None:
+            assert (row.where in sets[0]) is (row.change is not Change.NEW)
+            assert (row.where in sets[1]) is (row.change is not Change.GONE)
+    assert sums[Change.NEW] - sums[Change.GONE] == len(sets[1]) - len(sets[0])
+    if not any(row.where.endswith(" more") for look in looks for row in look):
+        assert sums[Change.NEW] == len(sets[1] - sets[0])
+        assert sums[Change.WORSE] + compared.unchanged == len(sets[0] & sets[1])
+
+
+def test_the_codes_are_known() -> None:
+    assert set(CAUSES) >= BLIND | BLIND_PLACES | DEEP | FILES
+
+
+# -- the page -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_script_for_cron(stores: tuple[Path, Path], tmp_path: Path) -> None:
+    """Nothing is printed in a night without news; what is printed is mailed."""
+    page = (ROOT / "docs/howto/doctor-since.md").read_text()
+    (script,) = re.findall(r"^```sh\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    folder = tmp_path / "night"
+    folder.mkdir()
+    (folder / "pulsar-doctor").write_text(script)
+    (folder / "bin").mkdir()
+    program = folder / "bin/pulsar-admin"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m pulsar_admin "$@"\n')
+    program.chmod(0o755)
+
+    def night(store: Path) -> str:
+        environment = {
+            "PATH": f"{program.parent}:{os.environ['PATH']}",
+            "DOCTOR_DIR": str(folder),
+            "PULSAR_ADMIN_STORE": str(store),
+            "PYTHONPATH": str(ROOT),
+        }
+        done = subprocess.run(
+            ["sh", str(folder / "pulsar-doctor")], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.stderr == ""
+        return done.stdout
+
+    assert "last.json cannot be read" in night(stores[0])
+    assert night(stores[0]) == ""
+    assert "\nnew warning delay-beyond-ttl: " in night(stores[1])
+    assert night(stores[1]) == ""
