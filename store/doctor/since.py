@@ -35,6 +35,8 @@ BLIND_PLACES = {"cursor-unreadable", "entries-not-seen", "topic-unreadable"}
 """The same, of the topic or ledger that they name."""
 DEEP = {"entry-damaged", "entry-unreadable", "index-differs", "index-file-wrong", "length-differs"}
 """What only a deep look finds."""
+UNREAD = {"not-checked", "scan-unfinished"}
+"""Where one of these is found, a deep look did not read everything."""
 FILES = {
     "copies-differ",
     "disk-full",
@@ -186,7 +188,7 @@ class _Sight:
     """What a look could not see, by what it tells."""
 
     def __init__(self, found: Sequence[Diagnosis], *, deep: bool) -> None:
-        self._deep = deep
+        self._deep = deep and not any(one.code in UNREAD for one in found)
         self._is_blind = any(one.code in BLIND for one in found)
         hiding = [one for one in found if one.code in BLIND_PLACES]
         self._places = {one.where for one in hiding} | {
