@@ -41,7 +41,11 @@ def look_first(command: str) -> str:
 
 
 def cure_lines(command: str) -> list[str]:
-    """Return the lines of a text that names a cure: the look first, then the command itself, both as they are typed here."""
+    """Return the lines of a text that names a cure: the look first, then the command itself, both as they are typed here.
+
+    A command that changes nothing cures nothing: it is a look alone.
+    """
     look = look_first(command)
-    first = [f"look first: {typable(look)}"] if look else []
-    return [*first, f"$ {typable(cure_of(command))}"]
+    if not look:
+        return [f"look: {typable(command)}"]
+    return [f"look first: {typable(look)}", f"$ {typable(cure_of(command))}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -20,7 +21,7 @@ from pulsar_admin.api.given import (
 )
 from pulsar_admin.api.plan import Plan, check_planned_on, plan_of, steps_of
 from pulsar_admin.api.session import Clock, Duration, Session, check_choice
-from store.errors import InvalidValue
+from store.errors import IndexCorrupt, InvalidValue
 from store.model.topics import select_topics
 from store.names import INT_MAX, INT_MIN, parse_namespace, parse_topic, parse_topics, shell_word
 
@@ -252,14 +253,20 @@ class Changes:
         return tuple(self.change_log())
 
     def change_log(self, *numbers: int) -> Iterator[Change]:
-        """Yield the audit log, oldest first, or the changes NUMBERS: raises ChangeNotFound."""
+        """Yield the audit log, oldest first, or the changes NUMBERS: raises ChangeNotFound, IndexCorrupt of a damaged record."""
         from pulsar_admin.api.reports import change_of
-        from store.changes.plan import iter_changes, read_change
+        from store.changes.plan import change_numbers, read_change
 
         with self._session.read() as txn:
-            undone = {row.undoes: row.change for row in iter_changes(txn) if row.undoes is not None}
-            named = self._session.each(numbers, lambda number: read_change(txn, whole_number("change", number)))
-            for row in named if numbers else iter_changes(txn):
+            whole = change_numbers(txn)
+            asked = [whole_number("change", number) for number in numbers] or whole
+            undone: dict[int, int] = {}
+            for number in whole:
+                with suppress(IndexCorrupt):  # told where it is listed
+                    row = read_change(txn, number)
+                    if row.undoes is not None:
+                        undone[row.undoes] = row.change
+            for row in self._session.each(asked, lambda number: read_change(txn, number)):
                 yield change_of(row, undone)
 
 

@@ -220,6 +220,11 @@ def iter_changes(txn: Txn) -> Iterator[Change]:
         yield _decode_change(key, bytes(row))
 
 
+def change_numbers(txn: Txn) -> tuple[int, ...]:
+    """Return the numbers of all changes in the audit log, oldest first, those whose record is damaged included."""
+    return tuple(_NUMBER.unpack(key)[0] for key in txn.keys("changes", b"") if len(key) == _NUMBER.size)
+
+
 def read_change(txn: Txn, number: int) -> Change:
     """Return one change; raises ChangeNotFound."""
     key = _NUMBER.pack(number) if 0 <= number < 2**64 else b""
