@@ -13,12 +13,17 @@ __all__ = ["Unknown"]
 
 @frozen
 class Unknown:
-    """A fact that the store does not tell; ``why``: what is missing, in words for a person; ``code``: of the error that says so, if any."""
+    """A fact that the store does not tell; ``why``: what is missing, in words for a person; ``error``: what says so, if anything does."""
 
     why: str
-    code: str = ""
+    error: StoreError | None = None
+
+    @property
+    def code(self) -> str:
+        """The code of the error, "" without one."""
+        return "" if self.error is None else self.error.code
 
     @classmethod
     def of(cls, error: StoreError) -> Unknown:
         """Return the unknown fact that ``error`` kept from being read."""
-        return cls(error.message, error.code)
+        return cls(error.message, error)

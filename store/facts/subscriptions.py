@@ -117,6 +117,16 @@ class SubscriptionFacts:
         done = self.acknowledged
         return tuple((start, end) for start, end in self.pending if done and end <= done[-1][0])
 
+    @cached_property
+    def acknowledged_entries(self) -> int:
+        """How many entries are acknowledged one by one."""
+        return _count(self.acknowledged)
+
+    @cached_property
+    def hole_entries(self) -> int:
+        """How many entries are not acknowledged, before others that are."""
+        return _count(self.holes)
+
     # -- the entry to be given next -----------------------------------------------------------------------------------
 
     @cached_property

@@ -7,26 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
+from typing import TypeVar
 
-from store.codec.cursor import CursorState
-from store.errors import MetadataCorrupt, StoreError
-from store.facts.delays import NotDue, read_not_due
+from store.errors import StoreError
+from store.facts import Unknown
+from store.facts.delays import NotDue
+from store.facts.subscriptions import SubscriptionFacts as Facts
+from store.facts.topics import TopicFacts
 from store.frozen import frozen
 from store.model.cursors import (
     COMPACTION_CURSOR,
     INTERNAL_PROPERTY_PREFIX,
-    Cursor,
     backlog_size_bytes,
     is_subscription,
     iter_cursor_names,
-    normal_ranges,
     read_cursor,
 )
-from store.model.extent import extent_of, pending_intervals
 from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName
-from store.policies.in_force import MessageTtl, find_message_ttl
+from store.policies.in_force import MessageTtl
+
+_Fact = TypeVar("_Fact")
 
 
 @frozen
@@ -102,51 +104,45 @@ def iter_facts_of(
 ) -> Iterator[SubscriptionFacts]:
     """Yield the facts of every subscription of TOPIC; see ``iter_subscription_facts``."""
     names = sorted(name for name in iter_cursor_names(reader.txn, topic.name) if is_subscription(name))
-    ttl = _ttl(reader, topic, fail) if names else None
+    found = TopicFacts(reader, topic, None, asked.delayed_ms or 0)
+    if names:
+        _known(found.policies, fail)
     for name in names:
         try:
-            yield facts_of(reader, topic, read_cursor(reader.txn, reader, topic, name), ttl, asked, fail)
+            yield _facts_of(Facts(found, read_cursor(reader.txn, reader, topic, name)), asked, fail)
         except StoreError as error:
             fail(error)
 
 
-def _ttl(reader: EntryReader, topic: Topic, fail: Callable[[StoreError], None]) -> MessageTtl | None:
-    try:
-        return find_message_ttl(reader.txn, topic.name)
-    except MetadataCorrupt as error:
-        fail(error)
-        return None
+def _known(fact: _Fact | Unknown, fail: Callable[[StoreError], None]) -> _Fact | None:
+    """Return FACT; one that is not known is None, and what says so goes to FAIL."""
+    if not isinstance(fact, Unknown):
+        return fact
+    if fact.error is not None:
+        fail(fact.error)
+    return None
 
 
-def facts_of(
-    reader: EntryReader,
-    topic: Topic,
-    cursor: Cursor,
-    ttl: MessageTtl | None,
-    asked: Asked,
-    fail: Callable[[StoreError], None],
-) -> SubscriptionFacts:
-    """Return what is known of CURSOR of TOPIC; TTL is the one in force, which compaction's cursor ignores."""
-    state = cursor.state
-    pending = pending_intervals(topic, state)
-    done = normal_ranges(topic, state) if state.ranges else ()
-    holes = [end - start for start, end in pending if done and end <= done[-1][0]]
-    oldest = topic.at_rank(pending[0][0]) if pending else None
+def _facts_of(facts: Facts, asked: Asked, fail: Callable[[StoreError], None]) -> SubscriptionFacts:
+    cursor, policies = facts.cursor, facts.of.policies
+    is_compaction = cursor.name == COMPACTION_CURSOR  # which no TTL expires
     return SubscriptionFacts(
-        topic=topic.name,
+        topic=facts.of.topic.name,
         subscription=cursor.name,
-        mark_delete=state.mark_delete,
-        backlog_entries=sum(end - start for start, end in pending),
-        backlog_bytes=backlog_size_bytes(topic, state.mark_delete),
-        backlog_messages=extent_of(reader.txn, topic, pending).messages if asked.messages else None,
-        oldest_position=oldest,
-        oldest_publish_ms=_publish_ms(reader, oldest) if asked.oldest and oldest is not None else None,
-        ack_ranges=len(state.ranges),
-        acknowledged_entries=sum(end - start for start, end in done),
-        ack_holes=len(holes),
-        hole_entries=sum(holes),
-        delayed=None if asked.delayed_ms is None else _delayed(reader, topic, state, asked.delayed_ms, fail),
-        ttl=None if cursor.name == COMPACTION_CURSOR else ttl,
+        mark_delete=cursor.mark_delete,
+        backlog_entries=facts.pending_entries,
+        backlog_bytes=backlog_size_bytes(facts.of.topic, cursor.mark_delete),
+        backlog_messages=facts.backlog.messages if asked.messages else None,
+        oldest_position=facts.oldest,
+        oldest_publish_ms=_publish_ms(facts.of.reader, facts.oldest)
+        if asked.oldest and facts.oldest is not None
+        else None,
+        ack_ranges=len(cursor.state.ranges),
+        acknowledged_entries=facts.acknowledged_entries,
+        ack_holes=len(facts.holes),
+        hole_entries=facts.hole_entries,
+        delayed=None if asked.delayed_ms is None else _known(facts.not_due, fail),
+        ttl=None if is_compaction or isinstance(policies, Unknown) else policies.message_ttl,
         source=cursor.source,
         cursor_ledger=cursor.info.cursors_ledger_id if cursor.info.cursors_ledger_id >= 0 else None,
         unreadable_states=cursor.skipped_entries,
@@ -156,16 +152,6 @@ def facts_of(
             if not key.startswith(INTERNAL_PROPERTY_PREFIX)
         },
     )
-
-
-def _delayed(
-    reader: EntryReader, topic: Topic, state: CursorState, now_ms: int, fail: Callable[[StoreError], None]
-) -> NotDue | None:
-    try:
-        return read_not_due(reader, topic, state, now_ms)
-    except StoreError as error:  # whether delays are enabled is not known: where the cursor stands is
-        fail(error)
-        return None
 
 
 def _publish_ms(reader: EntryReader, position: Position) -> int | None:

@@ -276,7 +276,7 @@ def _ack_holes(facts: SubscriptionFacts) -> Iterator[Evidence]:
     holes, topic, oldest = facts.holes, facts.of.topic, facts.oldest
     if not holes or oldest is None:
         return
-    behind, left = sum(end - start for start, end in facts.acknowledged), sum(end - start for start, end in holes)
+    behind, left = facts.acknowledged_entries, facts.hole_entries
     spans = [_span(topic.at_rank(start), topic.at_rank(end - 1)) for start, end in holes]
     yield Evidence(
         facts.where,
