@@ -109,12 +109,11 @@ ARROWS = {
     "tables": {"policies", "index", "scan", "kernels", "engine", "codec", "db", "model"},
     "transfer": {"rules", "facts", "sources", "reports", "scan", "index", "changes", "codec", "db", "model"},
     "facts": {"compaction", "history", "kernels", "policies", "scan", "search", "sources", "codec", "db", "model"},
-    "rules": {"facts", "model"},
-    "check": {"rules", "facts", "index", "nacks", "changes", "codec", "db", "model"},
+    "rules": {"facts", "index", "nacks", "changes", "codec", "db", "model"},
+    "check": {"rules", "facts", "db", "model"},
     "doctor": {
         "facts",
         "rules",
-        "check",
         "reports",
         "codec",
         "db",
@@ -288,6 +287,22 @@ def test_package_marker(module: str) -> Iterator[str]:
         statements = [statement for statement in statements if statement == marker]
     if statements != [marker]:
         yield f"{module} has {statements}, not {marker}"
+
+
+JUDGES = {"Cause", "Evidence", "Rule", "Sweep"}
+PROJECTS = {
+    "Finding": {"store/check/finding.py"},
+    "Diagnosis": {"store/doctor/findings.py", "store/doctor/ranking.py", "store/doctor/saved.py"},
+}
+"""What is made of what is judged → where."""
+
+
+@no_offence_in([module for module in MODULES if not module.startswith(("store/rules/", "store/doctor/causes_of"))])
+def test_rules_alone_judge(module: str) -> Iterator[str]:
+    """Codes, severities and sentences of findings are of rows in ``store/rules``; screens project them."""
+    for called, call in calls_of(module):
+        if called in JUDGES or module not in PROJECTS.get(called, {module}):
+            yield f"{module}:{call.lineno}: {called}"
 
 
 @no_offence_in([module for module in MODULES if module.startswith("pulsar_admin/api/")])

@@ -40,9 +40,9 @@ def check(app: App, deep: bool) -> None:
     app.emit_rows(_findings(app, deep), _COLUMNS)
 
 
-def _findings(app: App, deep: bool) -> Iterator[Any]:  # Any: Finding, or the row that sums up
+def _findings(app: App, deep: bool) -> Iterator[Any]:  # Any: Finding
     from pulsar_admin.api.checking import iter_check
-    from store.check.finding import Finding, Severity
+    from store.check.finding import Severity, summary
     from store.db.storeinfo import check_pages
 
     check_pages(app.store_path)  # before LMDB reads them: it dies of damage
@@ -57,4 +57,4 @@ def _findings(app: App, deep: bool) -> Iterator[Any]:  # Any: Finding, or the ro
     looked = ", ".join(counted(rows[name], noun) for name, noun in kinds)
     found = " and ".join(counted(counts[severity], severity) for severity in counts)
     message = f"{found} in {looked}" + (", every byte read" if deep else "")
-    yield Finding(Severity.SUMMARY, "checked", "store", str(app.store.path), message)
+    yield summary(str(app.store.path), message)

@@ -1,32 +1,29 @@
 """``store check``: everything that can be wrong with a store, as findings. Read-only; repairs nothing.
 
 Scope "store": our own rows contradict each other or the files (``store index --rebuild`` makes derived rows again). Scope "data":
-what Pulsar left is damaged, incomplete or contradicts itself.
+what Pulsar left is damaged, incomplete or contradicts itself. ``store.rules`` judges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from store.check.data import TopicVisitor, check_data
-from store.check.deep import check_deep
-from store.check.finding import Finding, Severity, to_the_end, weight
-from store.check.nacks import check_nacks
-from store.check.rows import check_rows
-from store.check.summing import sum_up
+from store.check.finding import Finding, finding_of
 from store.db.environment import Store
-from store.errors import Refused
-from store.facts.cluster import ClusterFacts
-from store.model.reader import EntryReader, open_reader
-from store.rules.cause import Severity as RuleSeverity
-from store.rules.rule import Rule
-from store.rules.table import RULES, judge
+from store.facts.deep import DeepFacts
+from store.model.reader import open_reader
+from store.rules.alike import message_of, place_of
+from store.rules.judging import judge_deep, judge_store, refuse_bundle, weight
 
 if TYPE_CHECKING:
     from store.engine.operation import Engine
 
-__all__ = ["Finding", "check_store", "iter_findings", "refuse_bundle"]
+__all__ = ["Finding", "check_store"]
+
+EACH_MOST = 100
+"""So many of a kind are told one by one."""
 
 
 def check_store(
@@ -44,44 +41,35 @@ def check_store(
     if deep:
         refuse_bundle(store)
     with open_reader(store) as reader:
-        found = iter_findings(store, reader, lambda topic, cursors: None if deep else advance(1))
-        yield from sum_up(sorted(found, key=weight))
+        facts = DeepFacts(store, reader, advance, engine)
+        judged = judge_store(facts, now_ms=None, visit=lambda topic: None if deep else advance(1))
+        yield from sum_up(map(finding_of, sorted(judged, key=weight)))
         if deep:
             # In the same transaction: beside a writer, the catalogue of one and the index of another contradict each other.
-            yield from check_deep(store, reader, advance, engine)
+            yield from map(finding_of, judge_deep(facts))
 
 
-def refuse_bundle(store: Store) -> None:
-    """Raise Refused for a STORE that a deep check cannot read."""
-    if any(source.get("bundle") for source in store.info.sources):
-        raise Refused(
-            "this store is of an incident bundle, which has no bytes of entries", hint="check it without --deep"
+def sum_up(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield FINDINGS in their order; those that differ in the ledger alone, of a topic or of none, as one where there are many.
+
+    It has what the first of them says, and how many there are (``ledgers`` in its context).
+    """
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(_kind(finding), []).append(finding)
+    for kind, found in groups.items():
+        if len(found) <= EACH_MOST or kind[-1] == found[0].where:
+            yield from found
+            continue
+        first = found[0]
+        yield replace(
+            first,
+            where=place_of(first.where, f"{len(found):,} ledgers"),
+            message=message_of(first.message, first.where),
+            hint="list them with: pulsar-admin ledgers missing",
+            context={"ledgers": len(found)} | {key: value for key, value in first.context.items() if key == "ledgerId"},
         )
 
 
-def _findings_of(rule: Rule[ClusterFacts], facts: ClusterFacts) -> Iterator[Finding]:
-    cause = rule.cause
-    for _, evidence in judge(facts, (rule,)):
-        severity = evidence.severity or cause.severity
-        yield Finding(
-            Severity.NOTE if severity is RuleSeverity.NOTE else Severity.PROBLEM,
-            cause.code,
-            rule.scope,
-            evidence.where,
-            evidence.sentence,
-            rule.hint(evidence),
-            context=dict(evidence.values) | ({} if evidence.severity is None else {"severity": severity}),
-        )
-
-
-def iter_findings(
-    store: Store, reader: EntryReader, visit: TopicVisitor = lambda topic, cursors: None
-) -> Iterator[Finding]:
-    """Yield what all but the deep check find, as it is found; VISIT is called with each topic and its cursors."""
-    with reader.txn.passing_altered():  # the rules tell of them
-        facts = ClusterFacts(store, reader)
-        for rule in RULES:
-            yield from to_the_end(_findings_of(rule, facts), f"rule {rule.cause.code}")
-        yield from check_rows(store, reader.txn)
-        yield from check_nacks(reader.txn)
-        yield from check_data(store, reader, visit)
+def _kind(finding: Finding) -> tuple[object, ...]:
+    return finding.severity, finding.code, finding.scope, place_of(finding.where)

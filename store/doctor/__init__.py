@@ -5,25 +5,24 @@ Reads only. Memory is bounded: of each code the worst diagnoses are kept, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from store.check import Finding, iter_findings, refuse_bundle
-from store.check.deep import check_deep
 from store.db.environment import Store
 from store.doctor.diagnosis import Diagnosis
-from store.doctor.findings import diagnosis_of, diagnosis_of_finding
+from store.doctor.findings import diagnosis_of_judged
 from store.doctor.ranking import Ranking
 from store.doctor.whole import CrashCost, dead_bytes, full_disks, journal_only, leaks
 from store.errors import StoreError
+from store.facts.cluster import ClusterFacts
+from store.facts.deep import DeepFacts
 from store.facts.topics import ReadBudget, TopicFacts
 from store.frozen import frozen
-from store.model.cursors import Cursor
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import Topic
+from store.model.reader import open_reader
 from store.rules.cause import Severity
-from store.rules.table import TOPIC_RULES, judge
+from store.rules.judging import NAMELESS, judge_deep, judge_store, refuse_bundle
+from store.rules.rule import Judged
 
 if TYPE_CHECKING:
     from store.engine.operation import Engine
@@ -33,20 +32,6 @@ __all__ = ["Diagnosis", "DoctorOptions", "Severity", "diagnose"]
 EACH = 10
 _LEAKS = {"ledgers-unreferenced", "ledgers-deleted"}
 """Findings that ``leaks`` tells instead: with their bytes, and by what the ledgers claim to be."""
-_NAMELESS = {
-    "owners-differ",
-    "owners-damaged",
-    "node-damaged",
-    "value-undecodable",
-    "metadata-incomplete",
-    "topic-unreadable",
-    "cursor-unreadable",
-    "rows-altered",
-    "node-rows-altered",
-    "index-rows-altered",
-    "check-stopped",
-}
-"""Where one of these is found nobody may call a ledger leaked: what references it may be what is damaged."""
 
 
 @frozen
@@ -83,54 +68,39 @@ def diagnose(
         refuse_bundle(store)
     with open_reader(store) as reader:
         looked = (lambda: None) if options.deep else (lambda: advance(1))
+        facts = DeepFacts(store, reader, advance, engine)
         with reader.txn.passing_altered():  # the rules tell of them
-            budget = ReadBudget(unlimited=options.deep)
-            for found in _look(store, reader, now_ms, budget, looked):
+            for found in _look(facts, now_ms, ReadBudget(unlimited=options.deep), looked):
                 sink(found)
-        if options.deep:
-            for finding in check_deep(store, reader, advance, engine):
-                sink(diagnosis_of_finding(finding))
+        for judged in judge_deep(facts) if options.deep else ():
+            sink(diagnosis_of_judged(judged))
     yield from ranking.ranked()
 
 
-def _look(
-    store: Store, reader: EntryReader, now_ms: int, budget: ReadBudget, looked: Callable[[], None]
-) -> Iterator[Diagnosis]:
+def _look(facts: ClusterFacts, now_ms: int, budget: ReadBudget, looked: Callable[[], None]) -> Iterator[Diagnosis]:
     """Yield what one pass finds; LOOKED is called after each topic."""
     crash = CrashCost()
-    of_topics: list[Diagnosis] = []
+    store, txn = facts.store, facts.reader.txn
 
-    def visit(topic: Topic, cursors: Sequence[Cursor]) -> None:
-        of_topics.extend(_diagnoses_of(TopicFacts(reader, topic, cursors, now_ms, budget)))
-        crash.add(reader.txn, topic, cursors)
+    def visit(topic: TopicFacts) -> None:
+        crash.add(txn, topic.topic, topic.cursors)
         looked()
 
-    unreferenced: list[Finding] = []
+    unreferenced: list[Judged] = []
     trusted = True
-    for finding in iter_findings(store, reader, visit):
-        yield from of_topics
-        of_topics.clear()
-        if finding.code in _LEAKS:
-            unreferenced.append(finding)
+    for judged in judge_store(facts, now_ms=now_ms, budget=budget, visit=visit):
+        code = judged.code
+        if code in _LEAKS:
+            unreferenced.append(judged)
             continue
-        trusted &= finding.code not in _NAMELESS
-        yield diagnosis_of_finding(finding)
-    yield from of_topics
+        trusted &= code not in NAMELESS
+        yield diagnosis_of_judged(judged)
     yield from crash.diagnoses()
     if not trusted:
-        yield from map(diagnosis_of_finding, unreferenced)
+        yield from map(diagnosis_of_judged, unreferenced)
     for look in (*((leaks,) if trusted else ()), journal_only, dead_bytes, full_disks):
         with suppress(StoreError):  # the checks tell of rows that cannot be read
-            yield from look(store, reader.txn)
-
-
-def _diagnoses_of(facts: TopicFacts) -> Iterator[Diagnosis]:
-    for rule in TOPIC_RULES:
-        with suppress(StoreError):  # the checks tell of what cannot be read
-            for _, evidence in judge(facts, (rule,)):
-                yield diagnosis_of(
-                    rule.cause.code, evidence.where, evidence.sentence, evidence.values, evidence.severity
-                )
+            yield from look(store, txn)
 
 
 def _is_meant(found: Diagnosis, options: DoctorOptions) -> bool:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from store.doctor.causes_of_data import CAUSES_OF_DATA
-from store.doctor.causes_of_store import CAUSES_OF_STORE
 from store.doctor.causes_of_topics import CAUSES_OF_TOPICS
 from store.rules.cause import Cause
 from store.rules.table import CAUSES as CAUSES_OF_RULES
 
-CAUSES: dict[str, Cause] = CAUSES_OF_RULES | {
-    cause.code: cause for cause in (*CAUSES_OF_DATA, *CAUSES_OF_TOPICS, *CAUSES_OF_STORE)
-}
+CAUSES: dict[str, Cause] = CAUSES_OF_RULES | {cause.code: cause for cause in CAUSES_OF_TOPICS}

@@ -1,27 +1,21 @@
-"""Diagnoses from the findings of ``store check``."""
+"""Diagnoses from what is judged."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from store.check.finding import Finding
 from store.doctor.causes import CAUSES
 from store.doctor.diagnosis import Diagnosis
 from store.rules.cause import Severity
+from store.rules.rule import Judged
 
 _MESSAGES = ("messages", "missing", "entries", "unseen")
 
 
-def diagnosis_of_finding(finding: Finding) -> Diagnosis:
-    """Return the diagnosis that FINDING is."""
-    severity = finding.context.get("severity")
-    return diagnosis_of(
-        finding.code,
-        finding.where,
-        finding.message,
-        finding.context,
-        Severity(severity) if isinstance(severity, str) else None,
-    )
+def diagnosis_of_judged(judged: Judged) -> Diagnosis:
+    """Return the diagnosis that is JUDGED."""
+    evidence = judged.evidence
+    return diagnosis_of(judged.code, evidence.where, evidence.sentence, evidence.values, evidence.severity)
 
 
 def diagnosis_of(

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from heapq import heappush, heappushpop
 
-from store.check.summing import message_of, place_of
 from store.doctor.causes import CAUSES
 from store.doctor.diagnosis import Diagnosis
+from store.rules.alike import message_of, place_of
 from store.rules.cause import Severity
 from store.wording import counted
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import PurePath
 
-from store.check.summing import place_of
 from store.doctor.diagnosis import Diagnosis
 from store.doctor.ranking import Ranking, count_of, is_rest, rest_of
 from store.frozen import fields_of, frozen
+from store.rules.alike import place_of
 from store.rules.cause import Severity
 
 LISTED = 1_000

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
+from itertools import chain
 
 from store.db.environment import Store
 from store.db.files import iter_log_ends, iter_not_needed
+from store.errors import StoreError, Unsupported
 from store.facts import Unknown
 from store.facts.bookies import BookieFacts
 from store.facts.managed_ledgers import OtherLedger, other_ledgers
 from store.facts.partitions import Partitions, find_disagreeing
 from store.facts.rows import AlteredRows, altered_rows
+from store.facts.topics import ReadBudget, TopicFacts
 from store.facts.trees import Tree, lacks_managed_ledgers, unknown_trees
 from store.facts.unlisted import HeldLedgers, UnlistedLedgers, find_newer, find_unlisted
 from store.facts.values import UnknownValues, unknown_values
 from store.facts.vanished import DetachedView, Vanished, find_vanished, keys_of_view_alone
+from store.frozen import frozen
 from store.model.absent_bookies import find_unknown_bookies
 from store.model.ledgers import iter_ledger_ids
+from store.model.managed_nodes import iter_other_ledgers
 from store.model.reader import EntryReader
+from store.model.topics import iter_topics, read_topic
 from store.sources.roots import stored_roots
 
 LAYOUT = b"/ledgers/LAYOUT"
+
+
+@frozen
+class UnreadableTopic:
+    """A topic whose list of ledgers cannot be read."""
+
+    name: str
+    error: StoreError
 
 
 class ClusterFacts:
@@ -29,6 +44,21 @@ class ClusterFacts:
     def __init__(self, store: Store, reader: EntryReader) -> None:
         self.store = store
         self.reader = reader
+
+    def iter_topics(self, now_ms: int, budget: ReadBudget | None = None) -> Iterator[TopicFacts | UnreadableTopic]:
+        """Yield the facts of each topic at NOW_MS, then those of what a newer Pulsar keeps beside topics; values of a newer version are
+        left out, their own facts tell of them.
+        """
+        txn = self.reader.txn
+        for name in chain(iter_topics(txn), iter_other_ledgers(txn)):
+            try:
+                topic = read_topic(txn, name)
+            except Unsupported:
+                continue
+            except StoreError as error:
+                yield UnreadableTopic(str(name), error)
+                continue
+            yield TopicFacts(self.reader, topic, None, now_ms, budget)
 
     @cached_property
     def next_ledger_id(self) -> int | Unknown:

@@ -15,12 +15,13 @@ from store.facts.clocks import Clocks, read_clocks
 from store.facts.subscriptions import SubscriptionFacts
 from store.model.absent_bookies import AbsentBookies, find_absent_bookies
 from store.model.broken import BrokenLedger, find_broken
-from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_size_bytes, iter_cursor_names, iter_readable_cursors
+from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_size_bytes, iter_cursor_names, read_cursor
+from store.model.managed_nodes import iter_other_cursors
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.model.transactions import Buffer, OpenTransaction, read_buffer
 from store.model.whole import may_be_broken
-from store.names import Position
+from store.names import PERSISTENT, Position
 from store.policies.in_force import MessageTtl, PoliciesInForce, read_in_force
 from store.policies.quotas import QuotaState, iter_quota_states
 from store.policies.table import POLICIES
@@ -89,9 +90,24 @@ class TopicFacts:
         return str(self.topic.name)
 
     @cached_property
+    def cursor_readings(self) -> tuple[tuple[str, Cursor | StoreError], ...]:
+        """Each of its durable cursors by name, or why it cannot be read."""
+        txn, name = self.reader.txn, self.topic.name
+        names = iter_cursor_names(txn, name) if name.domain == PERSISTENT else iter_other_cursors(txn, name)
+        return tuple((cursor, self._read_cursor(cursor)) for cursor in names)
+
+    def _read_cursor(self, name: str) -> Cursor | StoreError:
+        try:
+            return read_cursor(self.reader.txn, self.reader, self.topic, name)
+        except StoreError as error:
+            return error
+
+    @cached_property
     def cursors(self) -> tuple[Cursor, ...]:
         """Those of its durable cursors that can be read."""
-        return tuple(iter_readable_cursors(self.reader, self.topic) if self._cursors is None else self._cursors)
+        if self._cursors is not None:
+            return tuple(self._cursors)
+        return tuple(cursor for _, cursor in self.cursor_readings if isinstance(cursor, Cursor))
 
     @cached_property
     def broken(self) -> tuple[BrokenLedger, ...]:
@@ -140,9 +156,7 @@ class TopicFacts:
     @cached_property
     def unreadable_cursors(self) -> tuple[str, ...]:
         """Its durable cursors that cannot be read: where they stand, and what they need, is not known."""
-        return tuple(
-            name for name in iter_cursor_names(self.reader.txn, self.topic.name) if name not in self.mark_deletes
-        )
+        return tuple(name for name, cursor in self.cursor_readings if not isinstance(cursor, Cursor))
 
     @cached_property
     def keeping(self) -> Mapping[str, Position]:

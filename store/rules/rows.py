@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from store.facts.cluster import ClusterFacts
 from store.facts.rows import AlteredRows
 from store.rules.cause import Cause, Severity
 from store.rules.rule import Evidence, Rule
+from store.rules.words import UNSEEN
 from store.wording import counted, plural
 
 _UNSEEN = "Nothing: no broker reads the store. Until it is repaired, this toolkit refuses what it would answer from these rows."
@@ -102,3 +104,16 @@ ROW_RULES = (
         scope="store",
     ),
 )
+CHECK_STOPPED: Rule[Any] = Rule(
+    Cause(
+        "check-stopped",
+        Severity.CRITICAL,
+        "A check could not be finished",
+        "A row that the check needs cannot be read. What comes after it was not checked.",
+        UNSEEN,
+        "pulsar-admin store check",
+        "Repair the rows that other findings name, then check again.",
+    ),
+    scope="store",
+)
+"""What ``store.rules.judging`` says where a row stops it."""

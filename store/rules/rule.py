@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from store.errors import StoreError
 from store.frozen import frozen
 from store.rules.cause import Cause, Severity
 
@@ -35,25 +36,74 @@ class Evidence:
 
 
 @frozen
+class Judged:
+    """A rule that holds, and what shows it."""
+
+    rule: Rule[Any]  # Any: of whatever facts
+    evidence: Evidence
+
+    @property
+    def code(self) -> str:
+        """The code of the rule's cause."""
+        return self.rule.cause.code
+
+    @property
+    def severity(self) -> Severity:
+        """How bad it is here."""
+        return self.evidence.severity or self.rule.cause.severity
+
+
+def _swept(facts: object) -> Iterator[Evidence]:
+    """The evidence of a rule that a ``Sweep`` judges together with others."""
+    return iter(())
+
+
+@frozen
 class Rule(Generic[Facts]):
     """One thing that can be wrong. ``cause``: code, severity, words, cure. ``holds``: facts → evidence, one for each place.
 
     ``loss``: what is lost as long as it holds, or by the cure; "" for nothing. ``scope``: "store" for our own rows, "data" for what
     Pulsar left damaged or inconsistent, "use" where nothing is damaged (a clock, a quota, an acknowledgement): ``store check`` tells
-    the first two, ``doctor`` all. ``of_disks``: it looks at bookies' own files, which an incident bundle has not.
+    the first two, ``doctor`` all. ``of_disks``: it looks at bookies' own files, which an incident bundle has not. ``repair``: the
+    derived databases that ``store index --rebuild`` makes again ("index"), or "".
     """
 
     cause: Cause
-    holds: Callable[[Facts], Iterator[Evidence]]
+    holds: Callable[[Facts], Iterator[Evidence]] = _swept
     loss: str = ""
     scope: str = "data"
     of_disks: bool = False
+    repair: str = ""
+
+    def judge(self, facts: Facts) -> Iterator[Judged]:
+        """Yield the rule with its evidence for FACTS."""
+        for evidence in self.holds(facts):
+            yield Judged(self, evidence)
+
+    def at(self, where: str, sentence: str, hint: str = "", /, **values: object) -> Judged:
+        """Return that the rule holds at WHERE, as a ``Sweep`` yields it."""
+        return Judged(self, Evidence(where, sentence, values, hint))
+
+    def of(self, error: StoreError, where: str) -> Judged:
+        """Return that ERROR at WHERE shows that the rule holds."""
+        return Judged(self, Evidence(where, error.message, error.context, error.hint))
 
     def hint(self, evidence: Evidence) -> str:
         """Return what to do about EVIDENCE, the command at its end."""
         if evidence.hint:
             return evidence.hint
+        if self.repair:
+            return "rebuild the index with: pulsar-admin store index --rebuild"
         return f"{self.cause.how.removesuffix('.')}: {self.cause.command({**evidence.values, 'where': evidence.where})}"
+
+
+@frozen
+class Sweep(Generic[Facts]):
+    """``rules`` that one pass over many rows judges together. ``what``: what it looks at, in words."""
+
+    what: str
+    judge: Callable[[Facts], Iterator[Judged]]
+    rules: tuple[Rule[Any], ...]  # Any: some are of topics, too
 
 
 def of_topic(rule: Rule[SubscriptionFacts]) -> Rule[TopicFacts]:

@@ -3,34 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from store.facts.cluster import ClusterFacts
 from store.facts.topics import TopicFacts
 from store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from store.rules.bookies import BOOKIE_RULES
 from store.rules.cause import Cause
+from store.rules.changes import CHANGE_SWEEPS
 from store.rules.cluster import CLUSTER_RULES
+from store.rules.copies import LEDGER_SWEEPS
+from store.rules.deep import DEEP_SWEEPS
+from store.rules.files import FILE_SWEEPS
+from store.rules.index import INDEX_SWEEPS
 from store.rules.ledgers import LEDGER_RULES
+from store.rules.nodes import NODE_SWEEPS
 from store.rules.partitions import PARTITION_RULES
-from store.rules.rows import ROW_RULES
-from store.rules.rule import Evidence, Facts, Rule, of_topic
+from store.rules.rows import CHECK_STOPPED, ROW_RULES
+from store.rules.rule import Evidence, Facts, Rule, Sweep, of_topic
 from store.rules.subscriptions import CURSOR_AHEAD, SUBSCRIPTION_RULES
+from store.rules.topic_data import TOPIC_SWEEP
 from store.rules.topics import TOPIC_RULES as USE_RULES
 from store.rules.transactions import TRANSACTION_RULES
 
-__all__ = ["CAUSES", "LEADING", "RULES", "SUBSCRIPTION_RULES", "TOPIC_RULES", "judge"]
+__all__ = ["CAUSES", "LEADING", "RULES", "SUBSCRIPTION_RULES", "SWEEPS", "TOPIC_RULES", "judge"]
 
 RULES: tuple[Rule[ClusterFacts], ...] = (*ROW_RULES, *LEDGER_RULES, *CLUSTER_RULES, *BOOKIE_RULES, *PARTITION_RULES)
 TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
     *USE_RULES,
     *map(of_topic, (*TRANSACTION_RULES, *CHUNK_RULES, *MARKER_RULES, CURSOR_AHEAD)),
 )
+SWEEPS: tuple[Sweep[ClusterFacts], ...] = (
+    *FILE_SWEEPS,
+    *INDEX_SWEEPS,
+    *CHANGE_SWEEPS,
+    *NODE_SWEEPS,
+    *LEDGER_SWEEPS,
+)
 LEADING = tuple(rule for rule in RULES if rule.cause.leads)
 """Rules of which other findings may come: cheap to judge, so that an import tells of them."""
 
 
+_SWEPT = chain(TOPIC_SWEEP.rules, *(sweep.rules for sweep in SWEEPS), *(sweep.rules for sweep in DEEP_SWEEPS))
 CAUSES: dict[str, Cause] = {
-    cause.code: cause for cause in (*(rule.cause for rule in RULES), *(rule.cause for rule in TOPIC_RULES))
+    cause.code: cause
+    for cause in (
+        *(rule.cause for rule in RULES),
+        *(rule.cause for rule in TOPIC_RULES),
+        *(rule.cause for rule in _SWEPT),
+        CHECK_STOPPED.cause,
+    )
 }
 """The cause of every rule, by code."""
 

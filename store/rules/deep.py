@@ -1,12 +1,11 @@
-"""The deep check: every catalogued byte read again, the index against what is there, ledger metadata against the last entry."""
+"""Rules of the deep check: every catalogued byte is read again, the index compared with what is there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from store.check.finding import Finding, Severity, data_problem, note, store_problem, to_the_end
 from store.codec.entrylog import log_file_name
 from store.codec.ledgermetadata import LedgerState
 from store.db.blocks import Block, ledger_of_key
@@ -16,39 +15,107 @@ from store.db.entry_files import FileState, file_state
 from store.db.environment import Store, Txn
 from store.db.files import Damage, LogFile, iter_damage, iter_logs
 from store.errors import StoreError, Unsupported
+from store.facts.deep import DeepFacts
 from store.files import scratch_directory
 from store.index.idx_files import iter_index_files, verify_index
 from store.model.ledgers import iter_ledger_ids, read_ledger
 from store.model.reader import EntryReader
 from store.names import FileKind
+from store.rules.cause import Cause, Severity
+from store.rules.rule import Evidence, Judged, Rule, Sweep
+from store.rules.words import KEEP_COPIES, STUCK, UNSEEN, of_index
 from store.wording import counted
 
-if TYPE_CHECKING:
-    from store.engine.operation import Engine
+ENTRY_UNREADABLE: Rule[Any] = Rule(
+    Cause(
+        "entry-unreadable",
+        Severity.CRITICAL,
+        "The last entry of a ledger cannot be read",
+        "Its record is damaged, or its digest is wrong.",
+        STUCK,
+        "pulsar-admin ledgers verify {ledgerId}",
+        "Read the whole ledger. Get a good copy of the file from another bookie or a backup.",
+        KEEP_COPIES,
+    )
+)
+LENGTH_DIFFERS: Rule[Any] = Rule(
+    Cause(
+        "length-differs",
+        Severity.WARNING,
+        "A ledger's length does not match its entries",
+        "The payload bytes in the metadata differ from those in the last entry, or from the sum of the payloads.",
+        "Uses it for sizes, quotas and retention.",
+        "pulsar-admin ledgers verify {ledgerId}",
+        "Read the whole ledger. This alone loses nothing.",
+    )
+)
+INDEX_FILE_WRONG: Rule[Any] = Rule(
+    Cause(
+        "index-file-wrong",
+        Severity.WARNING,
+        "A bookie's index file points to the wrong place",
+        "An `.idx` file names entry logs or offsets that do not have its ledger. This store reads the logs and "
+        "needs no index.",
+        "The bookie returns NoSuchEntry or another error, and a broker reads from another bookie with a copy.",
+        "pulsar-admin store salvage BOOKIE",
+        "Rebuild the bookie's index while it is stopped.",
+    )
+)
+SCAN_UNFINISHED: Rule[Any] = Rule(
+    Cause(
+        "scan-unfinished",
+        Severity.NOTE,
+        "The scan of a file was stopped",
+        "A refresh was interrupted: the index does not reach the end of its files.",
+        UNSEEN,
+        "pulsar-admin store refresh",
+        "Run the same command again; it continues.",
+    )
+)
+NOT_CHECKED: Rule[Any] = Rule(
+    Cause(
+        "not-checked",
+        Severity.WARNING,
+        "Files have changed, so the index was not compared with all of them",
+        "A deep check compares the index with the files as they were imported. Of files that somebody writes it verifies what was"
+        " imported, and leaves out the ledgers in them.",
+        UNSEEN,
+        "pulsar-admin store refresh",
+        "Refresh, then check again; stop what writes before, to compare all.",
+    )
+)
+ENTRY_DAMAGED: Rule[Any] = Rule(
+    Cause(
+        "entry-damaged",
+        Severity.CRITICAL,
+        "An entry that was good at import is damaged now",
+        "A deep check read its bytes again, and the digest is wrong: the disk failed, or somebody wrote to the file.",
+        "The client verifies the digest and asks another bookie. If none has a good copy, it stops there, as at a "
+        "lost entry.",
+        "pulsar-admin ledgers verify {ledgerId}",
+        "Restore the file from another replica or a backup, then check the disk.",
+        KEEP_COPIES,
+    )
+)
+INDEX_DIFFERS = of_index(
+    "index-differs",
+    "The index does not match the files",
+    "A deep check read every byte again and got a different index.",
+)
 
 
-def check_deep(
-    store: Store, reader: EntryReader, advance: Callable[[int], None], engine: Engine | None
-) -> Iterator[Finding]:
-    """Yield what the checks of this module find."""
-    with reader.txn.passing_altered():  # the rules tell of them
-        yield from to_the_end(check_lengths(reader), "the lengths of ledgers")
-        yield from to_the_end(check_index_files(store, reader.txn), "index files of bookies")
-        yield from to_the_end(check_files_deep(store, reader.txn, advance, engine), "the files of entries")
-
-
-def check_lengths(reader: EntryReader) -> Iterator[Finding]:
+def _check_lengths(facts: DeepFacts) -> Iterator[Judged]:
     """Check that a closed ledger's metadata tells the length that its last entry carries, and that its payloads add up to it."""
-    for ledger_id in iter_ledger_ids(reader.txn):
+    for ledger_id in iter_ledger_ids(facts.reader.txn):
         try:
-            yield from _check_length(reader, ledger_id)
+            yield from _check_length(facts.reader, ledger_id)
         except Unsupported:
             continue  # the rule of values that are not known here tells
         except StoreError as error:
-            yield data_problem("entry-unreadable", f"ledger {ledger_id}", error.message, error.hint, ledgerId=ledger_id)
+            yield ENTRY_UNREADABLE.at(f"ledger {ledger_id}", error.message, error.hint, ledgerId=ledger_id)
 
 
-def _check_length(reader: EntryReader, ledger_id: int) -> Iterator[Finding]:
+def _check_length(reader: EntryReader, ledger_id: int) -> Iterator[Judged]:
     ledger = read_ledger(reader.txn, ledger_id)
     sums = ledger.sums
     if ledger.metadata is None or ledger.metadata.state is not LedgerState.CLOSED or sums is None:
@@ -63,18 +130,17 @@ def _check_length(reader: EntryReader, ledger_id: int) -> Iterator[Finding]:
         yield _length_problem(where, ledger.metadata.length, found, ledger_id)
 
 
-def _length_problem(where: str, length: int, found: str, ledger_id: int) -> Finding:
-    return data_problem(
-        "length-differs", where, f"its metadata says {length} payload bytes, {found}", ledgerId=ledger_id
-    )
+def _length_problem(where: str, length: int, found: str, ledger_id: int) -> Judged:
+    return LENGTH_DIFFERS.at(where, f"its metadata says {length} payload bytes, {found}", ledgerId=ledger_id)
 
 
-def check_index_files(store: Store, txn: Txn) -> Iterator[Finding]:
+def _check_index_files(facts: DeepFacts) -> Iterator[Judged]:
     """Compare the ``.idx`` files of the bookies that were imported with the entry logs that they lead to.
 
     Where the files of a bookie are not there any more, nothing is said: the store has the entries.
     """
-    logs = [(log, log.locate(store.path)) for log in iter_logs(txn) if log.kind == FileKind.ENTRY_LOG]
+    store = facts.store
+    logs = [(log, log.locate(store.path)) for log in iter_logs(facts.reader.txn) if log.kind == FileKind.ENTRY_LOG]
     for bookie in iter_imported_bookies(store.info):
         here = {log.log_id: path for log, path in logs if Path(log.origin or log.path).parent in bookie.ledger_dirs}
         for path in iter_index_files(bookie.index_dirs or bookie.ledger_dirs):
@@ -85,8 +151,7 @@ def check_index_files(store: Store, txn: Txn) -> Iterator[Finding]:
                 problems.append(f"{path}: names logs that {bookie.name} does not have: {absent}")
             for problem in problems[:1]:
                 more = f", and {counted(len(problems) - 1, 'place')} more" if len(problems) > 1 else ""
-                yield data_problem(
-                    "index-file-wrong",
+                yield INDEX_FILE_WRONG.at(
                     f"ledger {verdict.ledger_id}",
                     f"{problem}{more}: the bookie cannot read there, this store can",
                     "let BookKeeper make the index again: bookkeeper shell regenerate-interleaved-storage-index-file",
@@ -94,18 +159,16 @@ def check_index_files(store: Store, txn: Txn) -> Iterator[Finding]:
                 )
 
 
-def check_files_deep(
-    store: Store, txn: Txn, advance: Callable[[int], None], engine: Engine | None = None
-) -> Iterator[Finding]:
-    """Read every file again with every digest verified, and compare index and known damage of TXN with what is found."""
+def _check_files(facts: DeepFacts) -> Iterator[Judged]:
+    """Read every file again with every digest verified, and compare index and known damage with what is found."""
+    store, txn = facts.store, facts.reader.txn
     # numpy and numba: only a deep check pays for them.
     from store.index.rebuild import build_index, differences, open_scratch
 
     logs = list(iter_logs(txn))
     stopped = sum(log.unfinished for log in logs)
     if stopped:
-        yield note(
-            "scan-unfinished",
+        yield SCAN_UNFINISHED.at(
             "files",
             f"the scan of {counted(stopped, 'file')} was stopped: the index was not compared with them",
             "go on with it: pulsar-admin store refresh",
@@ -119,7 +182,7 @@ def check_files_deep(
         scratch_directory() as folder,
         open_scratch(folder / "scratch") as scratch,
     ):
-        build_index(txn, scratch, logs, verify=True, advance=advance, engine=engine)
+        build_index(txn, scratch, logs, verify=True, advance=facts.advance, engine=facts.engine)
         with scratch.read() as new:
             paths = {log.file_id: str(log.locate(store.path)) for log in logs}
             ends = {log.file_id: log.next_offset for log in logs if log.file_id in live}
@@ -128,8 +191,7 @@ def check_files_deep(
             for difference in differences(txn, new):
                 if difference.ledger_id in left:
                     continue
-                yield store_problem(
-                    "index-differs",
+                yield INDEX_DIFFERS.at(
                     f"{difference.database} of ledger {difference.ledger_id}",
                     f"a row is {difference.kind}, compared with the files",
                     ledgerId=difference.ledger_id,
@@ -139,24 +201,23 @@ def check_files_deep(
         yield _not_compared(len(logs), len(live), len(gone), len(left))
 
 
-def _not_compared(read: int, live: int, gone: int, ledgers: int) -> Finding:
+def _not_compared(read: int, live: int, gone: int, ledgers: int) -> Judged:
     """Return what a deep check could not compare: a problem, unless somebody writes and files come and go."""
     parts = [
         f"{counted(live, 'file')} written to since, read to where the import ended" if live else "",
         f"{counted(gone, 'file')} gone or changed" if gone else "",
     ]
-    return Finding(
-        Severity.NOTE if live else Severity.PROBLEM,
-        "not-checked",
-        "data",
+    evidence = Evidence(
         "files",
         f"{counted(read, 'file')} read with every digest; {', '.join(filter(None, parts))}: of {counted(ledgers, 'ledger')} in these the"
         " index was not compared",
+        {"read": read, "live": live, "gone": gone, "ledgers": ledgers},
         "to compare all of them, stop what writes, run `pulsar-admin store refresh`, then check again"
         if live
         else "run `pulsar-admin store refresh` first",
-        context={"read": read, "live": live, "gone": gone, "ledgers": ledgers},
+        Severity.NOTE if live else None,
     )
+    return Judged(NOT_CHECKED, evidence)
 
 
 def _is_comparable(store: Store, log: LogFile) -> bool:
@@ -180,7 +241,7 @@ def _ledgers_in(txn: Txn, file_ids: Collection[int]) -> Iterator[int]:
         yield from (ledger_id for ledger_id, file_id, _ in iter_all_copies(txn) if file_id in file_ids)
 
 
-def _new_damage(txn: Txn, new: Txn, paths: dict[int, str], ends: dict[int, int]) -> Iterator[Finding]:
+def _new_damage(txn: Txn, new: Txn, paths: dict[int, str], ends: dict[int, int]) -> Iterator[Judged]:
     """Yield damage that is not known; ENDS: behind it a file is being written."""
     known = {(damage.file_id, damage.offset) for damage in iter_damage(txn)}
     found: list[Damage] = [
@@ -191,11 +252,17 @@ def _new_damage(txn: Txn, new: Txn, paths: dict[int, str], ends: dict[int, int])
     ]
     for damage in found:
         whose = f", entry {damage.ledger_id}:{damage.entry_id}" if damage.ledger_id >= 0 else ""
-        yield data_problem(
-            "entry-damaged",
+        yield ENTRY_DAMAGED.at(
             f"{paths[damage.file_id]} @ {damage.offset:#x}",
             f"{damage.reason}{whose}: {counted(damage.length_bytes, 'byte')}; it was good when it was imported",
             "bring the file back from another replica or a backup",
             ledgerId=damage.ledger_id,
             entryId=damage.entry_id,
         )
+
+
+DEEP_SWEEPS: tuple[Sweep[DeepFacts], ...] = (
+    Sweep("the lengths of ledgers", _check_lengths, (ENTRY_UNREADABLE, LENGTH_DIFFERS)),
+    Sweep("index files of bookies", _check_index_files, (INDEX_FILE_WRONG,)),
+    Sweep("the files of entries", _check_files, (SCAN_UNFINISHED, NOT_CHECKED, ENTRY_DAMAGED, INDEX_DIFFERS)),
+)

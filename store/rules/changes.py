@@ -1,0 +1,128 @@
+"""Rules about what changes wrote: the audit log, what an export compares with, and kept negative acks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from store.changes.chain import iter_breaks
+from store.changes.plan import iter_changes
+from store.db.environment import Txn
+from store.db.tree import decode_node
+from store.errors import IndexCorrupt, InvalidValue, StoreError, Unsupported
+from store.facts.cluster import ClusterFacts
+from store.model.cursors import iter_cursor_names
+from store.nacks.kept import iter_trackers, iter_wrong_rows
+from store.names import parse_topic, shell_word
+from store.rules.cause import Cause, Severity
+from store.rules.rule import Judged, Rule, Sweep
+from store.rules.words import PREVENT, UNSEEN
+
+CHANGES_DAMAGED: Rule[Any] = Rule(
+    Cause(
+        "changes-damaged",
+        Severity.WARNING,
+        "The log of changes is damaged",
+        "A record of a change made with this toolkit cannot be read, so the change cannot be undone.",
+        UNSEEN,
+        "pulsar-admin store log",
+        "Look at the remaining changes. What was exported stays as it is.",
+        PREVENT,
+    ),
+    scope="store",
+)
+CHANGES_ALTERED: Rule[Any] = Rule(
+    Cause(
+        "changes-altered",
+        Severity.WARNING,
+        "Somebody altered the log of changes",
+        "Each change has the digest of the previous one. One digest is wrong: a record was altered or removed.",
+        UNSEEN,
+        "pulsar-admin store log",
+        "Find out who did it before you trust the log. It cannot be repaired.",
+        PREVENT,
+    ),
+    scope="store",
+)
+BASE_DAMAGED: Rule[Any] = Rule(
+    Cause(
+        "base-damaged",
+        Severity.WARNING,
+        "The imported value of a changed node cannot be read",
+        "An export compares with it and will refuse.",
+        UNSEEN,
+        "pulsar-admin store import standalone DIR --store NEW-STORE",
+        "Import again into a new store and repeat the changes there.",
+        PREVENT,
+    ),
+    scope="store",
+)
+NACKS_DAMAGED: Rule[Any] = Rule(
+    Cause(
+        "nacks-damaged",
+        Severity.WARNING,
+        "Kept negative acks are damaged",
+        "A row of the negative acks that scripts keep in the store cannot be read.",
+        UNSEEN,
+        "pulsar-admin nacks stats",
+        "Look at what is left and add the positions again with `nacks add`.",
+        PREVENT,
+    ),
+    scope="store",
+)
+NACKS_OF_NOBODY: Rule[Any] = Rule(
+    Cause(
+        "nacks-of-nobody",
+        Severity.NOTE,
+        "Negative acks are kept for a subscription that does not exist",
+        "The subscription was deleted since they were kept.",
+        UNSEEN,
+        "pulsar-admin nacks stats",
+        "Nothing needs them. They cost a few bytes.",
+    )
+)
+
+
+def _check_changes(facts: ClusterFacts) -> Iterator[Judged]:
+    """Check that the audit log is the one chain that was written, and that every imported node kept for export can be read."""
+    txn = facts.reader.txn
+    try:
+        for change in iter_changes(txn):
+            if change.undoes is not None and change.undoes >= change.change:
+                yield CHANGES_DAMAGED.at(f"change {change.change}", f"it undoes change {change.undoes}")
+        for number, what in iter_breaks(txn):
+            yield CHANGES_ALTERED.at(f"change {number}", what)
+    except StoreError as error:
+        yield CHANGES_DAMAGED.of(error, "changes")
+    for key, row in txn.items("base"):
+        try:
+            if len(row):
+                decode_node(key, row)
+        except IndexCorrupt as error:
+            yield BASE_DAMAGED.of(error, "base")
+
+
+def check_nacks(txn: Txn) -> Iterator[Judged]:
+    """Check the rows of kept negative acks: every row whole, of a subscription, and that subscription still there."""
+    damaged = False
+    try:
+        for error in iter_wrong_rows(txn):
+            damaged = True
+            yield NACKS_DAMAGED.of(error, "nacks")
+        if damaged:
+            return
+        for tracker in iter_trackers(txn):
+            if tracker.subscription not in iter_cursor_names(txn, parse_topic(tracker.topic)):
+                yield NACKS_OF_NOBODY.at(
+                    f"{tracker.topic} {tracker.subscription}",
+                    "negative acks were kept for a subscription that is not there",
+                    f"see them with: pulsar-admin nacks stats {shell_word(tracker.topic)}",
+                )
+    except (IndexCorrupt, InvalidValue, Unsupported) as error:
+        yield NACKS_DAMAGED.of(error, "nacks")
+
+
+CHANGE_SWEEPS: tuple[Sweep[ClusterFacts], ...] = (
+    Sweep("the audit log", _check_changes, (CHANGES_DAMAGED, CHANGES_ALTERED, BASE_DAMAGED)),
+    Sweep("negative acks", lambda facts: check_nacks(facts.reader.txn), (NACKS_DAMAGED, NACKS_OF_NOBODY)),
+)

@@ -1,0 +1,280 @@
+"""Rules about each ledger: who references it, and whether its entries have their copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from store.codec.ledgermetadata import ledger_path
+from store.db.blocks import decode_times, ledger_of_key
+from store.db.copies import has_copies
+from store.db.environment import Txn
+from store.db.owners import Owner, OwnerKind, has_owners, iter_owners
+from store.db.tree import find_node
+from store.errors import IndexCorrupt, MetadataCorrupt, StoreError
+from store.facts.cluster import ClusterFacts
+from store.facts.unlisted import UnlistedLedgers
+from store.model.coverage import read_disks
+from store.model.ledger_owners import all_owners
+from store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
+from store.model.open_end import read_confirmed, read_open_end, read_shortfalls
+from store.rules.cause import Cause, Severity
+from store.rules.nodes import VALUE_UNDECODABLE
+from store.rules.rule import Judged, Rule, Sweep
+from store.rules.topic_data import NEWER_LEDGER_MISSING, judge_missing, repair_of
+from store.rules.words import KEEP_COPIES
+from store.wording import counted
+
+SCHEMA_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
+    Cause(
+        "schema-ledger-without-metadata",
+        Severity.CRITICAL,
+        "The ledger of a schema version is lost",
+        "A version of the topic's schema cannot be read.",
+        "Answers 500 for that version. If it is the newest, the broker refuses producers with a schema.",
+        "pulsar-admin ledgers restore {ledgerId}",
+        "If its entries are gone, `ledgers forget` keeps the remaining versions of the schema.",
+        KEEP_COPIES,
+    )
+)
+BUCKET_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
+    Cause(
+        "bucket-ledger-without-metadata",
+        Severity.WARNING,
+        "The ledger of a bucket of delayed messages is lost",
+        "The messages are still in the topic. Only their index is gone.",
+        "Reads all the messages and builds the bucket again.",
+        "pulsar-admin ledgers forget {ledgerId}",
+        "Nothing is lost. Forget the ledger to save the broker the error.",
+        KEEP_COPIES,
+    )
+)
+LEDGERS_UNREFERENCED: Rule[Any] = Rule(
+    Cause(
+        "ledgers-unreferenced",
+        Severity.NOTE,
+        "Ledgers that nothing references",
+        "They have metadata, but no topic, cursor, schema, compaction or bucket names them.",
+        "Never deletes them, and neither do bookies: they keep their disk space forever.",
+        "pulsar-admin ledgers orphans",
+        "Look at what they claim to be. `ledgers delete` frees them. If a topic lost its list, its ledgers are "
+        "here: use `store recover`.",
+    )
+)
+LEDGERS_DELETED: Rule[Any] = Rule(
+    Cause(
+        "ledgers-deleted",
+        Severity.NOTE,
+        "Deleted ledgers that still have entries on disk",
+        "Their metadata is gone and nothing references them, so they wait for garbage collection. `topics "
+        "undelete` may restore them. That somebody deleted them follows from metadata that is whole: RocksDB has no history that shows it.",
+        "Bookies free them in a garbage collection, if a whole entry log is dead or compaction reaches them.",
+        "pulsar-admin ledgers orphans",
+        "Nothing to do. To keep them, stop the bookies and see `topics undelete`.",
+    )
+)
+COPIES_UNKNOWN: Rule[Any] = Rule(
+    Cause(
+        "copies-unknown",
+        Severity.NOTE,
+        "It is not known which bookie has which entry",
+        "The store does not record which file belongs to which bookie.",
+        "Nothing.",
+        "pulsar-admin store index --rebuild",
+        "Import the cluster's bookies by name to have copies counted.",
+    )
+)
+BOOKIE_NOT_IMPORTED: Rule[Any] = Rule(
+    Cause(
+        "bookie-not-imported",
+        Severity.NOTE,
+        "A bookie of the cluster was not imported",
+        "Ledgers name it, but its disks are not here. Nothing indicates a loss.",
+        "Reads from it, if it runs.",
+        "pulsar-admin store add bookie {bookie}=DIR",
+        "Add its disks to check.",
+    )
+)
+COPIES_MISSING: Rule[Any] = Rule(
+    Cause(
+        "copies-missing",
+        Severity.WARNING,
+        "Entries are on fewer bookies than their write quorum",
+        "A bookie that should have them has no record of them. Other copies are good, unless another finding names"
+        " the ledger.",
+        "Reads from the remaining copies. Autorecovery replicates the ledger only if it knows that a bookie or "
+        "disk is lost.",
+        "pulsar-admin ledgers underreplicated",
+        "On the live cluster: `bookkeeper shell recover BOOKIE`, or mark the ledgers with `bookkeeper shell "
+        "triggeraudit`.",
+        "Run autorecovery, and never replace a bookie's disk with an empty one under the same cookie.",
+    )
+)
+COPIES_DAMAGED: Rule[Any] = Rule(
+    Cause(
+        "copies-damaged",
+        Severity.NOTE,
+        "Entries have damaged copies, and good ones",
+        "Records on one bookie have a wrong digest. The same entries on another bookie are good.",
+        "The client verifies the digest and reads the good copy.",
+        "pulsar-admin ledgers underreplicated",
+        "Replace the damaged bookie's disk through autorecovery before the other copy fails.",
+    )
+)
+RECOVERY_FAILS: Rule[Any] = Rule(
+    Cause(
+        "recovery-fails",
+        Severity.CRITICAL,
+        "A ledger is open, and its recovery will fail",
+        "No bookie has a good record of the entry after the last acknowledged one, and the bookies that should "
+        "have it do not rule it out either.",
+        "Cannot open the topic: each load tries to recover the ledger and fails.",
+        "pulsar-admin ledgers info {ledgerId}",
+        "Look at `openEnd`. Add the bookie that has the entry, or a good copy of its file.",
+        KEEP_COPIES,
+    )
+)
+
+
+_REFERENCES = {
+    OwnerKind.SCHEMA: (
+        SCHEMA_LEDGER_WITHOUT_METADATA,
+        "BookKeeper's metadata of a schema version is gone: a broker answers 500 for it, and where it is the newest refuses producers",
+    ),
+    OwnerKind.BUCKET: (
+        BUCKET_LEDGER_WITHOUT_METADATA,
+        "BookKeeper's metadata of a bucket of delayed messages is gone: a broker makes it again from the messages",
+    ),
+}
+"""What references ledgers beside topics and cursors: the rule, and what its loss means."""
+_HINT = "see: pulsar-admin ledgers underreplicated"
+
+
+def _check_references(facts: ClusterFacts) -> Iterator[Judged]:
+    """Check that schemas and delayed messages have the ledgers that they name; topics and cursors are looked at with their own."""
+    txn = facts.reader.txn
+    try:
+        for ledger_id, owners in iter_owners(txn):
+            lost = [owner for owner in owners if owner.kind in _REFERENCES]
+            if lost and find_node(txn, ledger_path(ledger_id)) is None:
+                yield _lost_reference(ledger_id, lost[0])
+    except IndexCorrupt:
+        return  # the sweep over owners tells
+
+
+def _lost_reference(ledger_id: int, owner: Owner) -> Judged:
+    rule, what = _REFERENCES[owner.kind]
+    where = f"ledger {ledger_id} of {owner.topic}"
+    if owner.is_of_newer:
+        return NEWER_LEDGER_MISSING.at(where, what, ledgerId=ledger_id)
+    return rule.at(where, what, repair_of(ledger_id), ledgerId=ledger_id)
+
+
+def _check_ledgers(facts: ClusterFacts) -> Iterator[Judged]:
+    """Check each ledger's metadata and copies, more of those that belong to no topic's list; note unreferenced and deleted ones."""
+    txn, unreferenced = facts.reader.txn, 0
+    are_known = False
+    with suppress(IndexCorrupt):  # the sweep over the catalogue tells
+        disks = read_disks(txn)
+        are_known = disks.unknown is None or (
+            disks.tells and not has_copies(txn)
+        )  # of one bookie the index knows enough
+        if disks.unknown is not None and not are_known:
+            yield COPIES_UNKNOWN.at("bookies", *disks.unknown)
+    shortfalls = read_shortfalls(txn)
+    for ledger_id in iter_ledger_ids(txn):
+        ledger = None
+        owners: tuple[Owner, ...] = ()
+        with suppress(StoreError):  # the sweep over owners tells
+            owners = all_owners(txn, ledger_id)
+            unreferenced += not owners
+            if shortfalls.settles(ledger_id) and any(owner.kind is OwnerKind.TOPIC for owner in owners):
+                continue  # the sweep of topics looks at these
+        try:
+            ledger = read_ledger(txn, ledger_id)
+        except MetadataCorrupt as error:
+            yield VALUE_UNDECODABLE.of(error, ledger_path(ledger_id))
+        except StoreError:
+            pass  # the index's check tells
+        try:
+            if ledger is not None and all(owner.kind is not OwnerKind.TOPIC for owner in owners):
+                yield from judge_missing(txn, ledger, f"ledger {ledger_id}")
+        except StoreError:
+            pass  # the index's check tells
+        if ledger is not None and are_known:
+            with suppress(StoreError):  # the sweeps over the catalogue and the rows of copies tell
+                yield from _check_ledger(txn, ledger)
+    for bookie, ledgers in sorted(shortfalls.absent.items()) if are_known else ():
+        yield BOOKIE_NOT_IMPORTED.at(
+            f"bookie {bookie}",
+            f"{counted(ledgers, 'ledger has', 'ledgers have')} entries that it should hold; whether it does is not known",
+            _HINT,
+            bookie=bookie,
+            ledgers=ledgers,
+        )
+    if unreferenced:
+        yield LEDGERS_UNREFERENCED.at(
+            "metadata",
+            counted(unreferenced, "ledger has no owner", "ledgers have no owner"),
+            "see: pulsar-admin ledgers orphans",
+        )
+    deleted = sum(1 for _ in _iter_deleted(txn))
+    if deleted:
+        yield LEDGERS_DELETED.at(
+            "entry logs",
+            f"{counted(deleted, 'ledger has', 'ledgers have')} entries and no metadata: deleted, and not yet garbage-collected",
+            "see: pulsar-admin ledgers orphans",
+        )
+
+
+def _iter_deleted(txn: Txn) -> Iterator[int]:
+    unlisted = UnlistedLedgers(txn)
+    for key, row in txn.items("times"):
+        try:
+            ledger_id = ledger_of_key(key)
+            decode_times(ledger_id, row)
+            if not has_owners(txn, ledger_id) and unlisted.is_deleted(
+                ledger_id
+            ):  # else offloaded, or lost: told elsewhere
+                yield ledger_id
+        except StoreError:
+            continue
+
+
+def _check_ledger(txn: Txn, ledger: Ledger) -> Iterator[Judged]:
+    where = f"ledger {ledger.ledger_id}"
+    coverage = read_confirmed(txn, ledger) if ledger.ledger_id in read_shortfalls(txn).ledgers else None
+    if coverage is not None and any(row.imported and (row.missing or row.damaged) for row in coverage.bookies):
+        bookies = {row.bookie: row.missing + row.damaged for row in coverage.bookies if row.missing or row.damaged}
+        text = coverage.text(ledger.entries)
+        if coverage.short > coverage.outside and (any(row.missing for row in coverage.bookies) or coverage.lost):
+            yield COPIES_MISSING.at(where, text, _HINT, ledgerId=ledger.ledger_id, bookies=bookies)
+        elif coverage.short > coverage.outside:
+            yield COPIES_DAMAGED.at(where, text, _HINT, ledgerId=ledger.ledger_id, bookies=bookies)
+    end = read_open_end(txn, ledger)
+    if end is not None and end.verdict == "damaged":
+        yield RECOVERY_FAILS.at(
+            where,
+            f"it was never closed, and no bookie has a good record of entry {end.last_entry_id + 1}: its recovery fails there",
+            f"see: pulsar-admin ledgers info {ledger.ledger_id}",
+            ledgerId=ledger.ledger_id,
+        )
+
+
+LEDGER_SWEEPS = (
+    Sweep("references to ledgers", _check_references, (SCHEMA_LEDGER_WITHOUT_METADATA, BUCKET_LEDGER_WITHOUT_METADATA)),
+    Sweep(
+        "the ledgers",
+        _check_ledgers,
+        (
+            LEDGERS_UNREFERENCED,
+            LEDGERS_DELETED,
+            COPIES_UNKNOWN,
+            BOOKIE_NOT_IMPORTED,
+            COPIES_MISSING,
+            COPIES_DAMAGED,
+            RECOVERY_FAILS,
+        ),
+    ),
+)

@@ -1,0 +1,286 @@
+"""Rules about the rows that ``store index --rebuild`` makes again: places, times, copies and owners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from operator import add
+
+from store.db.blocks import (
+    BLOCK_BITS,
+    NO_MAX,
+    NO_MIN,
+    Block,
+    BlockHeader,
+    LedgerSums,
+    LedgerTimes,
+    block_of_key,
+    decode_times,
+    ledger_of_key,
+)
+from store.db.copies import check_copies_row, has_copies
+from store.db.environment import Txn
+from store.db.files import LogFile, iter_logs
+from store.errors import IndexCorrupt, StoreError
+from store.facts.cluster import ClusterFacts
+from store.model.references import find_references, iter_wrong_owners
+from store.rules.rule import Judged, Sweep
+from store.rules.words import of_index
+from store.wording import listed
+
+BLOCK_DAMAGED = of_index(
+    "block-damaged",
+    "A block of the location index is damaged",
+    "The places of the entries of that block are unknown.",
+)
+BLOCK_INCONSISTENT = of_index(
+    "block-inconsistent",
+    "A block of the location index contradicts itself",
+    "Its counts, its order or its places cannot all be right.",
+)
+TIMES_MISSING = of_index(
+    "times-missing",
+    "A ledger has entries but no row of times",
+    "Queries by time skip the ledger.",
+)
+TIMES_DAMAGED = of_index(
+    "times-damaged",
+    "A row of times is damaged",
+    "Queries by time cannot use it.",
+)
+TIMES_DIFFER = of_index(
+    "times-differ",
+    "A row of times does not match its ledger's blocks",
+    "Counts and queries by time may be wrong for that ledger.",
+)
+TIMES_SURPLUS = of_index(
+    "times-surplus",
+    "A row of times has no entries",
+    "The ledger is shown with entries that do not exist.",
+)
+COPIES_ROW_DAMAGED = of_index(
+    "copies-row-damaged",
+    "A row of copies is damaged",
+    "The number of copies of some entries is unknown.",
+)
+COPIES_WITHOUT_FILE = of_index(
+    "copies-without-file",
+    "Copies in a file that is not catalogued",
+    "The number of copies of some entries may be wrong.",
+)
+OWNERS_DIFFER = of_index(
+    "owners-differ",
+    "The owners of a ledger do not match the metadata",
+    "Lists of orphans and lost ledgers may be wrong.",
+)
+OWNERS_DAMAGED = of_index(
+    "owners-damaged",
+    "The owners of ledgers cannot be read",
+    "It is not known to which topic or cursor a ledger belongs.",
+)
+
+
+def _check_index(facts: ClusterFacts) -> Iterator[Judged]:
+    """Check every location block in itself, and every time row against its ledger's blocks."""
+    txn = facts.reader.txn
+    files = {log.file_id: log for log in _logs(txn)}
+    ledger: _LedgerCheck | None = None
+    for key, value in txn.items("entries"):
+        try:
+            block = Block(key, value)
+            number = block_of_key(key)[1]
+        except IndexCorrupt as error:
+            yield BLOCK_DAMAGED.at(f"entries {key.hex()}", error.message)
+            continue
+        if ledger is None or ledger.ledger_id != block.ledger_id:
+            if ledger is not None:
+                yield from ledger.finish(txn)
+            ledger = _LedgerCheck(block.ledger_id)
+        ledger.add(number, block)
+        yield from _check_block(number, block, files)
+    if ledger is not None:
+        yield from ledger.finish(txn)
+    yield from _check_times_without_blocks(txn)
+
+
+def _logs(txn: Txn) -> list[LogFile]:
+    try:
+        return list(iter_logs(txn))
+    except IndexCorrupt:
+        return []  # check_catalogue tells
+
+
+def _check_block(number: int, block: Block, files: dict[int, LogFile]) -> Iterator[Judged]:
+    where = f"location block {number} of ledger {block.ledger_id}"
+    header, slots, counts = block.header, block.slots(), block.message_counts()
+    is_ascending = isinstance(slots, range) or all(before < after for before, after in pairwise(slots))
+    if not is_ascending or slots[0] != header.first_slot:
+        yield BLOCK_INCONSISTENT.at(where, "its entries are not in ascending order")
+    messages = len(block) if isinstance(counts, int) else sum(counts)
+    head_bytes = 32 + header.digest_bytes
+    payload_bytes = sum(size - head_bytes for size in block.sizes() if size > head_bytes)
+    if (messages, payload_bytes) != (header.messages, header.payload_bytes):
+        yield BLOCK_INCONSISTENT.at(
+            where,
+            f"expected {messages} messages of {payload_bytes} bytes, found {header.messages} of {header.payload_bytes}",
+        )
+    column = block.files()
+    for file_id in {column} if isinstance(column, int) else sorted(set(column)):
+        log = files.get(file_id)
+        ends = map(add, block.offsets(), block.sizes())
+        end = max(
+            ends if isinstance(column, int) else (at for at, own in zip(ends, column, strict=True) if own == file_id)
+        )
+        if log is None:
+            yield BLOCK_INCONSISTENT.at(where, f"it points to file {file_id}, which is not catalogued")
+        elif end + 4 > log.size_bytes:
+            yield BLOCK_INCONSISTENT.at(
+                where,
+                f"it points to {end + 4:#x} in file {file_id}, which has {log.size_bytes} bytes",
+            )
+
+
+class _LedgerCheck:
+    """The sums of one ledger, computed from its blocks to compare with its time row."""
+
+    def __init__(self, ledger_id: int) -> None:
+        self.ledger_id = ledger_id
+        self._headers: dict[int, BlockHeader] = {}
+        self._first = -1
+        self._last = -1
+
+    def add(self, number: int, block: Block) -> None:
+        if not self._headers:
+            self._first = block.entry_id(0)
+        self._last = block.entry_id(len(block) - 1)
+        self._headers[number] = block.header
+
+    def finish(self, txn: Txn) -> Iterator[Judged]:
+        """Yield what is wrong with the ledger's time row."""
+        where = f"time row of ledger {self.ledger_id}"
+        row = txn.view("times", self.ledger_id.to_bytes(8, "big", signed=True))
+        if row is None:
+            yield TIMES_MISSING.at(where, "the ledger has entries and no time row")
+            return
+        try:
+            times = decode_times(self.ledger_id, row)
+        except IndexCorrupt as error:
+            yield TIMES_DAMAGED.at(where, error.message)
+            return
+        expected = self._sums(times.sums.max_lac)
+        wrong = [name for name in LedgerSums._fields if getattr(expected, name) != getattr(times.sums, name)]
+        if wrong:
+            found = ", ".join(f"{name} {getattr(times.sums, name)}" for name in wrong)
+            wanted = ", ".join(f"{name} {getattr(expected, name)}" for name in wrong)
+            yield TIMES_DIFFER.at(where, f"expected {wanted}, found {found}")
+        elif not self._columns_match(times):
+            yield TIMES_DIFFER.at(where, "its running minima and maxima are not those of the blocks")
+
+    def _sums(self, max_lac: int) -> LedgerSums:
+        """Return the sums of the blocks, not by the indexer's own code: what that wrote is what is checked."""
+        headers = list(self._headers.values())
+        return LedgerSums(
+            first_block=min(self._headers),
+            entries=sum(h.entries for h in headers),
+            first_entry=self._first,
+            last_entry=self._last,
+            messages=sum(h.messages for h in headers),
+            payload_bytes=sum(h.payload_bytes for h in headers),
+            publish_min_ms=min(h.publish_min_ms for h in headers),
+            publish_max_ms=max(h.publish_max_ms for h in headers),
+            broker_min_ms=min(h.broker_min_ms for h in headers),
+            broker_max_ms=max(h.broker_max_ms for h in headers),
+            broker_count=sum(h.broker_count for h in headers),
+            unframed=sum(h.unframed for h in headers),
+            max_lac=max_lac,
+        )
+
+    def _columns_match(self, times: LedgerTimes) -> bool:
+        first, last = min(self._headers), self._last >> BLOCK_BITS
+        publish = {n: (h.publish_min_ms, h.publish_max_ms) for n, h in self._headers.items()}
+        auto = (
+            {n: (h.auto_min_ms, h.auto_max_ms) for n, h in self._headers.items()}
+            if times.sums.broker_count
+            else publish
+        )
+        return times.blocks == last - first + 1 and all(
+            list(maxima) == _running_max(bounds, first, last) and list(minima) == _running_min(bounds, first, last)
+            for bounds, maxima, minima in (
+                (publish, times.publish_max, times.publish_min),
+                (auto, times.auto_max, times.auto_min),
+            )
+        )
+
+
+_Bounds = dict[int, tuple[int, int]]
+
+
+def _running_max(bounds: _Bounds, first: int, last: int) -> list[int]:
+    found, largest = [], NO_MAX
+    for number in range(first, last + 1):
+        largest = max(largest, bounds.get(number, (NO_MIN, NO_MAX))[1])
+        found.append(largest)
+    return found
+
+
+def _running_min(bounds: _Bounds, first: int, last: int) -> list[int]:
+    found, smallest = [], NO_MIN
+    for number in range(last, first - 1, -1):
+        smallest = min(smallest, bounds.get(number, (NO_MIN, NO_MAX))[0])
+        found.append(smallest)
+    return found[::-1]
+
+
+def _check_times_without_blocks(txn: Txn) -> Iterator[Judged]:
+    for key, _ in txn.items("times"):
+        try:
+            ledger_id = ledger_of_key(key)
+        except IndexCorrupt as error:
+            yield TIMES_DAMAGED.at(f"times {key.hex()}", error.message)
+            continue
+        if next(txn.items("entries", key), None) is None:
+            yield TIMES_SURPLUS.at(f"time row of ledger {ledger_id}", "the ledger has no entries")
+
+
+def _check_owners(facts: ClusterFacts) -> Iterator[Judged]:
+    """Check the owners against the references in the tree."""
+    txn = facts.reader.txn
+    try:
+        for ledger_id, wanted, found in list(iter_wrong_owners(txn, find_references(facts.store, txn))):
+            yield OWNERS_DIFFER.at(
+                f"ledger {ledger_id}",
+                f"expected owners: {listed(sorted(map(str, wanted)), 5) or 'none'}; found: {listed(sorted(map(str, found)), 5) or 'none'}",
+                ledgerId=ledger_id,
+            )
+    except StoreError as error:
+        yield OWNERS_DAMAGED.of(error, "owners")
+
+
+def _check_copies(facts: ClusterFacts) -> Iterator[Judged]:
+    """Check the rows of copies against the catalogue."""
+    txn = facts.reader.txn
+    if not has_copies(txn):
+        return
+    try:
+        known = {log.file_id for log in iter_logs(txn)}
+    except IndexCorrupt:
+        return  # the sweep over the catalogue tells
+    for key, value in txn.items("copies"):
+        try:
+            file_id = check_copies_row(key, value)
+        except IndexCorrupt as error:
+            yield COPIES_ROW_DAMAGED.at(f"copies {key.hex()}", error.message)
+            continue
+        if file_id not in known:
+            yield COPIES_WITHOUT_FILE.at(f"copies of file {file_id}", "no such file is catalogued")
+
+
+INDEX_SWEEPS = (
+    Sweep(
+        "the index",
+        _check_index,
+        (BLOCK_DAMAGED, BLOCK_INCONSISTENT, TIMES_MISSING, TIMES_DAMAGED, TIMES_DIFFER, TIMES_SURPLUS),
+    ),
+    Sweep("the owners of ledgers", _check_owners, (OWNERS_DIFFER, OWNERS_DAMAGED)),
+    Sweep("the rows of copies", _check_copies, (COPIES_ROW_DAMAGED, COPIES_WITHOUT_FILE)),
+)

@@ -1,0 +1,121 @@
+"""What is judged of a whole store: the table of rules over the facts of one snapshot. ``store check`` and ``doctor`` project it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from store.db.environment import Store
+from store.errors import IndexCorrupt, Refused, StoreError
+from store.facts.cluster import ClusterFacts, UnreadableTopic
+from store.facts.deep import DeepFacts
+from store.facts.topics import ReadBudget, TopicFacts
+from store.names import EVENTS, PERSISTENT
+from store.rules.cause import Severity
+from store.rules.deep import DEEP_SWEEPS
+from store.rules.rows import CHECK_STOPPED
+from store.rules.rule import Judged
+from store.rules.table import LEADING, RULES, SWEEPS, TOPIC_RULES
+from store.rules.topic_data import TOPIC_SWEEP, TOPIC_UNREADABLE
+
+NAMELESS = frozenset(
+    {
+        "owners-differ",
+        "owners-damaged",
+        "node-damaged",
+        "value-undecodable",
+        "metadata-incomplete",
+        "topic-unreadable",
+        "cursor-unreadable",
+        "rows-altered",
+        "node-rows-altered",
+        "index-rows-altered",
+        "check-stopped",
+    }
+)
+"""Where one of these holds nobody may call a ledger leaked: what references it may be what is damaged."""
+_WORST = (
+    *(
+        "pages-damaged",
+        "rows-altered",
+        "node-rows-altered",
+        "catalogue-damaged",
+        "node-damaged",
+        "metadata-incomplete",
+        "topic-unreadable",
+        "value-undecodable",
+    ),
+    *("ledger-missing", "ledger-without-metadata", "entries-missing", "schema-ledger-without-metadata"),
+    *("compacted-ledger-without-metadata", "cursor-unreadable"),
+)
+"""Codes of problems by what they keep from whom: whole namespaces and topics first, then messages, then positions and the rest."""
+_LEADING = {rule.cause.code for rule in LEADING}
+
+
+def refuse_bundle(store: Store) -> None:
+    """Raise Refused for a STORE that a deep look cannot read."""
+    if any(source.get("bundle") for source in store.info.sources):
+        raise Refused(
+            "this store is of an incident bundle, which has no bytes of entries", hint="check it without --deep"
+        )
+
+
+def judge_store(
+    facts: ClusterFacts,
+    *,
+    now_ms: int | None,
+    budget: ReadBudget | None = None,
+    visit: Callable[[TopicFacts], None] = lambda facts: None,
+) -> Iterator[Judged]:
+    """Yield what holds of FACTS, all but the deep rules; VISIT is called with the facts of each persistent topic.
+
+    Without NOW_MS not what topics are judged for where nothing is damaged (scope "use"): ages and due messages are of a time.
+    """
+    with facts.reader.txn.passing_altered():  # the rules tell of them
+        for rule in RULES:
+            yield from _to_the_end(rule.judge(facts), f"rule {rule.cause.code}")
+        yield from _to_the_end(_judge_topics(facts, now_ms, budget, visit), "the topics")
+        for sweep in SWEEPS:
+            yield from _to_the_end(sweep.judge(facts), sweep.what)
+
+
+def judge_deep(facts: DeepFacts) -> Iterator[Judged]:
+    """Yield what only shows where every catalogued byte is read."""
+    with facts.reader.txn.passing_altered():  # the rules tell of them
+        for sweep in DEEP_SWEEPS:
+            yield from _to_the_end(sweep.judge(facts), sweep.what)
+
+
+def _judge_topics(
+    facts: ClusterFacts, now_ms: int | None, budget: ReadBudget | None, visit: Callable[[TopicFacts], None]
+) -> Iterator[Judged]:
+    for topic in facts.iter_topics(now_ms or 0, budget):
+        if isinstance(topic, UnreadableTopic):
+            yield TOPIC_UNREADABLE.of(topic.error, topic.name)
+            continue
+        yield from TOPIC_SWEEP.judge(topic)
+        if topic.topic.name.domain == PERSISTENT:
+            for rule in () if now_ms is None else TOPIC_RULES:
+                with suppress(StoreError):  # what is judged of the data tells of what cannot be read
+                    yield from rule.judge(topic)
+            visit(topic)
+
+
+def _to_the_end(found: Iterator[Judged], what: str) -> Iterator[Judged]:
+    """Yield what is FOUND; where a row stops it that a later rule can do without, say that WHAT was not looked at to its end."""
+    try:
+        yield from found
+    except IndexCorrupt as error:
+        yield CHECK_STOPPED.of(error, what)
+
+
+def weight(judged: Judged) -> tuple[int, int]:
+    """Return what is sorted by: problems before notes, those that concern most first."""
+    code = judged.code
+    if judged.severity is Severity.NOTE:
+        return 1, 0
+    if code in _LEADING:
+        return 0, -2
+    if EVENTS in judged.evidence.where:  # no topic of its namespace loads
+        return 0, -1
+    return 0, _WORST.index(code) if code in _WORST else len(_WORST)

@@ -1,0 +1,138 @@
+"""Rules about metadata nodes, whatever they are of, and about what is missing beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from store.codec.ledgermetadata import ledger_id_of_path, ledger_path
+from store.db.files import WHOLE_METADATA, iter_metadata_damage
+from store.db.tree import decode_node
+from store.errors import IndexCorrupt, StoreError, Unsupported
+from store.facts.cluster import ClusterFacts
+from store.model.absent_journals import find_absent_journals
+from store.model.structures import decode_structure, structure_of
+from store.names import topic_of_path
+from store.rules.cause import Cause, Severity
+from store.rules.rule import Judged, Rule, Sweep
+from store.rules.words import NO_HAND, PREVENT, UNSEEN
+
+NODE_DAMAGED: Rule[Any] = Rule(
+    Cause(
+        "node-damaged",
+        Severity.CRITICAL,
+        "A metadata node of the store is damaged",
+        "A row of the metadata tree cannot be read. The topic, cursor or policy of that path is missing in every "
+        "answer.",
+        UNSEEN,
+        "pulsar-admin store refresh",
+        "Read the source's metadata again.",
+        PREVENT,
+    ),
+    scope="store",
+)
+NAME_NOT_ENCODED: Rule[Any] = Rule(
+    Cause(
+        "name-not-encoded",
+        Severity.WARNING,
+        "No topic name leads to this node",
+        "The node's name is not encoded as Pulsar encodes names. An old version or another program created it.",
+        "Never finds it, and creates a new, empty topic of that name.",
+        "pulsar-admin store cat {where}",
+        "Read it in place. No command moves it.",
+    )
+)
+VALUE_UNDECODABLE: Rule[Any] = Rule(
+    Cause(
+        "value-undecodable",
+        Severity.CRITICAL,
+        "A metadata value cannot be decoded",
+        "The bytes of a node are not in Pulsar's format. The evidence names the node.",
+        "Everything that depends on the node fails: a topic does not load, a policy is not read.",
+        "pulsar-admin store cat {where}",
+        "Look at the value. Restore an earlier one from ZooKeeper's logs (`store history`) or a backup.",
+        NO_HAND,
+    )
+)
+METADATA_INCOMPLETE: Rule[Any] = Rule(
+    Cause(
+        "metadata-incomplete",
+        Severity.CRITICAL,
+        "The metadata is incomplete",
+        "A file of the metadata store is damaged or missing: topics, cursors or ledgers in it may be missing or "
+        "outdated here.",
+        "RocksDB refuses to open a damaged database, and ZooKeeper refuses to start on a damaged snapshot or log.",
+        "pulsar-admin store refresh",
+        "Provide intact files (from another server of the ensemble, or a backup) and refresh. Do not start bookies"
+        " on this metadata: they delete what it does not list.",
+        "Copy metadata from a stopped server, or from several servers.",
+    )
+)
+JOURNAL_ABSENT: Rule[Any] = Rule(
+    Cause(
+        "journal-absent",
+        Severity.WARNING,
+        "The journal of a bookie is not here",
+        "Entries that were acknowledged and are not yet in an entry log exist only in the journal. Ledgers are "
+        "open or lack entries.",
+        "A bookie replays its journal when it starts; without it these entries are lost.",
+        "pulsar-admin store refresh",
+        "Copy the journal directory (`*.txn`), then refresh, or add it with `store add bookie`.",
+        "Back up journal and ledger directories together.",
+    )
+)
+
+
+def _check_nodes(facts: ClusterFacts) -> Iterator[Judged]:
+    """Check that every row of the tree, and every value of a known structure, can be read."""
+    txn = facts.reader.txn
+    for key, row in txn.items("tree"):
+        try:
+            node = decode_node(key, row)
+        except IndexCorrupt as error:
+            yield NODE_DAMAGED.of(error, f"tree {key!r}")
+            continue
+        topic = topic_of_path(node.path)
+        if topic is not None and topic.path != node.path:
+            yield NAME_NOT_ENCODED.at(node.path, f"the node of {topic} would be {topic.path}: no topic name leads to this one",
+                "read it with: pulsar-admin store cat PATH",
+            )  # fmt: skip
+        if structure_of(node.path, node.value) is not None and not _is_of_ledger(node.path):
+            try:
+                decode_structure(node.path, node.value)
+            except Unsupported:
+                continue  # the rule of values that are not known here tells
+            except StoreError as error:
+                yield VALUE_UNDECODABLE.of(error, node.path)
+    try:
+        for damage in iter_metadata_damage(txn):
+            if damage.offset >= WHOLE_METADATA:
+                hint = "what depends on it may be missing or old here: bring sound files, then run: pulsar-admin store refresh"
+                yield METADATA_INCOMPLETE.at("metadata store", damage.reason, hint)
+            else:
+                hint = "the value was left out of the import"
+                yield VALUE_UNDECODABLE.at("metadata store", damage.reason, hint)
+    except IndexCorrupt:
+        return  # the catalogue's check tells
+
+
+def _is_of_ledger(path: str) -> bool:
+    """Whether PATH is where the metadata of a ledger lies: ``store.rules.copies`` decodes it, once for all that asks for it."""
+    ledger_id = ledger_id_of_path(path)
+    return ledger_id is not None and ledger_path(ledger_id) == path
+
+
+def _check_journals(facts: ClusterFacts) -> Iterator[Judged]:
+    """Tell of bookies without a journal whose last entries may have been there only."""
+    try:
+        absent = find_absent_journals(facts.store, facts.reader.txn)
+    except IndexCorrupt:
+        return  # the catalogue's check tells
+    if absent is not None:
+        yield JOURNAL_ABSENT.at("journals", absent.text(), absent.hint(), bookies=list(absent.bookies))
+
+
+NODE_SWEEPS = (
+    Sweep("the metadata", _check_nodes, (NODE_DAMAGED, NAME_NOT_ENCODED, VALUE_UNDECODABLE, METADATA_INCOMPLETE)),
+    Sweep("the journals", _check_journals, (JOURNAL_ABSENT,)),
+)

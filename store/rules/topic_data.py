@@ -1,0 +1,366 @@
+"""Rules about what a topic lists: its ledgers and cursors, against BookKeeper's metadata and the entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from store.codec.ledgermetadata import LedgerState, ledger_path
+from store.db.environment import Txn
+from store.db.tree import find_node
+from store.errors import StoreError, Unsupported
+from store.facts.topics import TopicFacts
+from store.model.broken import find_broken_ledger
+from store.model.coverage import absent_of, count_unseen
+from store.model.cursors import COMPACTION_CURSOR, Cursor, CursorSource
+from store.model.ledgers import Ledger, find_ledger, find_times, missing_ranges
+from store.model.publish_times import wrong_times
+from store.model.references import COMPACTED_LEDGER
+from store.model.topics import Topic, TopicLedger
+from store.model.unknown_values import is_known_node
+from store.names import PERSISTENT, shell_word
+from store.rules.cause import Cause, Severity
+from store.rules.rule import Judged, Rule, Sweep
+from store.rules.words import KEEP_COPIES, NO_HAND, STUCK
+from store.wording import counted, plural
+
+TOPIC_UNREADABLE: Rule[Any] = Rule(
+    Cause(
+        "topic-unreadable",
+        Severity.CRITICAL,
+        "A topic's metadata cannot be read",
+        "The list of the topic's ledgers is damaged: no message of it can be found.",
+        "Fails to load the topic: producers and consumers get errors.",
+        "pulsar-admin topics restore {where} --at TIME",
+        "Restore an earlier list from ZooKeeper's logs, or rebuild it from the ledgers with `store recover`.",
+        NO_HAND,
+    )
+)
+LEDGER_MISSING: Rule[Any] = Rule(
+    Cause(
+        "ledger-missing",
+        Severity.CRITICAL,
+        "A topic lists a ledger that is lost completely",
+        "The topic lists the ledger, but its BookKeeper metadata and all its entries are gone.",
+        STUCK,
+        "pulsar-admin ledgers forget {ledgerId}",
+        "If another bookie or a backup has its entries, add that first (`store add bookie`). Otherwise remove the "
+        "ledger from the list.",
+        KEEP_COPIES,
+    )
+)
+NEWER_LEDGER_MISSING: Rule[Any] = Rule(
+    Cause(
+        "newer-ledger-missing",
+        Severity.CRITICAL,
+        "A ledger that only a newer Pulsar reads is lost",
+        "A segment of a scalable topic, or something else that this version does not know, names the ledger, and its BookKeeper metadata is"
+        " gone.",
+        STUCK,
+        "pulsar-admin ledgers missing {ledgerId}",
+        "No command takes it out: nothing here changes what a newer version wrote. Bring another bookie or a backup that has it, and the"
+        " metadata.",
+        KEEP_COPIES,
+    )
+)
+LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
+    Cause(
+        "ledger-without-metadata",
+        Severity.CRITICAL,
+        "A topic's ledger has lost its BookKeeper metadata",
+        "The topic lists the ledger and bookies may still have its entries. But the metadata does not list it, so "
+        "their garbage collection deletes them.",
+        STUCK + " Bookies delete the entries at their next garbage collection (`gcWaitTime`, 15 minutes).",
+        "pulsar-admin ledgers restore {ledgerId}",
+        "Keep the bookies stopped. Rebuild the metadata from the entries; if they are gone, use `ledgers forget`.",
+        KEEP_COPIES,
+    )
+)
+LEDGER_LIST_DIFFERS: Rule[Any] = Rule(
+    Cause(
+        "ledger-list-differs",
+        Severity.WARNING,
+        "A topic's list and BookKeeper count a ledger differently",
+        "The number of entries or bytes of a closed ledger differs between them.",
+        "Trusts its own list for closed ledgers: entries behind the smaller count are not delivered.",
+        "pulsar-admin ledgers restore {ledgerId} --extend",
+        "Look at the end of the ledger. `--extend` proves that an end is too early, and moves it.",
+        "See bookkeeper#4812.",
+    )
+)
+PUBLISH_TIME_DIFFERS: Rule[Any] = Rule(
+    Cause(
+        "publish-time-differs",
+        Severity.WARNING,
+        "The recorded publish times of a ledger do not match its entries",
+        "The first and last publish time (PIP-345) in the metadata contradict the entries.",
+        "Searches by time use them, and look in the wrong ledger.",
+        "pulsar-admin store annotate {topic}",
+        "Write the times again from the entries.",
+    )
+)
+ENTRIES_MISSING: Rule[Any] = Rule(
+    Cause(
+        "entries-missing",
+        Severity.CRITICAL,
+        "Entries of a ledger are in no file",
+        "According to the metadata the ledger has them, but no imported bookie has a good record of them.",
+        STUCK,
+        "pulsar-admin ledgers missing {ledgerId}",
+        "Add a bookie or backup that has them (`store add bookie`). Otherwise dump what is readable, then use "
+        "`ledgers forget`.",
+        KEEP_COPIES,
+    )
+)
+ENTRIES_NOT_SEEN: Rule[Any] = Rule(
+    Cause(
+        "entries-not-seen",
+        Severity.NOTE,
+        "Entries exist only on a bookie that was not imported",
+        "They need not be lost: their bookie is not here.",
+        "Reads them from that bookie, if it runs.",
+        "pulsar-admin store add bookie BOOKIE=DIR",
+        "Add the bookie's disks to see them.",
+    )
+)
+CURSOR_UNREADABLE: Rule[Any] = Rule(
+    Cause(
+        "cursor-unreadable",
+        Severity.CRITICAL,
+        "A subscription's position cannot be read",
+        "The cursor's node is damaged.",
+        "Fails to open the cursor; the topic does not load.",
+        "pulsar-admin topics subscription-history {topic} -s {subscription}",
+        "Restore an earlier state (`topics restore`), or create the subscription again.",
+        NO_HAND,
+    )
+)
+COMPACTED_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
+    Cause(
+        "compacted-ledger-without-metadata",
+        Severity.CRITICAL,
+        "A compacted ledger has lost its BookKeeper metadata",
+        "The `__compaction` cursor names a compacted ledger that no broker can open.",
+        "Readers of the compacted view, and compaction itself, hang.",
+        "pulsar-admin ledgers restore {ledgerId}",
+        "If its entries are gone, use `compaction run --from-start` or `ledgers forget`.",
+        KEEP_COPIES,
+    )
+)
+CURSOR_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
+    Cause(
+        "cursor-ledger-without-metadata",
+        Severity.CRITICAL,
+        "A cursor ledger has lost its BookKeeper metadata",
+        "The entries of the cursor ledger are still here and show where the subscription stood, but no broker will"
+        " see them.",
+        "Starts the subscription at the snapshot in its node, and redelivers everything acknowledged since.",
+        "pulsar-admin ledgers restore {ledgerId}",
+        "Rebuild the ledger's metadata, or reset the subscription to the position in the evidence.",
+        KEEP_COPIES,
+    )
+)
+CURSOR_LEDGER_LOST: Rule[Any] = Rule(
+    Cause(
+        "cursor-ledger-lost",
+        Severity.CRITICAL,
+        "A cursor's ledger is lost",
+        "The ledger with the subscription's acknowledgements is gone, empty or unreadable.",
+        "Starts the subscription at the snapshot in its node, and redelivers everything acknowledged since the "
+        "ledger was created.",
+        "pulsar-admin topics subscription-history {topic} -s {subscription}",
+        "Find out how far consumers got and move the subscription there with `topics reset-cursor`.",
+        KEEP_COPIES,
+    )
+)
+CURSOR_LEDGER_DAMAGED: Rule[Any] = Rule(
+    Cause(
+        "cursor-ledger-damaged",
+        Severity.CRITICAL,
+        "The newest entries of a cursor's ledger cannot be read",
+        "Only an older state of the subscription is left.",
+        "Reads only the last entry of the ledger. If that fails, it starts at the snapshot in the cursor's node.",
+        "pulsar-admin topics subscription-history {topic} -s {subscription}",
+        "Find out how far consumers got and move the subscription there with `topics reset-cursor`.",
+        KEEP_COPIES,
+    )
+)
+
+
+def _judge_topic(facts: TopicFacts) -> Iterator[Judged]:
+    """Check the ledgers and cursors of a topic, or of what a newer Pulsar keeps beside topics."""
+    txn = facts.reader.txn
+    for ledger in facts.topic.ledgers:
+        yield from _judge_ledger(txn, facts.topic, ledger)
+    for name, cursor in facts.cursor_readings:
+        where = f"subscription {name!r} of {facts.where}"
+        if isinstance(cursor, Cursor):
+            yield from _judge_cursor(txn, cursor, where)
+        elif not isinstance(cursor, Unsupported) or is_known_node(txn, facts.topic.name.cursor_path(name)):
+            # Else the rule of values that are not known here tells; a state in a cursor ledger is no value of a node.
+            yield CURSOR_UNREADABLE.at(where, cursor.message, cursor.hint, topic=facts.where, subscription=name)
+
+
+def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Judged]:
+    where = f"ledger {listed.ledger_id} of {topic.name}"
+    if listed.info.offloaded:
+        return
+    try:
+        ledger = find_ledger(txn, listed.ledger_id)
+    except StoreError:
+        return  # the sweeps over nodes and ledgers tell
+    if ledger is None:
+        lost = (
+            f"it is in the topic's list, and neither metadata nor entries of it are here; {_broker(txn, topic, listed)}"
+        )
+        repair = f"repair it with: pulsar-admin ledgers forget {listed.ledger_id}"
+        rule, hint = (LEDGER_MISSING, repair) if topic.name.domain == PERSISTENT else (NEWER_LEDGER_MISSING, "")
+        yield rule.at(where, lost, hint, **_size(listed))
+        return
+    if ledger.metadata is None:
+        yield LEDGER_WITHOUT_METADATA.at(where, f"it is in the topic's list and has no BookKeeper metadata; {_broker(txn, topic, listed)}",
+            repair_of(listed.ledger_id), **_size(listed),
+        )  # fmt: skip
+    elif not listed.is_open and ledger.metadata.state is LedgerState.CLOSED:
+        found = (ledger.entries, ledger.size_bytes)
+        if found != (listed.entries, listed.size_bytes):
+            yield LEDGER_LIST_DIFFERS.at(
+                where,
+                f"the topic's list says {counted(listed.entries, 'entry')} of {counted(listed.size_bytes, 'byte')}, BookKeeper's metadata"
+                f" {found[0]} of {found[1]}",
+                ledgerId=listed.ledger_id,
+            )
+    yield from judge_missing(txn, ledger, where)
+    for time in wrong_times(txn, listed):
+        yield PUBLISH_TIME_DIFFERS.at(
+            where,
+            f"its {time.where} {time.name} says {time.stated}, its entries {time.found_ms}",
+            topic=str(topic.name),
+            ledgerId=listed.ledger_id,
+        )
+
+
+def repair_of(ledger_id: int) -> str:
+    """Return what to do about a ledger whose metadata is gone."""
+    return f"repair it with: pulsar-admin ledgers restore {ledger_id}, or ledgers forget {ledger_id}"
+
+
+def _size(listed: TopicLedger) -> dict[str, object]:
+    return {"ledgerId": listed.ledger_id, "entries": listed.entries, "bytes": listed.size_bytes}
+
+
+def _broker(txn: Txn, topic: Topic, listed: TopicLedger) -> str:
+    found = find_broken_ledger(txn, topic, listed)
+    return "" if found is None else found.broker()
+
+
+def judge_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Judged]:
+    """Yield that entries of LEDGER are in no file, or on bookies that are not imported."""
+    ranges = missing_ranges(txn, ledger) if ledger.metadata else ()
+    unseen, bookies = count_unseen(txn, ledger, ranges)
+    missing = sum(last - first + 1 for first, last in ranges) - unseen
+    if missing:
+        yield ENTRIES_MISSING.at(
+            where,
+            f"{missing:,} of its {counted(ledger.entries, 'entry')} {plural(missing, 'is', 'are')} in no file",
+            f"list them with: pulsar-admin ledgers missing {ledger.ledger_id}",
+            ledgerId=ledger.ledger_id,
+            missing=missing,
+        )
+    if unseen:
+        yield ENTRIES_NOT_SEEN.at(
+            where,
+            f"{unseen:,} of its {counted(ledger.entries, 'entry')} {plural(unseen, 'is', 'are')} on {', '.join(bookies)}, which"
+            f" {plural(len(bookies), 'is', 'are')} not imported",
+            f"bring its disks: pulsar-admin store add bookie {shell_word(bookies[0])}=DIR,DIR",
+            ledgerId=ledger.ledger_id,
+            unseen=unseen,
+        )
+
+
+def _judge_cursor(txn: Txn, cursor: Cursor, where: str) -> Iterator[Judged]:
+    if cursor.name == COMPACTION_CURSOR:
+        yield from _judge_compacted(txn, cursor, where)
+    if cursor.recoverable is not None:
+        yield CURSOR_LEDGER_WITHOUT_METADATA.at(
+            where,
+            f"BookKeeper's metadata of its ledger {cursor.info.cursors_ledger_id} is gone: a broker starts it at {cursor.mark_delete}; "
+            f"the ledger's entries still say {cursor.recoverable.mark_delete}, which no broker sees",
+            f"read them with: pulsar-admin ledgers entries {cursor.info.cursors_ledger_id}",
+            **_whose(cursor),
+            recoverable=str(cursor.recoverable.mark_delete),
+        )
+    else:
+        yield from _judge_cursor_ledger(txn, cursor, where)
+
+
+def _judge_cursor_ledger(txn: Txn, cursor: Cursor, where: str) -> Iterator[Judged]:
+    if cursor.is_incomplete and (absent := absent_of(txn, cursor.info.cursors_ledger_id)):
+        yield ENTRIES_NOT_SEEN.at(
+            where,
+            f"the newest of its ledger {cursor.info.cursors_ledger_id} may be on {', '.join(absent)}, which"
+            f" {plural(len(absent), 'is', 'are')} not imported: where it stands is not known",
+            f"bring its disks: pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
+            **_whose(cursor),
+        )
+    elif cursor.source is CursorSource.FALLBACK:
+        yield CURSOR_LEDGER_LOST.at(
+            where,
+            f"its ledger {cursor.info.cursors_ledger_id} is gone, empty or unreadable: acknowledgements since it was made are lost",
+            "a broker starts it at the snapshot in its metadata",
+            **_whose(cursor),
+        )
+    elif cursor.skipped_entries:
+        yield CURSOR_LEDGER_DAMAGED.at(
+            where,
+            f"the newest {counted(cursor.skipped_entries, 'entry')} of its ledger {cursor.info.cursors_ledger_id} cannot be read",
+            "acknowledgements in them are lost",
+            **_whose(cursor),
+        )
+
+
+def _whose(cursor: Cursor) -> dict[str, object]:
+    return {
+        "topic": str(cursor.topic),
+        "subscription": cursor.name,
+        "ledgerId": cursor.info.cursors_ledger_id,
+    }
+
+
+def _judge_compacted(txn: Txn, cursor: Cursor, where: str) -> Iterator[Judged]:
+    ledger_id = cursor.state.properties.get(COMPACTED_LEDGER)
+    if ledger_id is None or find_node(txn, ledger_path(ledger_id)) is not None:
+        return
+    times = find_times(txn, ledger_id)
+    there = (
+        f"{counted(times.sums.entries, 'entry', 'entries')} of it can be read here"
+        if times
+        else "no entry of it is here"
+    )
+    yield COMPACTED_LEDGER_WITHOUT_METADATA.at(
+        where,
+        f"BookKeeper's metadata of the compacted ledger {ledger_id} is gone: a broker cannot open it; {there}",
+        "compact the topic again; until then readers of the compacted view fail",
+        ledgerId=ledger_id,
+    )
+
+
+TOPIC_SWEEP = Sweep(
+    "the topics",
+    _judge_topic,
+    (
+        TOPIC_UNREADABLE,
+        LEDGER_MISSING,
+        NEWER_LEDGER_MISSING,
+        LEDGER_WITHOUT_METADATA,
+        LEDGER_LIST_DIFFERS,
+        PUBLISH_TIME_DIFFERS,
+        ENTRIES_MISSING,
+        ENTRIES_NOT_SEEN,
+        CURSOR_UNREADABLE,
+        COMPACTED_LEDGER_WITHOUT_METADATA,
+        CURSOR_LEDGER_WITHOUT_METADATA,
+        CURSOR_LEDGER_LOST,
+        CURSOR_LEDGER_DAMAGED,
+    ),
+)

@@ -1,0 +1,32 @@
+"""What several causes say in the same words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from store.rules.cause import Cause, Severity
+from store.rules.rule import Rule
+
+KEEP_COPIES = (
+    "Keep write quorum at 2 or more, back up ZooKeeper, and never start bookies on older metadata: run `store "
+    "preflight` first."
+)
+NO_HAND = "Never delete nodes or ledgers by hand; delete topics through a broker or this toolkit."
+STUCK = (
+    "Loads the topic. A subscription that reaches the loss gets nothing more, and its consumers are not told; with"
+    " `autoSkipNonRecoverableData=true` it skips the loss. A last ledger whose metadata is gone is dropped from "
+    "the list."
+)
+UNSEEN = "Nothing: no broker reads the store. Until it is repaired, this toolkit's answers and changes may be wrong."
+PREVENT = "Change a store only with this toolkit, and keep it on a reliable disk."
+REBUILD = "pulsar-admin store index --rebuild"
+HOW_REBUILD = (
+    "Rebuild the index from the files. Metadata and changes of the store stay as they are; the old index is kept "
+    "as a backup."
+)
+
+
+def of_index(code: str, title: str, means: str) -> Rule[Any]:
+    """Return the rule CODE of a ``Sweep`` about rows that ``store index --rebuild`` makes again."""
+    cause = Cause(code, Severity.WARNING, title, means, UNSEEN, REBUILD, HOW_REBUILD, PREVENT)
+    return Rule(cause, scope="store", repair="index")
