@@ -242,12 +242,15 @@ class SubscriptionFacts:
 
     @cached_property
     def pending_acks(self) -> Mapping[TxnId, Position | None] | Unknown:
-        """The open transactions with acknowledgements of it that a broker gets to, and the position of a cumulative one."""
+        """The open transactions with acknowledgements of it, and the position of a cumulative one.
+
+        None of a log that no broker can replay: those that are open before the loss may have ended after it.
+        """
         log = self.pending_ack_log
-        if log is None or isinstance(log, Unknown):
-            return log or {}
+        if log is None or isinstance(log, Unknown) or not log.is_replayed:
+            return log if isinstance(log, Unknown) else {}
         try:
-            return read_pending_acks(self.of.reader, self.of.topic.name, self.cursor.name, log.replayed_until) or {}
+            return read_pending_acks(self.of.reader, self.of.topic.name, self.cursor.name) or {}
         except StoreError as error:
             return Unknown.of(error)
 

@@ -293,7 +293,7 @@ def test_json_has_what_the_text_says(tmp_path: Path, cli: Cli) -> None:
     joined = " ".join(text.split())
     for reason in document["reasons"]:
         assert reason["sentence"] in joined
-        assert not reason["command"] or f"\n  $ {reason['command']}\n" in text
+        assert not reason["command"] or f" {reason['command']}\n" in text
 
 
 def test_no_subscription_is_an_error(cli: Cli) -> None:
