@@ -44,7 +44,8 @@ class SkewOptions:
 class ProducerSkew:
     """One producer of a topic. Offsets: publish minus broker time in ms, None when no entry of it has a broker time.
 
-    ``future`` and ``late``: entries whose publish time is off by more than the tolerance; with any it is ``blamed``.
+    ``future`` and ``late``: entries whose publish time is off by more than the tolerance. With any it is ``blamed``; of producers whose
+    entries no broker stamped, the one with most of them alone.
     ``max_backwards_ms``: the farthest an entry of it is behind the latest time before it.
     """
 
@@ -202,7 +203,11 @@ class _Tally:
         medians = self._offsets.medians(len(self._names))
         found = [self._producer(name, number, medians) for name, number in self._names.items()]
         found.sort(key=lambda row: (-(row.future + row.late), -row.furthest_ms, -row.inversions, row.producer))
-        found = [replace(row, blamed=row.future + row.late > 0) for row in found]
+        # Without a broker's stamp one wrong clock makes the others look wrong: then the worst alone is certain.
+        found = [
+            replace(row, blamed=row.future + row.late > 0 and (row.broker_times > 0 or place == 0))
+            for place, row in enumerate(found)
+        ]
         return TopicSkew(
             topic=topic,
             clock=self._options.clock,
