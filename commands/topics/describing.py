@@ -33,7 +33,7 @@ def subscription_columns(now_ms: int) -> tuple[Column, ...]:
     """Return the columns of a table of ``SubscriptionFacts``; ages are those at NOW_MS."""
     return (
         Column("SUBSCRIPTION", "subscription"),
-        Column("POSITION", "mark_delete"),
+        Column("POSITION", _position_text),
         Column("BACKLOG", "backlog_entries", "number"),
         Column("MESSAGES", "backlog_messages", "number", drop=3),
         Column("OLDEST", "oldest_position", drop=4),
@@ -45,6 +45,11 @@ def subscription_columns(now_ms: int) -> tuple[Column, ...]:
         Column("TTL", _ttl_text),
         Column("CURSOR", "source", drop=5),
     )
+
+
+def _position_text(row: SubscriptionFacts) -> str:
+    stored = row.stored_mark_delete
+    return str(row.mark_delete) if stored is None else f"{row.mark_delete} (stored: {stored})"
 
 
 def _ttl_text(row: SubscriptionFacts) -> str | None:

@@ -81,7 +81,8 @@ def plan_moves(reader: EntryReader, command: str, moves: Iterable[CursorMove], n
 
 
 def _moves(move: CursorMove) -> bool:
-    return move.state != move.cursor.state
+    """Whether anything is written: also where a position ahead of the topic is stored, and the cursor stays where a broker starts it."""
+    return move.state != move.cursor.state or move.cursor.ahead is not None
 
 
 def _freed(reader: EntryReader, topic: Topic, after: Mapping[tuple[Any, str], Position], now_ms: int) -> Freed:
@@ -125,7 +126,9 @@ def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> ChangePar
     return ChangePart(
         topic=str(move.topic.name),
         subscription=move.cursor.name,
-        before=state_json(move.topic, move.cursor.state) | _view_json(move, move.cursor.state),
+        before=state_json(move.topic, move.cursor.state)
+        | _stored_json(move.cursor)
+        | _view_json(move, move.cursor.state),
         after=state_json(move.topic, move.state) | _view_json(move, move.state),
         extent=replayed + skipped,
         replayed=replayed,
@@ -144,6 +147,11 @@ def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> ChangePar
             ),
         ),
     )
+
+
+def _stored_json(cursor: Cursor) -> dict[str, str]:
+    """Return the position that is stored where that is ahead of the topic."""
+    return {} if cursor.ahead is None else {"storedMarkDeletePosition": str(cursor.ahead)}
 
 
 def _view_json(move: CursorMove, state: CursorState) -> dict[str, int | None]:

@@ -35,6 +35,7 @@ READ_ALL = 2_000_000
 EDGES = 500
 """Backlogs whose first and last entries are read where nobody asked for every byte."""
 _NAMED = 3
+_DEDUPLICATION = next(policy for policy in POLICIES if policy.name == "deduplication")
 _COMPACTION_THRESHOLD = next(policy for policy in POLICIES if policy.name == "compaction-threshold")
 
 
@@ -251,11 +252,16 @@ class TopicFacts:
         """The backlog in bytes at which a broker compacts it by itself; 0 for never."""
         return value_in_force(self.reader.txn, self.topic.name, _COMPACTION_THRESHOLD, {})[0] or 0
 
-    @cached_property
-    def consumed_without_compaction(self) -> int:
-        """How many ledgers from the front every cursor but compaction's has left."""
-        others = {name: at for name, at in self.keeping.items() if name != COMPACTION_CURSOR}
+    def consumed_without(self, cursor: str) -> int:
+        """Return how many ledgers from the front every cursor but ``cursor`` has left."""
+        others = {name: at for name, at in self.keeping.items() if name != cursor}
         return consumed_ledgers(self.topic, others)[0]
+
+    @cached_property
+    def is_deduplicated(self) -> bool | None:
+        """Whether a policy turns deduplication on or off; None where none does, and the broker's default counts."""
+        value: bool | None = value_in_force(self.reader.txn, self.topic.name, _DEDUPLICATION, {})[0]
+        return value
 
     @cached_property
     def compaction_cursor(self) -> Cursor | None:

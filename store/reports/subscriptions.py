@@ -53,6 +53,7 @@ CHEAP = Asked()
 class SubscriptionFacts:
     """One subscription of one topic or partition.
 
+    ``stored_mark_delete``: what is stored, where that is ahead of the topic, so that a broker starts at ``mark_delete``, its end.
     ``oldest_position``: the first entry that is not acknowledged, None without a backlog; ``oldest_publish_ms``: None where it was not
     asked for or cannot be read. ``ack_ranges``: ranges acknowledged behind the mark-delete as the cursor stores them (upstream's
     nonContiguousDeletedMessagesRanges), ``acknowledged_entries`` in them; ``ack_holes``: gaps in front of them, ``hole_entries`` in
@@ -63,6 +64,7 @@ class SubscriptionFacts:
     topic: TopicName
     subscription: str
     mark_delete: Position
+    stored_mark_delete: Position | None = field(metadata={"json_optional": True})
     backlog_entries: int
     backlog_bytes: int
     backlog_messages: int | None
@@ -130,6 +132,7 @@ def _facts_of(facts: Facts, asked: Asked, fail: Callable[[StoreError], None]) ->
         topic=facts.of.topic.name,
         subscription=cursor.name,
         mark_delete=cursor.mark_delete,
+        stored_mark_delete=facts.ahead,
         backlog_entries=facts.pending_entries,
         backlog_bytes=backlog_size_bytes(facts.of.topic, cursor.mark_delete),
         backlog_messages=facts.backlog.messages if asked.messages else None,

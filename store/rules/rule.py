@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from store.errors import StoreError
-from store.frozen import frozen
+from store.frozen import frozen, replace
 from store.rules.cause import Cause, Severity
 
 if TYPE_CHECKING:
@@ -113,4 +113,6 @@ def of_topic(rule: Rule[SubscriptionFacts]) -> Rule[TopicFacts]:
 
 def _of_subscriptions(rule: Rule[SubscriptionFacts], facts: TopicFacts) -> Iterator[Evidence]:
     for subscription in facts.subscriptions:
-        yield from rule.holds(subscription)
+        whose = {"topic": facts.where, "subscription": subscription.cursor.name}
+        for evidence in rule.holds(subscription):
+            yield replace(evidence, values=whose | dict(evidence.values))

@@ -575,9 +575,10 @@ CURSOR_AHEAD: Rule[SubscriptionFacts] = Rule(
         " entries of the last one are in no file. They were lost, or the topic was made again while its subscriptions were kept.",
         "Starts the subscription at the topic's end when it loads the topic (`ManagedCursorImpl.recoveredCursor`). It gets what is written"
         " from then on, nothing of before.",
-        "pulsar-admin topics stats-internal {topic}",
-        "The subscription needs nothing. Find out what the topic lost: `store recover` names ledgers and topics that can be brought back."
-        " If the subscription has to read what the topic still has, use `topics reset-cursor -m earliest`.",
+        "pulsar-admin topics reset-cursor {topic} -s {subscription} -m latest",
+        "Find out first what the topic lost: `store recover` names ledgers and topics that can be brought back. Then store the end, so that"
+        " a broker that gives ledger ids once more does not take new messages for acknowledged. If the subscription has to read what the"
+        " topic still has, use `-m earliest`.",
         "Restore ZooKeeper and bookies from the same moment.",
     ),
     _cursor_ahead,

@@ -13,6 +13,7 @@ from store.rules.cause import Cause
 from store.rules.changes import CHANGE_SWEEPS
 from store.rules.cluster import CLUSTER_RULES
 from store.rules.copies import LEDGER_SWEEPS
+from store.rules.deduplication import DEDUPLICATION_RULES
 from store.rules.deep import DEEP_SWEEPS
 from store.rules.files import FILE_SWEEPS
 from store.rules.index import INDEX_SWEEPS
@@ -31,6 +32,7 @@ __all__ = ["CAUSES", "LEADING", "RULES", "SUBSCRIPTION_RULES", "SWEEPS", "TOPIC_
 RULES: tuple[Rule[ClusterFacts], ...] = (*ROW_RULES, *LEDGER_RULES, *CLUSTER_RULES, *BOOKIE_RULES, *PARTITION_RULES)
 TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
     *USE_RULES,
+    *DEDUPLICATION_RULES,
     *map(of_topic, (*TRANSACTION_RULES, *CHUNK_RULES, *MARKER_RULES, CURSOR_AHEAD)),
 )
 SWEEPS: tuple[Sweep[ClusterFacts], ...] = (

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from store.facts import Unknown
 from store.facts.subscriptions import SubscriptionFacts
 from store.facts.topics import TopicFacts
+from store.model.cursors import COMPACTION_CURSOR
 from store.model.extent import Intervals
 from store.rules.cause import Cause, Severity
 from store.rules.rule import Evidence, Rule
@@ -208,7 +209,7 @@ def _compaction_stale(facts: TopicFacts) -> Iterator[Evidence]:
     if own is None or len(facts.mark_deletes) < 2:
         return
     held, _ = facts.consumed
-    free = facts.consumed_without_compaction
+    free = facts.consumed_without(COMPACTION_CURSOR)
     size = sum(ledger.size_bytes for ledger in facts.topic.ledgers[held:free])
     if size and not facts.compaction_threshold:
         yield Evidence(

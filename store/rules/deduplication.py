@@ -1,0 +1,94 @@
+"""Rules about the cursor of deduplication, ``pulsar.dedup``, which snapshots of producers' sequence ids move and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from store.facts.topics import TopicFacts
+from store.model.cursors import DEDUP_CURSOR
+from store.rules.cause import Cause, Severity
+from store.rules.rule import Evidence, Rule
+from store.wording import counted, plural
+
+HELD_BYTES = 100 << 20
+"""Less is what snapshots usually hold."""
+
+
+def _left_behind(facts: TopicFacts) -> Iterator[Evidence]:
+    if DEDUP_CURSOR in facts.mark_deletes and facts.is_deduplicated is False:
+        ledgers, size = _held(facts)
+        keeps = (
+            f"keeps {counted(ledgers, 'ledger')} of {counted(size, 'byte')} that all subscriptions have left"
+            if ledgers
+            else "will keep ledgers that all subscriptions leave"
+        )
+        yield Evidence(
+            facts.where,
+            f"deduplication is off, and its cursor at {facts.mark_deletes[DEDUP_CURSOR]} is still there: it does not move and {keeps}",
+            _values(facts, ledgers, size),
+        )
+
+
+def _holds(facts: TopicFacts) -> Iterator[Evidence]:
+    if DEDUP_CURSOR not in facts.mark_deletes or facts.is_deduplicated is False:
+        return
+    ledgers, size = _held(facts)
+    if size >= HELD_BYTES:
+        yield Evidence(
+            facts.where,
+            f"its cursor at {facts.mark_deletes[DEDUP_CURSOR]} keeps {counted(ledgers, 'ledger')} of {counted(size, 'byte')} that all"
+            f" subscriptions have left: {plural(ledgers, 'it goes', 'they go')} with the next snapshot, which a broker takes after entries"
+            " that are written",
+            _values(facts, ledgers, size),
+        )
+
+
+def _held(facts: TopicFacts) -> tuple[int, int]:
+    """Return the ledgers that this cursor alone keeps, and their bytes; without any other cursor none are kept by it alone."""
+    if len(facts.mark_deletes) < 2:
+        return 0, 0
+    ledgers = facts.topic.ledgers[facts.consumed[0] : facts.consumed_without(DEDUP_CURSOR)]
+    return len(ledgers), sum(ledger.size_bytes for ledger in ledgers)
+
+
+def _values(facts: TopicFacts, ledgers: int, size: int) -> dict[str, object]:
+    return {
+        "topic": facts.where,
+        "position": str(facts.mark_deletes[DEDUP_CURSOR]),
+        "ledgers": ledgers,
+        "bytes": size,
+    }
+
+
+DEDUPLICATION_RULES: tuple[Rule[TopicFacts], ...] = (
+    Rule(
+        Cause(
+            "dedup-cursor-left",
+            Severity.WARNING,
+            "The cursor of deduplication was left behind",
+            "A policy of the topic or its namespace turns deduplication off, and the cursor `pulsar.dedup` is still there.",
+            "Removes it when it loads the topic, from Pulsar 2.11 on (apache/pulsar#15363). Until then, and with earlier brokers, the"
+            " cursor stays where it is and keeps all ledgers from there on.",
+            "pulsar-admin topics unsubscribe {topic} -s pulsar.dedup --force",
+            "Remove the cursor: what it knows of producers' sequence ids is of no use while deduplication is off.",
+            "Unload topics after turning deduplication off.",
+        ),
+        _left_behind,
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "dedup-holds-ledgers",
+            Severity.NOTE,
+            "The cursor of deduplication alone keeps ledgers",
+            "Every subscription has left them, and deduplication is on (apache/pulsar#7345, #22479).",
+            "Moves the cursor with a snapshot: after `brokerDeduplicationEntriesInterval` (1,000) entries, and every"
+            " `brokerDeduplicationSnapshotIntervalSeconds` (120) if producers were active. A topic that is quiet keeps its ledgers.",
+            "pulsar-admin topics stats-internal {topic}",
+            "Nothing to repair here: the next messages move it. Where the topic is no longer deduplicated, say so"
+            " (`topics set-deduplication --disable`).",
+        ),
+        _holds,
+        scope="use",
+    ),
+)

@@ -1,0 +1,76 @@
+"""Cursors that are stored ahead of their topic, and those of deduplication that nothing moves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from store.codec.cursor import CursorInfo, decode_cursor_info
+from store.db.environment import open_store
+from store.db.tree import read_node
+from store.model.cursors import DEDUP_CURSOR
+from store.names import Position, parse_topic
+from store.rules import deduplication
+from tests.conftest import Cli
+from tests.cures.curing import check_cured, check_told, diagnoses, put_values, told
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
+
+NAME = parse_topic("a/b/t")
+LEDGERS = [[Made(CREATED_MS + entry) for entry in range(4)] for _ in range(3)]
+END = Position(12, 3)
+
+
+def made(path: Path, **cursors: Position) -> Path:
+    named = {name.replace("_", "."): CursorInfo(-1, position) for name, position in cursors.items()}
+    return make_store(path, {str(NAME): MadeTopic(LEDGERS, cursors=named)})
+
+
+def test_a_cursor_stored_ahead_of_its_topic(whole_cli: Cli, tmp_path: Path) -> None:
+    """apache/pulsar#2666, #20094: the stored position is shown beside the one at which a broker starts, and the cure stores that one."""
+    before, store = diagnoses(whole_cli, made(tmp_path / "whole", s=END)), made(tmp_path / "s", s=Position(40, 7))
+    (row,) = check_told(whole_cli, store, before, [("cursor-ahead", f"{NAME} s")])
+    shown = ("--store", store, "topics", "subscriptions", NAME, "--table")
+    assert "12:3 (stored: 40:7)" in whole_cli(*shown).stdout
+    (facts,) = whole_cli(*shown, "-o", "jsonl").json_lines
+    shown_at = [(facts[key]["ledgerId"], facts[key]["entryId"]) for key in ("markDelete", "storedMarkDelete")]
+    assert shown_at == [(12, 3), (40, 7)]
+    look = whole_cli(
+        "--store", store, "topics", "reset-cursor", NAME, "-s", "s", "-m", "latest", "--dry-run", "-o", "json"
+    )
+    assert look.json["before"]["storedMarkDeletePosition"] == "40:7"
+    check_cured(whole_cli, store, row, told(before), [NAME.cursor_path("s")])
+    with open_store(store) as opened, opened.read() as txn:
+        node = read_node(txn, NAME.cursor_path("s"))
+        assert decode_cursor_info(node.value, node.path).mark_delete == END
+
+
+def deduplicate(store: Path, *, is_enabled: bool | None) -> None:
+    policies = {} if is_enabled is None else {"deduplicationEnabled": is_enabled}
+    put_values(store, {NAME.namespace.policies_path: json.dumps(policies).encode()})
+
+
+def test_a_cursor_of_deduplication_that_is_off(whole_cli: Cli, tmp_path: Path) -> None:
+    """apache/pulsar#15363: two of three ledgers are kept by it alone."""
+    store = made(tmp_path / "s", s=END, pulsar_dedup=Position(10, 1))
+    before = diagnoses(whole_cli, store)
+    for is_enabled in (True, None):  # without a policy the broker's setting counts, which is in no store
+        deduplicate(store, is_enabled=is_enabled)
+        check_told(whole_cli, store, before, [])
+    deduplicate(store, is_enabled=False)
+    (row,) = check_told(whole_cli, store, before, [("dedup-cursor-left", str(NAME))])
+    assert (row["evidence"]["ledgers"], row["evidence"]["position"]) == (2, "10:1")
+    check_cured(whole_cli, store, row, told(before), [NAME.cursor_path(DEDUP_CURSOR)])
+
+
+def test_a_cursor_of_deduplication_that_keeps_much(
+    whole_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = made(tmp_path / "s", s=END, pulsar_dedup=Position(10, 1))
+    before = diagnoses(whole_cli, store)
+    monkeypatch.setattr(deduplication, "HELD_BYTES", 1)
+    (row,) = check_told(whole_cli, store, before, [("dedup-holds-ledgers", str(NAME))])
+    assert (row["severity"], row["evidence"]["ledgers"]) == ("note", 2)
+    monkeypatch.setattr(deduplication, "HELD_BYTES", row["evidence"]["bytes"] + 1)
+    check_told(whole_cli, store, before, [])
