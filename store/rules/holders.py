@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+CURSOR, RETENTION, OPEN, TRIM, OFFLOADED = "cursor", "retention", "open-ledger", "trim-due", "offloaded"
+SHARED, GARBAGE, ORPHAN, UNLISTED = "dead-in-log", "dead-log", "orphan", "unlisted"
+JOURNAL, OVERHEAD = "journal", "overhead"
+UNREADABLE, OTHER_DOMAIN = "topic-unreadable", "other-domain"
+CURSOR_LEDGER, COMPACTED_LEDGER, SCHEMA_LEDGER = "cursor-ledger", "compacted-ledger", "schema-ledger"
+DELAYED_BUCKET, DELAYED_INDEX = "delayed-bucket", "delayed-index"
+
 HOLDERS: Mapping[str, str] = {
-    "cursor": "ledgers that a subscription still needs: the slowest one is named",
-    "retention": "ledgers that every cursor has left, and retention keeps",
-    "open-ledger": "the last ledger of a topic, which no broker deletes",
-    "trim-due": "ledgers that nothing keeps: a broker deletes them once it has the topic loaded",
-    "offloaded": "ledgers that are in tiered storage as well, until the deletion lag is over",
-    "compacted-ledger": "the compacted ledger of a topic",
-    "schema-ledger": "schemas of a topic",
-    "cursor-ledger": "the ledger that says where a cursor stands",
-    "delayed-bucket": "a broker's snapshot of delayed messages",
-    "delayed-index": "this store's own index of delayed messages",
-    "topic-unreadable": "ledgers of a topic whose metadata cannot be read",
-    "other-domain": "managed ledgers that only a newer Pulsar reads, such as segments of scalable topics",
-    "orphan": "ledgers with metadata that nothing references",
-    "unlisted": "ledgers that the metadata does not list, and that nothing shows to be deleted",
-    "dead-in-log": "deleted ledgers in an entry log in which others live",
-    "dead-log": "entry logs in which nothing lives: the next garbage collection deletes them",
-    "journal": "journals",
-    "overhead": "headers and maps of entry logs, damage, unwritten space",
+    CURSOR: "ledgers that a subscription still needs: the slowest one is named",
+    RETENTION: "ledgers that every cursor has left, and retention keeps",
+    OPEN: "the last ledger of a topic, which no broker deletes",
+    TRIM: "ledgers that nothing keeps: a broker deletes them once it has the topic loaded",
+    OFFLOADED: "ledgers that are in tiered storage as well, until the deletion lag is over",
+    COMPACTED_LEDGER: "the compacted ledger of a topic",
+    SCHEMA_LEDGER: "schemas of a topic",
+    CURSOR_LEDGER: "the ledger that says where a cursor stands",
+    DELAYED_BUCKET: "a broker's snapshot of delayed messages",
+    DELAYED_INDEX: "this store's own index of delayed messages",
+    UNREADABLE: "ledgers of a topic whose metadata cannot be read",
+    OTHER_DOMAIN: "managed ledgers that only a newer Pulsar reads, such as segments of scalable topics",
+    ORPHAN: "ledgers with metadata that nothing references",
+    UNLISTED: "ledgers that the metadata does not list, and that nothing shows to be deleted",
+    SHARED: "deleted ledgers in an entry log in which others live",
+    GARBAGE: "entry logs in which nothing lives: the next garbage collection deletes them",
+    JOURNAL: "journals",
+    OVERHEAD: "headers and maps of entry logs, damage, unwritten space",
 }
 """The meaning of each code, for ever."""

@@ -26,21 +26,37 @@ from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
 from store.names import Position, TopicName, parse_topic, shell_word
 from store.policies.in_force import BROKER, BROKER_RETENTION, RetentionInForce
 from store.reports.usage import read_file_sizes
+from store.rules.holders import (
+    COMPACTED_LEDGER,
+    CURSOR,
+    CURSOR_LEDGER,
+    DELAYED_BUCKET,
+    DELAYED_INDEX,
+    GARBAGE,
+    JOURNAL,
+    OFFLOADED,
+    OPEN,
+    ORPHAN,
+    OTHER_DOMAIN,
+    OVERHEAD,
+    RETENTION,
+    SCHEMA_LEDGER,
+    SHARED,
+    TRIM,
+    UNLISTED,
+    UNREADABLE,
+)
 from store.timespec import format_age_ms, shown_with_age
 from store.why.reason import Reason
 from store.wording import counted, listed, plural
 
-CURSOR, RETENTION, OPEN, TRIM, OFFLOADED = "cursor", "retention", "open-ledger", "trim-due", "offloaded"
-SHARED, GARBAGE, ORPHAN, UNLISTED = "dead-in-log", "dead-log", "orphan", "unlisted"
-JOURNAL, OVERHEAD = "journal", "overhead"
-UNREADABLE, OTHER_DOMAIN = "topic-unreadable", "other-domain"
 _OF_TOPICS = (CURSOR, RETENTION, OPEN, TRIM, OFFLOADED)
 _BY_KIND = {
-    OwnerKind.CURSOR: ("cursor-ledger", "its ledger holds where {cursor} stands"),
-    OwnerKind.COMPACTED: ("compacted-ledger", "its compacted ledger"),
-    OwnerKind.SCHEMA: ("schema-ledger", "its schemas"),
-    OwnerKind.BUCKET: ("delayed-bucket", "a snapshot of the delayed messages of {cursor}"),
-    OwnerKind.INDEX: ("delayed-index", "an index of the delayed messages of {cursor}, which is this store's own"),
+    OwnerKind.CURSOR: (CURSOR_LEDGER, "its ledger holds where {cursor} stands"),
+    OwnerKind.COMPACTED: (COMPACTED_LEDGER, "its compacted ledger"),
+    OwnerKind.SCHEMA: (SCHEMA_LEDGER, "its schemas"),
+    OwnerKind.BUCKET: (DELAYED_BUCKET, "a snapshot of the delayed messages of {cursor}"),
+    OwnerKind.INDEX: (DELAYED_INDEX, "an index of the delayed messages of {cursor}, which is this store's own"),
 }
 _MINUTE_MS = 60_000
 _MEGABYTE = 1 << 20

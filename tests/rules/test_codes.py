@@ -1,0 +1,26 @@
+"""Codes of what is told stand in the tables of rules, and nowhere else."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from store.rules.holders import HOLDERS
+from store.rules.rule import of_topic
+from store.rules.table import RULES, SUBSCRIPTION_RULES, TOPIC_RULES
+
+WHY = Path(__file__).resolve().parents[2] / "store" / "why"
+
+
+def test_why_names_no_code() -> None:
+    codes = {rule.cause.code for rule in SUBSCRIPTION_RULES} | HOLDERS.keys()
+    nodes = [node for path in sorted(WHY.glob("*.py")) for node in ast.walk(ast.parse(path.read_text()))]
+    assert len(nodes) > 1_000
+    assert codes & {node.value for node in nodes if isinstance(node, ast.Constant)} == set()
+
+
+def test_a_code_has_one_cause() -> None:
+    causes = [rule.cause for rule in RULES]
+    causes += [rule.cause for rule in (*TOPIC_RULES, *map(of_topic, SUBSCRIPTION_RULES))]
+    first = {cause.code: cause for cause in reversed(causes)}
+    assert [cause.code for cause in causes if first[cause.code] is not cause] == []
