@@ -9,11 +9,17 @@ from typing import Any
 
 import pytest
 
+from store.model.cursors import read_cursors
+from store.model.topics import iter_topics, read_topic
 from store.proto.transaction_pb2 import PendingAckMetadataEntry
 from store.rules.transactions import TRANSACTION_RULES
+from store.why.reason import Reason
+from store.why.subscription import why_subscription
 from tests.conftest import Cli
+from tests.stores import NOW_MS as IMPORTED_MS
+from tests.stores import imported
 from tests.synthetic import CREATED_MS, Made
-from tests.why.planted import NOW_MS, SUB, TOPIC, Message, Planted, plant
+from tests.why.planted import NOW_MS, SUB, TOPIC, Message, Planted, opened, plant
 from tests.why.test_subscription import BESIDE, CAUSES, NOTHING
 from tests.worlds import scratch_copy
 
@@ -51,7 +57,7 @@ SAME = {
     "ack-ranges-limit": {"ack-ranges-at-limit"},
     "quota-reached": {"backlog-over-quota"},
     "ttl-drops-delayed": {"delay-beyond-ttl"},
-    "cursor-lost": {"cursor-ledger-lost"},
+    "cursor-lost": {"cursor-ledger-lost", "cursor-ledger-without-metadata", "cursor-ledger-damaged"},
     "cursor-ahead": {"cursor-ahead"},
     **{rule.cause.code: {rule.cause.code} for rule in TRANSACTION_RULES},
 }
@@ -99,6 +105,32 @@ def test_a_log_that_no_bookie_serves(tmp_path: Path, cli: Cli, damages_stores: N
     assert found["evidence"] == first["evidence"]
     stats = cli("--store", store, "transactions", "pending-ack-stats", "-t", *whose, "-o", "json").json
     assert stats["state"] == "Initializing"
+
+
+@pytest.mark.parametrize("state", ["clean", "crashed"])
+@pytest.mark.parametrize("name", ["small", "nometa", "cluster"])
+def test_they_agree_of_every_subscription(name: str, state: str, cli: Cli) -> None:
+    """In recorded worlds, some of whose producers had clocks of the future and whose topics have a TTL."""
+    store, of = imported(name, state), SAME.keys() - {"quota-reached"}
+    said = set()
+    with opened(store) as reader:
+        for topic in iter_topics(reader.txn):
+            for cursor in read_cursors(reader.txn, reader, read_topic(reader.txn, topic)).values():
+                found = why_subscription(reader, read_topic(reader.txn, topic), cursor, IMPORTED_MS).reasons
+                codes = {code for reason in found if reason.code in of for code in SAME[reason.code]}
+                if any(one.code == "ttl-future" and one.evidence["first"] == _oldest(found) for one in found):
+                    codes.add("ttl-blocked")
+                said |= {(str(topic), cursor.name, code) for code in codes}
+    rows = cli("--store", store, "--now", f"@{IMPORTED_MS}", "doctor", "--each", "1000", "-o", "json").json
+    told = {(row["evidence"].get("topic"), row["evidence"].get("subscription"), row["code"]) for row in rows}
+    judged = {code for one in of for code in SAME[one]} | {"ttl-blocked"}
+    assert {one for one in told if one[2] in judged} == said
+    assert bool(said) == (name == "nometa")
+
+
+def _oldest(reasons: Sequence[Reason]) -> str | None:
+    """Return the first entry that is left, of the reason that has it."""
+    return next((reason.evidence["oldest"]["position"] for reason in reasons if "oldest" in reason.evidence), None)
 
 
 def test_every_kind_is_planted() -> None:
