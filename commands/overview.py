@@ -15,6 +15,7 @@ from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.typable import typable
 from store.errors import IndexCorrupt, StoreNotFound
+from store.facts.counts import subscriptions_text, topics_text
 from store.facts.trees import trees_text
 from store.frozen import frozen
 from store.names import shell_word
@@ -87,8 +88,9 @@ def _head(found: Overview, screen: Screen) -> list[str]:
         found.as_of_text,
         f"{found.store}: {'; '.join(map(_copy_text, found.copies)) or 'nothing imported'}",
         f"read {_ago(found.clock_ms, found.copied_ms, screen)}, {newest}",
-        f"{counted(found.tenants, 'tenant')}, {counted(len(found.namespaces), 'namespace')}, {counted(found.topics, 'topic')}, "
-        f"{counted(found.subscriptions, 'subscription')}, {counted(found.entries, 'entry')}, {size_text(found.bytes)}",
+        f"{counted(found.tenants, 'tenant')}, {counted(len(found.namespaces), 'namespace')}, "
+        f"{topics_text(found.topics, found.system_topics)}, {subscriptions_text(found.subscriptions, found.compactions)}, "
+        f"{counted(found.entries, 'entry')}, {size_text(found.bytes)}",
         *([str(found.other_ledgers)] if found.other_ledgers.managed_ledgers else []),
         *([trees_text(found.unknown_trees)] if found.unknown_trees else []),
     )
@@ -164,6 +166,14 @@ def _disks(found: Overview, screen: Screen) -> list[str]:
         f"{size_text(disk.dead_bytes)} dead"
         + (f", {counted(disk.missing_files, 'file')} gone since" if disk.missing_files else "")
     ]
+    sizes = found.disk_bytes
+    rest = [
+        f"{what} {size_text(size)}"
+        for what, size in (("journals", sizes.journals), ("leftovers", sizes.leftovers))
+        if size
+    ]
+    if rest:
+        lines.append(f"  and {', '.join(rest)}: {size_text(sizes.total)} in all")
     if disk.dead_bytes:
         freed = f"garbage collection frees {counted(disk.freed_logs, 'log')} of {size_text(disk.freed_bytes)}; "
         kept = f"{size_text(disk.stuck_bytes)} stay dead in {counted(disk.stuck_logs, 'log')} with live ledgers"

@@ -25,6 +25,7 @@ from store.wording import counted, plural
 
 if TYPE_CHECKING:
     from store.db.environment import Txn
+    from store.facts.counts import DiskBytes
     from store.facts.managed_ledgers import OtherLedger
     from store.model.ledger_owners import LedgerOwners
     from store.reports.summary import StoreSummary
@@ -67,14 +68,17 @@ def _render_info(summary: StoreSummary) -> str:
         *([("not known", trees_text(summary.unknown_trees))] if summary.unknown_trees else []),
         (
             "topics",
-            f"{summary.topics:,}" + (f" ({summary.unreadable_topics} unreadable)" * bool(summary.unreadable_topics)),
+            _part(summary.topics, summary.system_topics, "the system")
+            + (f" ({summary.unreadable_topics} unreadable)" * bool(summary.unreadable_topics)),
         ),
+        ("subscriptions", _part(summary.subscriptions, summary.compactions, "compaction")),
         ("cursors", ", ".join(f"{count:,} {source}" for source, count in summary.cursors.items()) or "0"),
         ("ledgers", f"{summary.ledgers:,} in the metadata, {summary.indexed_ledgers:,} with entries"),
         (
             "entries",
             f"{summary.entries:,} ({counted(summary.messages, 'message')}, {counted(summary.payload_bytes, 'byte')})",
         ),
+        ("disk", _disk_text(summary.disk_bytes)),
         ("damaged places", f"{summary.damaged_places:,}"),
         ("changes", f"{summary.changes:,}"),
         ("index and metadata", f"{summary.meta_bytes:,} bytes"),
@@ -88,6 +92,19 @@ def _render_info(summary: StoreSummary) -> str:
     ]
     lines += _other_lines(summary.other_ledgers)
     return clean_text_lines(lines)
+
+
+def _part(count: int, others: int, whose: str) -> str:
+    return f"{count:,}" + (f" and {others:,} of {whose}" if others else "")
+
+
+def _disk_text(disk: DiskBytes) -> str:
+    parts = (("entry logs", disk.entry_logs), ("journals", disk.journals), ("leftovers", disk.leftovers))
+    return (
+        f"{counted(disk.total, 'byte')}: {', '.join(f'{what} {size:,}' for what, size in parts if size)}".removesuffix(
+            ": "
+        )
+    )
 
 
 def _as_of_text(summary: StoreSummary) -> str:

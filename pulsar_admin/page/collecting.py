@@ -16,11 +16,11 @@ from pulsar_admin.page.values import Disk, Due, Fact, Finding, Page, Rest, Share
 from store.aliases import Array
 from store.db.environment import Store
 from store.errors import StoreError
+from store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes, subscriptions_of
 from store.frozen import frozen
 from store.model.cursors import (
     Cursor,
     backlog_entries,
-    is_own,
     iter_cursor_names,
     read_cursor,
 )
@@ -98,7 +98,7 @@ class _Collector:
         self.topics: Largest[_Found] = Largest(limits.topics)
         self.namespaces: dict[str, _Sums] = defaultdict(_Sums)
         self.all = _Sums()
-        self.subscriptions = 0
+        self.counts = TopicCounts()
         self.worst: Largest[tuple[str, str]] = Largest(limits.strips)
         self.with_backlog = 0
         self.backlog_entries = 0
@@ -115,7 +115,7 @@ class _Collector:
 
     def add(self, topic: Topic) -> None:
         cursors = list(self._cursors(topic))
-        own = [cursor for cursor in cursors if not is_own(cursor.name)]
+        own = subscriptions_of(topic, cursors)
         backlogs = {cursor.name: backlog_entries(topic, cursor.state) for cursor in own}
         worst = max(own, key=lambda cursor: backlogs[cursor.name], default=None)
         name, entries = str(topic.name), topic.number_of_entries
@@ -133,7 +133,7 @@ class _Collector:
         found = _Found(row, _oldest(topic, worst), _done(topic, cursors))
         for sums in (self.all, self.namespaces[row.namespace]):
             sums.add(found)
-        self.subscriptions += len(own)
+        self.counts = self.counts.of(topic.name, (cursor.name for cursor in cursors))
         self.backlog_entries += sum(backlogs.values())
         self.topics.add((row.findings << _SIZE_BITS) + row.size_bytes + 1, found)
         if entries:
@@ -178,7 +178,7 @@ def collect_page(
         title="Doctor",
         source=str(store.path),
         now_ms=now_ms,
-        facts=tuple(_facts(found, due)),
+        facts=tuple(_facts(found, due, read_disk_bytes(store, reader.txn))),
         findings=findings,
         disk=_disk(store, reader),
         shares=tuple(_shares(rows, left)),
@@ -321,12 +321,15 @@ def _traffic(found: _Collector) -> Iterator[Traffic]:
 # -- the head of the page -------------------------------------------------------------------------------------------------
 
 
-def _facts(found: _Collector, due: Iterable[_Waits]) -> Iterator[Fact]:
+def _facts(found: _Collector, due: Iterable[_Waits], disk: DiskBytes) -> Iterator[Fact]:
     everything = found.all
-    yield Fact("Topics", f"{everything.count:,}", f"{everything.entries:,} entries")
+    counts = found.counts
+    system = f"and {counts.system_topics:,} of the system; " if counts.system_topics else ""
+    yield Fact("Topics", f"{counts.topics:,}", f"{system}{everything.entries:,} entries")
     done = f"{size_text(everything.done_bytes)} needed by no subscription" if everything.done_bytes else ""
     yield Fact("In topics", size_text(everything.size_bytes), done)
-    yield Fact("Subscriptions", f"{found.subscriptions:,}", f"{found.with_backlog:,} with something left")
+    yield Fact("On disks", size_text(disk.total), f"{size_text(disk.journals)} of it journals" if disk.journals else "")
+    yield Fact("Subscriptions", f"{counts.subscriptions:,}", f"{found.with_backlog:,} with something left")
     yield Fact("Backlog", f"{found.backlog_entries:,}", "entries, of all subscriptions")
     yield Fact("Delayed", f"{sum(len(one.times) for one in due):,}", "entries not yet due, of those shown below")
 

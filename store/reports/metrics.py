@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from store.codec.cursor import CursorState
 from store.db.environment import Store
 from store.errors import StoreError
+from store.facts.counts import subscriptions_of
 from store.frozen import frozen
 from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_entries, read_cursor
 from store.model.extent import extent_of, iter_ledger_parts, pending_intervals
@@ -27,7 +28,6 @@ from store.reports.overview import (
     Wanted,
     read_backlog,
     read_overview,
-    subscriptions_of,
 )
 
 PREFIX = "pulsar_offline_"
@@ -149,8 +149,9 @@ def _of_the_copy(found: Overview) -> Iterator[Metric]:
 
 def _of_namespaces(found: Overview) -> Iterator[Metric]:
     for name, text, field in (
-        ("topics", "Topics of the namespace, partitions and system topics counted one by one.", "topics"),
-        ("subscriptions", "Subscriptions of the namespace, without those of system topics.", "subscriptions"),
+        ("topics", "Topics of the namespace, partitions counted one by one.", "topics"),
+        ("system_topics", "Topics of the namespace that brokers keep for themselves.", "system_topics"),
+        ("subscriptions", "Subscriptions of the namespace's topics, without those of compaction.", "subscriptions"),
         ("storage_bytes", "Bytes of the namespace's ledgers, as brokers count them.", "bytes"),
         ("backlog_entries", "Entries not yet acknowledged, of all subscriptions of the namespace.", "backlog_entries"),
     ):
@@ -163,6 +164,12 @@ def _of_disks(found: Overview) -> Iterator[Metric]:
     held = sorted(found.held.items())
     said = "Bytes of topics by what keeps them: cursor, retention, retention-unknown, open-ledger, or trim for nothing."
     yield _metric("kept_bytes", said, (((("reason", reason),), size_bytes) for reason, size_bytes in held))
+    sizes = found.disk_bytes
+    yield _metric("disk_bytes", "Bytes of the files of bookies by kind, every copy: leftovers are those of compactions that did not end.", (
+        ((("kind", kind),), size)
+        for kind, size in (("entry-log", sizes.entry_logs), ("journal", sizes.journals), ("leftover", sizes.leftovers))
+        if size is not None
+    ))  # fmt: skip
     yield _single("entry_logs", "Entry logs of the copy.", disk.files)
     yield _single("entry_log_bytes", "Bytes of all entry logs.", disk.size_bytes)
     yield _single("entry_log_live_bytes", "Record bytes of ledgers that have metadata, every copy.", disk.live_bytes)

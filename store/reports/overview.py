@@ -16,6 +16,7 @@ from store.db.blocks import NO_MAX, decode_latest, ledger_of_key
 from store.db.environment import Store, Txn
 from store.db.own_ledgers import find_own_ledgers
 from store.errors import StoreError
+from store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes, subscriptions_of
 from store.facts.managed_ledgers import OtherSum, other_ledgers, summed
 from store.facts.trees import Tree, unknown_trees
 from store.frozen import frozen
@@ -25,7 +26,6 @@ from store.model.cursors import (
     backlog_entries,
     backlog_size_bytes,
     cursor_of,
-    is_own,
     iter_cursor_nodes,
     read_cursor,
 )
@@ -58,11 +58,13 @@ class Copy:
 
 @frozen
 class NamespaceTotal:
-    """A namespace in numbers; topics are counted with partitions and system topics one by one, subscriptions without system topics."""
+    """A namespace in numbers: counts as of ``store.facts.counts``; entries and bytes are those of system topics, too."""
 
     namespace: str
     topics: int
+    system_topics: int
     subscriptions: int
+    compactions: int
     entries: int
     bytes: int
     backlog_entries: int
@@ -143,7 +145,9 @@ class Overview:
     tenants: int
     namespaces: tuple[NamespaceTotal, ...]
     topics: int
+    system_topics: int
     subscriptions: int
+    compactions: int
     entries: int
     bytes: int
     backlog_entries: int
@@ -153,6 +157,7 @@ class Overview:
     held: dict[str, int]
     blockers: tuple[Blocker, ...]
     disk: DiskTotals
+    disk_bytes: DiskBytes = field(metadata={"json": "diskBytes"})
     findings: tuple[FindingCount, ...] | None
     unknown_trees: tuple[Tree, ...]
     other_ledgers: OtherSum = field(metadata={"json": "otherManagedLedgers"})
@@ -237,7 +242,9 @@ def read_overview(
         tenants=len(list_all_tenants(reader.txn)),
         namespaces=namespaces,
         topics=sum(row.topics for row in namespaces),
+        system_topics=sum(row.system_topics for row in namespaces),
         subscriptions=sum(row.subscriptions for row in namespaces),
+        compactions=sum(row.compactions for row in namespaces),
         entries=sum(row.entries for row in namespaces),
         bytes=sum(row.bytes for row in namespaces),
         backlog_entries=sum(row.backlog_entries for row in namespaces),
@@ -247,6 +254,7 @@ def read_overview(
         held=dict(totals.held),
         blockers=totals.blockers.items(),
         disk=read_disk_totals(store, reader.txn, wanted.top, advance),
+        disk_bytes=read_disk_bytes(store, reader.txn),
         findings=findings,
         unknown_trees=unknown_trees(reader.txn),
         other_ledgers=summed(other_ledgers(reader.txn)),
@@ -279,10 +287,12 @@ def read_newest_ms(txn: Txn) -> int | None:
 # -- one pass over all topics -----------------------------------------------------------------------------------------
 
 
+_NONE = TopicCounts()
+
+
 @dataclass(slots=True)
 class _Sums:
-    topics: int = 0
-    subscriptions: int = 0
+    counts: TopicCounts = _NONE
     entries: int = 0
     bytes: int = 0
     backlog_entries: int = 0
@@ -306,8 +316,7 @@ class _Totals:
         subscriptions = subscriptions_of(topic, cursors)
         sums = self.namespaces.setdefault(topic.name.namespace, _Sums())
         size_bytes = topic.total_size_bytes
-        sums.topics += 1
-        sums.subscriptions += len(subscriptions)
+        sums.counts = sums.counts.of(topic.name, (cursor.name for cursor in cursors))
         sums.entries += topic.number_of_entries
         sums.bytes += size_bytes
         if not topic.number_of_entries:
@@ -327,7 +336,16 @@ class _Totals:
     def namespace_totals(self) -> tuple[NamespaceTotal, ...]:
         """Return the namespaces, those with most bytes first."""
         rows = [
-            NamespaceTotal(str(name), sums.topics, sums.subscriptions, sums.entries, sums.bytes, sums.backlog_entries)
+            NamespaceTotal(
+                str(name),
+                sums.counts.topics,
+                sums.counts.system_topics,
+                sums.counts.subscriptions,
+                sums.counts.compactions,
+                sums.entries,
+                sums.bytes,
+                sums.backlog_entries,
+            )
             for name, sums in self.namespaces.items()
         ]
         return tuple(sorted(rows, key=lambda row: (-row.bytes, row.namespace)))
@@ -343,14 +361,6 @@ def _iter_all(reader: EntryReader, totals: _Totals) -> Iterator[tuple[Topic, lis
                 totals.unreadable += 1
                 continue
             yield topic, list(_iter_cursors(reader, topic, totals))
-
-
-def subscriptions_of(topic: Topic, cursors: Iterable[Cursor]) -> list[Cursor]:
-    """Return those of CURSORS that somebody outside the broker reads with.
-
-    Of a system topic a broker reads all, and acknowledges nothing of some: no backlog that anybody waits for.
-    """
-    return [] if topic.name.is_system else [cursor for cursor in cursors if not is_own(cursor.name)]
 
 
 def _iter_cursors(reader: EntryReader, topic: Topic, totals: _Totals) -> Iterator[Cursor]:

@@ -11,6 +11,7 @@ from store.db.entry_files import FileState, file_state
 from store.db.environment import DATABASES, Store
 from store.db.files import LogFile, iter_logs
 from store.errors import StoreError
+from store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes
 from store.facts.managed_ledgers import OtherLedger, other_ledgers
 from store.facts.trees import Tree, unknown_trees
 from store.frozen import field, frozen
@@ -56,6 +57,9 @@ class StoreSummary:
     transaction: int
     sources: tuple[Mapping[str, Any], ...]  # Any: JSON, see store/transfer/imports.py
     topics: int
+    system_topics: int
+    subscriptions: int
+    compactions: int
     unreadable_topics: int
     cursors: Mapping[str, int]
     ledgers: int
@@ -67,6 +71,7 @@ class StoreSummary:
     changes: int
     databases: Mapping[str, int]
     meta_bytes: int
+    disk_bytes: DiskBytes = field(metadata={"json": "diskBytes"})
     files: tuple[FileSummary, ...]
     unknown_trees: tuple[Tree, ...]
     other_ledgers: tuple[OtherLedger, ...] = field(metadata={"json": "otherManagedLedgers"})
@@ -89,7 +94,10 @@ def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
         state=store.info.state,
         transaction=store.last_txn_id(),
         sources=store.info.sources,
-        topics=topics,
+        topics=topics.topics,
+        system_topics=topics.system_topics,
+        subscriptions=topics.subscriptions,
+        compactions=topics.compactions,
         unreadable_topics=unreadable,
         cursors=cursors,
         ledgers=sum(1 for _ in iter_ledger_ids(txn)),
@@ -101,6 +109,7 @@ def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
         changes=txn.count("changes"),
         databases={name: txn.count(name) for name in DATABASES},
         meta_bytes=(store.path / "meta" / "data.mdb").stat().st_size,
+        disk_bytes=read_disk_bytes(store, txn),
         files=files,
         unknown_trees=unknown_trees(txn),
         other_ledgers=other_ledgers(txn),
@@ -122,11 +131,11 @@ def _file(store: Store, log: LogFile) -> FileSummary:
     )
 
 
-def _count_topics(reader: EntryReader) -> tuple[int, int, Mapping[str, int]]:
-    topics = unreadable = 0
+def _count_topics(reader: EntryReader) -> tuple[TopicCounts, int, Mapping[str, int]]:
+    topics, unreadable = TopicCounts(), 0
     cursors: Counter[str] = Counter()
     for name in iter_topics(reader.txn):
-        topics += 1
+        topics = topics.of(name, iter_cursor_names(reader.txn, name))
         try:
             topic = read_topic(reader.txn, name)
         except StoreError:

@@ -1,0 +1,96 @@
+"""What counts as a topic, as a subscription, and as bytes on disk: once, for every screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from store.db.bookies import iter_imported_bookies
+from store.db.environment import Store, Txn
+from store.db.files import iter_logs
+from store.frozen import frozen
+from store.model.cursors import COMPACTION_CURSOR, Cursor, is_consumed
+from store.model.topics import Topic
+from store.names import FileKind, TopicName
+from store.wording import counted
+
+_LEFTOVERS = ("*.log.compacting", "*.compacted")
+
+
+@frozen
+class TopicCounts:
+    """Topics and subscriptions, as ``topics list`` and ``topics subscriptions`` of a broker have them (``of`` adds one).
+
+    ``topics``: partitions count one by one, and not the partitioned topic that has them; ``system_topics``: those that a broker keeps for
+    itself and does not list (upstream ``SystemTopicNames``, 4.0.8); ``subscriptions``: cursors by which consumers read topics, without
+    those of deduplication, replication (upstream ``PersistentTopicsBase.internalGetSubscriptions`` has neither), system topics and
+    compaction, which are ``compactions``: a broker lists them, as ``__compaction``, and no consumer reads by them.
+    """
+
+    topics: int = 0
+    system_topics: int = 0
+    subscriptions: int = 0
+    compactions: int = 0
+
+    def of(self, name: TopicName, cursors: Iterable[str]) -> TopicCounts:
+        """Return these and one more topic, with its durable CURSORS."""
+        if name.is_system:
+            return TopicCounts(self.topics, self.system_topics + 1, self.subscriptions, self.compactions)
+        names = list(cursors)
+        return TopicCounts(
+            self.topics + 1,
+            self.system_topics,
+            self.subscriptions + sum(map(is_consumed, names)),
+            self.compactions + names.count(COMPACTION_CURSOR),
+        )
+
+
+def topics_text(topics: int, system_topics: int) -> str:
+    """Return how many topics there are, those that brokers keep for themselves apart."""
+    return counted(topics, "topic") + (f" and {system_topics:,} of the system" if system_topics else "")
+
+
+def subscriptions_text(subscriptions: int, compactions: int) -> str:
+    """Return how many subscriptions there are, those of compaction apart."""
+    return counted(subscriptions, "subscription") + (f" and {compactions:,} of compaction" if compactions else "")
+
+
+def subscriptions_of(topic: Topic, cursors: Iterable[Cursor]) -> list[Cursor]:
+    """Return those of CURSORS that are subscriptions of TOPIC; the entries that they have not acknowledged are its backlog.
+
+    Of a system topic a broker reads all, and acknowledges nothing of some: no backlog that anybody waits for.
+    """
+    return [] if topic.name.is_system else [cursor for cursor in cursors if is_consumed(cursor.name)]
+
+
+@frozen
+class DiskBytes:
+    """The bytes of the files of bookies, every copy counted: ``entry_logs``, ``journals``, and ``leftovers`` of compactions of entry logs
+    that did not come to an end (upstream ``TransactionalEntryLogCompactor``, BookKeeper 4.17), which no index has; None where a directory
+    of entry logs is not there any more. Indexes are not imported and not counted."""
+
+    entry_logs: int
+    journals: int
+    leftovers: int | None
+
+    @property
+    def total(self) -> int:
+        """All that is known."""
+        return self.entry_logs + self.journals + (self.leftovers or 0)
+
+
+def read_disk_bytes(store: Store, txn: Txn) -> DiskBytes:
+    """Return what the catalogued files of STORE, and the leftovers beside them, take; a file that is gone counts as it was imported."""
+    sizes = dict.fromkeys(FileKind, 0)
+    for log in iter_logs(txn):
+        sizes[FileKind(log.kind)] += log.size_bytes
+    return DiskBytes(sizes[FileKind.ENTRY_LOG], sizes[FileKind.JOURNAL], _leftover_bytes(store))
+
+
+def _leftover_bytes(store: Store) -> int | None:
+    folders = {folder for bookie in iter_imported_bookies(store.info) for folder in bookie.ledger_dirs}
+    try:
+        if not all(folder.is_dir() for folder in folders):
+            return None
+        return sum(path.stat().st_size for folder in folders for name in _LEFTOVERS for path in folder.glob(name))
+    except OSError:
+        return None
