@@ -11,7 +11,7 @@ from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from store.changes.orphans import parse_ledger_ids
-from store.errors import InvalidValue, LedgerNotFound, Refused, SourceNotFound, StalePlan
+from store.errors import InvalidValue, LedgerNotFound, NotFound, Refused, SourceNotFound, StalePlan
 
 _LEDGER_ID = whole()
 zookeeper_option = click.option(
@@ -143,3 +143,22 @@ def delete(
     given = () if file is None else parse_ledger_ids(read_lines(file), shown_path(file))
     api = app.session.api
     app.change(api.delete_ledgers(*ledgers, *given, force=force, accept_unknown_tree=accept_unknown_tree))
+
+
+@command(
+    "unmark",
+    changes=True,
+    examples=["pulsar-admin ledgers unmark"],
+    output="The change: each mark with the bookies that it says lack entries, and whether the ledger is gone.",
+    errors=[NotFound, Refused, StalePlan],
+)
+@click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
+@click.option("--force", is_flag=True, help="Also the marks of ledgers that lack copies, or may lack some.")
+@pass_app
+def unmark(app: App, ledgers: tuple[int, ...], force: bool) -> None:
+    """Remove the under-replication marks of ledgers that are gone or complete.
+
+    Of LEDGERS, or of all. Autorecovery takes up the mark of a ledger that does not exist again and again. A mark whose ledger lacks copies,
+    or is on bookies that are not imported, stays unless it is named with --force.
+    """
+    app.change(app.session.api.unmark_ledgers(*ledgers, force=force))

@@ -69,6 +69,7 @@ _ACTIONS = {
     "nacks add": "track negative acks of {subscription} on {place}",
     "nacks due --pop": "pop due negative acks of {subscription} on {place}",
     "ledgers delete": "delete the metadata of {place}",
+    "ledgers unmark": "remove under-replication {place}",
     "ledgers forget": "forget lost ledgers of {place}",
     "compaction attach": "attach a compacted ledger to {place}",
     "compaction run": "compact {place}",

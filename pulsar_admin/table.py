@@ -705,6 +705,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.mending:delete",
             "Delete the metadata of ledgers that nothing references, so that bookies free their entries.",
         ),
+        "unmark": Row(
+            "commands.mending:unmark",
+            "Remove the under-replication marks of ledgers that are gone or complete.",
+        ),
     },
     "logs": {
         "list": Row("commands.logs:list_logs", "List the entry logs and journals of a bookie directory."),

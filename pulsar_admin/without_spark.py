@@ -99,6 +99,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "store undo",
         "store annotate",
         "ledgers forget",
+        "ledgers unmark",
         "store add zookeeper",
         "store add offload",
         "ledgers restore",

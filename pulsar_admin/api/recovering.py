@@ -206,6 +206,18 @@ class Recoveries:
                 plan_forget(reader, given, self._session.clock_ms, force=force, accepted=accepted), reader.txn
             )
 
+    def unmark_ledgers(self, *ledgers: int, force: bool = False) -> Plan:
+        """Plan that LEDGERS, or none: all that are gone or complete, are marked as under-replicated no more.
+
+        Raises NotFound for a ledger without a mark, and without FORCE Refused for one that lacks copies or that nobody can judge.
+        """
+        from store.changes.marks import plan_unmark
+
+        given = given_ledgers(ledgers) if ledgers else ()
+        given_flag("force", force)
+        with self._session.read() as txn:
+            return plan_of(plan_unmark(txn, given, force=force), txn)
+
     def restore_ledgers(self, *ledgers: int) -> Plan:
         """Plan the lost metadata of LEDGERS made again from their entries, the bookies that hold them, and what references them.
 

@@ -12,6 +12,7 @@ from store.errors import StoreError, Unsupported
 from store.facts import Unknown
 from store.facts.bookies import BookieFacts
 from store.facts.managed_ledgers import OtherLedger, other_ledgers
+from store.facts.marks import Mark, iter_marks
 from store.facts.partitions import Partitions, find_disagreeing
 from store.facts.rows import AlteredRows, altered_rows
 from store.facts.topics import ReadBudget, TopicFacts
@@ -123,6 +124,11 @@ class ClusterFacts:
     def has_metadata(self) -> bool:
         """Whether a metadata store was imported."""
         return any(source["kind"] != "bookie" for source in self.store.info.sources)
+
+    @cached_property
+    def marks(self) -> tuple[Mark, ...]:
+        """The ledgers that are marked as under-replicated."""
+        return tuple(iter_marks(self.reader.txn))
 
     @cached_property
     def disagreeing_partitions(self) -> tuple[Partitions, ...]:

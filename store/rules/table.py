@@ -18,6 +18,7 @@ from store.rules.deep import DEEP_SWEEPS
 from store.rules.files import FILE_SWEEPS
 from store.rules.index import INDEX_SWEEPS
 from store.rules.ledgers import LEDGER_RULES
+from store.rules.marks import MARK_RULES
 from store.rules.nodes import NODE_SWEEPS
 from store.rules.partitions import PARTITION_RULES
 from store.rules.rows import CHECK_STOPPED, ROW_RULES
@@ -29,7 +30,14 @@ from store.rules.transactions import TRANSACTION_RULES
 
 __all__ = ["CAUSES", "LEADING", "RULES", "SUBSCRIPTION_RULES", "SWEEPS", "TOPIC_RULES", "judge"]
 
-RULES: tuple[Rule[ClusterFacts], ...] = (*ROW_RULES, *LEDGER_RULES, *CLUSTER_RULES, *BOOKIE_RULES, *PARTITION_RULES)
+RULES: tuple[Rule[ClusterFacts], ...] = (
+    *ROW_RULES,
+    *LEDGER_RULES,
+    *CLUSTER_RULES,
+    *BOOKIE_RULES,
+    *PARTITION_RULES,
+    *MARK_RULES,
+)
 TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
     *USE_RULES,
     *DEDUPLICATION_RULES,

@@ -1,0 +1,74 @@
+"""Under-replication marks: nodes by which BookKeeper's auditor has ledgers replicated, beside what the ledgers lack."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+
+from store.db.environment import Txn
+from store.db.tree import find_node, iter_nodes
+from store.errors import StoreError
+from store.facts.unlisted import UnlistedLedgers
+from store.frozen import frozen
+from store.model.ledgers import find_ledger
+from store.model.open_end import read_confirmed
+
+MARKS = "/ledgers/underreplication/ledgers/"
+"""Of ``ZkLedgerUnderreplicationManager`` (BookKeeper 4.17): below it a node ``urL0000000009`` for a ledger, in four levels of its id."""
+_LEVELS = 4
+_REPLICA = re.compile(r'^\s*replica:\s*"([^"]*)"', re.MULTILINE)
+
+
+@frozen
+class Mark:
+    """The mark of a ledger. ``bookies``: which it says lack entries; ``is_gone``: the ledger was deleted; else whether it ``is_complete``.
+
+    Neither: entries lack copies, or nobody knows.
+    """
+
+    ledger_id: int
+    path: str
+    bookies: tuple[str, ...]
+    is_gone: bool
+    is_complete: bool
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether there is nothing to replicate."""
+        return self.is_gone or self.is_complete
+
+
+def iter_marks(txn: Txn) -> Iterator[Mark]:
+    """Yield the marks by the order of their nodes; of a ledger that nobody can judge it is not stale."""
+    unlisted = UnlistedLedgers(txn)
+    for node in iter_nodes(txn, MARKS):
+        name = node.path.rpartition("/urL")[2]
+        if name.isascii() and name.isdigit():
+            ledger_id, is_gone, is_complete = int(name), False, False
+            with suppress(StoreError):  # the checks tell of what cannot be read
+                is_gone = unlisted.is_deleted(ledger_id)
+                is_complete = not is_gone and _is_complete(txn, ledger_id)
+            bookies = tuple(_REPLICA.findall(node.value.decode(errors="replace")))
+            yield Mark(ledger_id, node.path, bookies, is_gone, is_complete)
+
+
+def _is_complete(txn: Txn, ledger_id: int) -> bool:
+    """Whether every entry of a ledger is on as many bookies as its write quorum, all of which were imported."""
+    ledger = find_ledger(txn, ledger_id)
+    if ledger is None or ledger.metadata is None:
+        return False
+    coverage = read_confirmed(txn, ledger)
+    return coverage is not None and not (coverage.short or coverage.unknown or coverage.lost)
+
+
+def iter_emptied(txn: Txn, paths: frozenset[str]) -> Iterator[str]:
+    """Yield the nodes above the marks at ``paths`` that have nothing else below them, as a replication worker removes them."""
+    parents = {path.rsplit("/", level)[0] for path in paths for level in range(1, _LEVELS + 1)}
+    gone = set(paths)
+    for parent in sorted(parents, key=len, reverse=True):
+        below = {node.path for node in iter_nodes(txn, f"{parent}/")}
+        if below <= gone:
+            gone.add(parent)
+            if find_node(txn, parent) is not None:
+                yield parent
