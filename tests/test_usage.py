@@ -15,7 +15,7 @@ from store.db.tree import find_node
 from store.reports.usage import DELETED, read_usage
 from tests.conftest import Cli
 from tests.stores import imported
-from tests.worlds import world
+from tests.worlds import copy_tree, world
 
 
 @pytest.mark.parametrize(("name", "state"), [("small", "clean"), ("nometa", "mutated")])
@@ -46,6 +46,31 @@ def test_bytes_of_every_log_and_of_deleted_ledgers(name: str, state: str) -> Non
     assert deleted.bytes == sum(size for (ledger_id, _), (_, size) in place.items() if not alive[ledger_id])
     assert sum(row.bytes for row in usage.owners) == sum(size for _, size in place.values())
     assert sum(row.disk_bytes for row in usage.owners) == live.total() + dead.total()
+
+
+def test_leftovers_of_compaction_are_counted(tmp_path: Path, cli: Cli) -> None:
+    """As ``TransactionalEntryLogCompactor`` names them, beside a log; a directory of such a name and other files are none."""
+    source = tmp_path / "standalone"
+    copy_tree(world("small") / "clean", source)
+    current = source / "bookkeeper" / "current"
+    (current / "1f.log.compacting").write_bytes(b"x" * 700)
+    (current / "1f.log.3.compacted").write_bytes(b"x" * 60)
+    (current / "none.compacted").mkdir()
+    (current / "lastMark.compacted.old").write_bytes(b"x")
+    store = tmp_path / "s"
+    assert cli("--store", store, "store", "import", "standalone", source).exit_code == 0
+    before = sum(
+        row["size"]
+        for row in cli("--store", imported("small", "clean"), "store", "usage", "--by", "log", "-o", "jsonl").json_lines
+    )
+    files = cli("--store", store, "store", "usage", "--by", "log", "-o", "jsonl").json_lines
+    left = {row["path"].rpartition("/")[2]: row["size"] for row in files if row["kind"] == "leftover"}
+    assert left == {"1f.log.compacting": 700, "1f.log.3.compacted": 60}
+    assert sum(row["size"] for row in files) == before + 760
+    owners = cli("--store", store, "store", "usage", "-o", "jsonl").json_lines
+    assert [row["diskBytes"] for row in owners if row["owner"] == "(leftovers of compaction)"] == [760]
+    disks = cli("--store", store, "store", "usage", "--by", "disk", "-o", "jsonl").json_lines
+    assert sum(row["bytes"] for row in disks) == before + 760
 
 
 BOOKIES = ("bookkeeper0", "bookkeeper1")

@@ -74,7 +74,8 @@ def usage(app: App, by: str, why: bool) -> None:
     """Show what uses the disk, what is dead, and what garbage collection would free.
 
     Records are dead if their ledgers were deleted. A bookie deletes an entry log only when all of it is
-    dead: `--by log` lists the topics that retain each log. Read from the location index and, if several bookies hold
+    dead: `--by log` lists the topics that retain each log. Files that a stopped compaction of entry logs left beside
+    them (`.log.compacting`, `.compacted`) are counted as leftovers. Read from the location index and, if several bookies hold
     copies of entries, from the ledgers maps of their logs. --why gives the reason for every byte: a cursor, retention,
     the last ledger of a topic, an entry log with live entries of others; --top N shows the N largest, by default 20 in
     text.

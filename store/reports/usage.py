@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from store.codec.entrylog import HEADER_BYTES
 from store.db.environment import Store, Txn
@@ -23,6 +25,8 @@ from store.reports.log_files import read_ledger_sizes
 
 NOBODY = "(unreferenced)"
 DELETED = "(deleted ledgers)"
+LEFTOVER, LEFTOVERS = "leftover", "(leftovers of compaction)"
+_LEFT = (".log.compacting", ".compacted")
 Names = Mapping[int, tuple[str, str]]
 """Ledger id → (topic, kind) of who it belongs to."""
 _UNLISTED = {
@@ -39,7 +43,8 @@ _KEPT_SHOWN = 3
 class FileUsage:
     """One file. ``live_bytes``: records of ledgers that are not known to be deleted; ``dead_bytes``: of deleted
     ones, the copies of other bookies' entries too; ``other_bytes``: header, ledgers map, damage, unwritten space, and what a journal
-    holds that is in a log. ``freed``: garbage collection would delete it. ``kept_for``: the owners of its largest live ledgers."""
+    holds that is in a log; all of a file of kind ``leftover``. ``freed``: garbage collection would delete it.
+    ``kept_for``: the owners of its largest live ledgers."""
 
     path: str
     kind: str
@@ -95,7 +100,28 @@ def read_usage(store: Store, txn: Txn) -> Usage:
     ids = set[int]().union(*shares.values(), *sizes.values())
     names = {ledger_id: _owner_name(txn, ledger_id, unlisted) for ledger_id in ids}
     files = tuple(_file_usage(log, sizes[log.file_id], names) for log in iter_logs(txn))
-    return Usage(files, _owner_usage(shares, sizes, names), _disk_usage(store, txn, files))
+    leftovers = tuple(_iter_leftovers(store, txn))
+    owners = _owner_usage(shares, sizes, names)
+    if leftovers:
+        size = sum(file.size_bytes for file in leftovers)
+        owners = (*owners, OwnerUsage(LEFTOVERS, LEFTOVER, 0, 0, 0, size))
+        owners = tuple(sorted(owners, key=lambda row: -row.disk_bytes))
+    return Usage((*files, *leftovers), owners, _disk_usage(store, txn, files, leftovers))
+
+
+def _iter_leftovers(store: Store, txn: Txn) -> Iterator[FileUsage]:
+    """Yield what an entry-log compaction that was stopped left beside the logs, as far as the disks are at hand.
+
+    Upstream ``TransactionalEntryLogCompactor`` (BookKeeper 4.17): ``3.log.compacting`` while it writes, ``3.log.1.compacted`` until the
+    index leads there. A bookie that starts removes the first and finishes with the second, where transactional compaction is on.
+    """
+    logs = (log.locate(store.path) for log in iter_logs(txn) if log.kind == FileKind.ENTRY_LOG)
+    for directory in sorted({path.parent for path in logs}):
+        with suppress(OSError):  # the disk is not at hand
+            for path in sorted(directory.iterdir()):
+                if path.name.endswith(_LEFT) and path.is_file():
+                    size = path.stat().st_size
+                    yield FileUsage(str(path), LEFTOVER, size, 0, 0, size, 0, 0, freed=False, kept_for=(LEFTOVERS,))
 
 
 def read_file_sizes(store: Store, txn: Txn) -> tuple[tuple[LogFile, dict[int, int]], ...]:
@@ -169,10 +195,12 @@ def _owner_usage(shares: _Shares, sizes: Mapping[int, Mapping[int, int]], names:
     return tuple(sorted(rows, key=lambda row: -row.disk_bytes))
 
 
-def _disk_usage(store: Store, txn: Txn, files: tuple[FileUsage, ...]) -> tuple[tuple[str, int, int, int], ...]:
+def _disk_usage(
+    store: Store, txn: Txn, files: tuple[FileUsage, ...], leftovers: tuple[FileUsage, ...]
+) -> tuple[tuple[str, int, int, int], ...]:
     disks: dict[str, list[int]] = {}
-    for log, file in zip(iter_logs(txn), files, strict=True):
-        path = log.locate(store.path)
+    located = [log.locate(store.path) for log in iter_logs(txn)] + [Path(file.path) for file in leftovers]
+    for path, file in zip(located, (*files, *leftovers), strict=True):
         device = "gone"
         if path.exists():
             number = os.stat(path).st_dev
