@@ -85,6 +85,9 @@ def screens(store: Path, cli: Cli) -> Iterator[tuple[str, int, int, int]]:
     rows = cli("--store", store, "topics", "subscriptions", "--all-topics", "--table", "-o", "json").json
     own = sum(row["subscription"] == COMPACTION for row in rows)
     yield "topics list, topics subscriptions", len(listed), len(rows) - own, own
+    kept = cli("--store", store, "sql", "select topic, subscriptions from topics", "-o", "json").json
+    mine = [row for row in kept if not parse_topic(row["topic"]).is_system]
+    yield "sql", len(mine), sum(row["subscriptions"] for row in mine) - own, own  # a broker's list, too
     samples = metrics(store, cli)
     yield (
         "metrics",

@@ -18,7 +18,7 @@ from store.facts.pending_acks import PendingAckLog, read_pending_ack_log
 from store.frozen import frozen
 from store.model.broken import NOT_SEEN, BrokenLedger
 from store.model.coverage import absent_of
-from store.model.cursors import Cursor, is_own, is_subscription, normal_ranges
+from store.model.cursors import Cursor, is_consumed, is_own, normal_ranges
 from store.model.extent import Extent, Intervals, extent_of, pending_intervals, subtract
 from store.model.transactions import Buffer, read_pending_acks
 from store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, Position
@@ -74,7 +74,7 @@ class SubscriptionFacts:
     @property
     def is_consumed(self) -> bool:
         """Whether consumers read by it: neither the broker's own cursor, nor a replicator's."""
-        return not is_own(self.cursor.name) and is_subscription(self.cursor.name)
+        return is_consumed(self.cursor.name)
 
     # -- where it stands ----------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from store.model.cursors import (
     Cursor,
     CursorSource,
     backlog_entries,
-    is_own,
+    is_consumed,
     is_subscription,
     iter_cursor_names,
     read_cursor,
@@ -229,7 +229,7 @@ def _expired(
     """Return where a TTL moves cursors to, and how many entries they lose by it."""
     moved, lost = {}, 0
     for name, cursor in cursors.items() if ttl_seconds > 0 else ():
-        if is_own(name) or not is_subscription(name):
+        if not is_consumed(name):
             continue
         through = broker_through(reader, topic, cursor, now_ms - ttl_seconds * 1000, BrokerSetup(loaded_ms=now_ms))
         if through is not None:
