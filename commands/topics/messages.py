@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -154,21 +155,26 @@ class _Style:
     printing: Printing
 
 
-def _emit_messages(app: App, found: Messages, style: _Style, *, one: bool = False) -> None:
-    """Write messages as pulsar-admin prints them, or as rows in the format asked for; ONE: as an object."""
+def _emit_messages(app: App, found: Messages, style: _Style, *, one: bool = False) -> bool:
+    """Write messages as pulsar-admin prints them, or as rows in the format asked for; ONE: as an object. Return whether there are any."""
     form, hide = app.settings.output, style.printing.redact
     if form not in (None, "plain") or app.settings.query is not None:
-        rows = map(redacted, found.records()) if hide else found.records()
+        records = found.records()
+        first = next(records, None)
+        records = chain(() if first is None else (first,), records)
+        rows = map(redacted, records) if hide else records
         columns = columns_for(form, several=style.several, value=style.value)
         if one:
             app.emit(next(rows), columns)
         else:
             app.emit_rows(rows, columns)
-        return
+        return first is not None
+    number = -1
     for number, (name, message, decoded) in enumerate(found.as_admin_shows()):
         title = f"Topic: {clean_text(str(name))}\n" if style.several else ""
         text = render_message(message, style.printing) + value_line(decoded, redacted=hide)
         app.writer.write((SEPARATOR if number else "") + title + text)
+    return number >= 0
 
 
 # -- peek-messages ----------------------------------------------------------------------------------------------------
@@ -228,7 +234,11 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
         open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
         found = messages_of(app.session, lambda txn: chosen.names, query)
-        _emit_messages(
-            app, found, _Style(chosen.several, options.value, _printing(app, options, markers=options.markers))
-        )
+        style = _Style(chosen.several, options.value, _printing(app, options, markers=options.markers))
+        if not _emit_messages(app, found, style):
+            from store.why.subscription import why_nothing_is_given  # all rules: few backlogs have nothing to show
+
+            for name in chosen.names:
+                for sentence in why_nothing_is_given(reader, name, subscription, app.now_ms):
+                    app.warn(f"{subscription} of {name}: {sentence}")
     app.report(found.problems)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from store.facts.subscriptions import SubscriptionFacts
 from store.facts.topics import ReadBudget, TopicFacts
 from store.frozen import frozen
-from store.model.cursors import Cursor
+from store.model.cursors import Cursor, read_cursor
 from store.model.reader import EntryReader
-from store.model.topics import Topic
+from store.model.topics import Topic, read_topic
 from store.names import TopicName
+from store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_RULES
 from store.why.reason import Reason
 
@@ -46,3 +47,14 @@ def why_subscription(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: 
 def _sentence(text: str) -> str:
     """Return what a row of the doctor says as a sentence."""
     return text if text.endswith(".") else f"{text[:1].upper()}{text[1:]}."
+
+
+def why_nothing_is_given(reader: EntryReader, name: TopicName, subscription: str, now_ms: int) -> tuple[str, ...]:
+    """Return why a backlog has no message for a client although it has entries, without reading a long one; () where nobody knows.
+
+    Raises TopicNotFound, SubscriptionNotFound, MetadataCorrupt.
+    """
+    topic = read_topic(reader.txn, name)
+    cursor = read_cursor(reader.txn, reader, topic, subscription)
+    facts = SubscriptionFacts(TopicFacts(reader, topic, None, now_ms), cursor)
+    return tuple(evidence.sentence for rule in (*CHUNK_RULES, *MARKER_RULES) for evidence in rule.holds(facts))

@@ -120,3 +120,16 @@ def test_markers_in_a_backlog(marks: tuple[Position, int], whole_cli: Cli, tmp_p
 def test_few_markers_are_nothing(whole_cli: Cli, tmp_path: Path) -> None:
     store = made(tmp_path / "s", [[entry() for _ in range(9)] + [entry(marker=12)]], Position(10, -1))
     assert diagnoses(whole_cli, store, "--code", "markers-in-backlog") == []
+
+
+@pytest.mark.parametrize("form", ["plain", "json", "jsonl"])
+def test_peek_says_why_it_shows_nothing(form: str, cli: Cli, tmp_path: Path) -> None:
+    peek = ("topics", "peek-messages", NAME, "-s", "s", "-n", 3, "-o", form)
+    markers = made(tmp_path / "markers", [[entry(), *(entry(marker=10) for _ in range(5))]], Position(10, 0))
+    shown = cli("--store", markers, *peek)
+    assert (shown.exit_code, "5 of the 5 entries of its backlog are markers of brokers" in shown.stderr) == (0, True)
+    cut = made(tmp_path / "cut", [chunks("u", 4)], Position(10, 1))
+    shown = cli("--store", cut, *peek)
+    assert "10:2 is chunk 3 of 4 of a message that begins at 10:0" in shown.stderr
+    whole = made(tmp_path / "some", [[entry(), *(entry(marker=10) for _ in range(5))]], Position(10, -1))
+    assert "markers" not in cli("--store", whole, *peek).stderr
