@@ -165,7 +165,7 @@ def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  
     """Write the page with what was FOUND into FILE, and return it."""
     from pulsar_admin.page.collecting import collect_page
     from pulsar_admin.page.writing import write_page
-    from store.doctor.causes import CAUSES
+    from store.rules.table import CAUSES
 
     titles = {code: cause.title for code, cause in CAUSES.items()}
     with app.session.reader() as reader, app.progress(None, "topics", "page") as progress:

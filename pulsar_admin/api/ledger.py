@@ -92,7 +92,8 @@ class Ledger:
 
 def verdicts_of(session: Session, ledgers: Sequence[int]) -> Iterator[LedgerVerdict]:
     """Yield what is wrong with each of LEDGERS, or (where none is named) with all; raises LedgerNotFound, MetadataCorrupt."""
-    from store.reports.ledgers import indexed_bytes, iter_all_ledger_ids
+    from store.facts.orphans import iter_all_ledger_ids
+    from store.reports.ledgers import indexed_bytes
     from store.reports.verify import verify_ledger
 
     with session.reader() as reader:

@@ -55,10 +55,11 @@ if TYPE_CHECKING:
     from store.check import Finding
     from store.doctor import Diagnosis
     from store.doctor.since import FindingComparison
+    from store.facts.orphans import Orphan
     from store.index.rebuild import RebuildResult
     from store.model.broken import Missing
     from store.model.private_keys import PrivateKeys
-    from store.reports.ledgers import LedgerRow, Orphan
+    from store.reports.ledgers import LedgerRow
     from store.reports.metrics import Metric
     from store.reports.overview import Overview
     from store.reports.replicas import UnderReplicated
@@ -204,7 +205,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
     def ledgers(self) -> tuple[int, ...]:
         """Return the ids of all ledgers that the metadata or the entry logs know, ascending."""
-        from store.reports.ledgers import iter_all_ledger_ids
+        from store.facts.orphans import iter_all_ledger_ids
 
         with self._session.read() as txn:
             return tuple(iter_all_ledger_ids(txn))
@@ -221,8 +222,8 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
     def orphans(self) -> tuple[Orphan, ...]:
         """Return the ledgers that nothing references: why (``reason``), entries, bytes, what they claim to be. Raises IndexCorrupt."""
+        from store.facts.orphans import iter_orphans
         from store.facts.vanished import find_vanished
-        from store.reports.ledgers import iter_orphans
 
         with self._session.reader() as reader:
             return tuple(iter_orphans(reader.txn, find_vanished(reader).foreign))

@@ -17,6 +17,7 @@ from store.aliases import Array
 from store.db.environment import Store
 from store.errors import StoreError
 from store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes, subscriptions_of
+from store.facts.disk_totals import read_disk_totals
 from store.frozen import frozen
 from store.model.cursors import (
     Cursor,
@@ -30,7 +31,6 @@ from store.model.topics import Topic, iter_topics, read_topic
 from store.names import Position, parse_topic
 from store.policies.in_force import find_delivery
 from store.policies.trimming import consumed_ledgers
-from store.reports.disk_totals import read_disk_totals
 from store.reports.overview import Largest, find_publish_ms
 from store.reports.strips import delayed_ranks, lost_intervals, make_strip
 from store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range

@@ -25,8 +25,7 @@ from store.errors import StoreError
 from store.frozen import NamedTuple, frozen
 from store.recovery.disks import read_ledger_ids
 from store.recovery.known import Known, is_among
-from store.reports.log_files import read_ledger_sizes
-from store.scan.ledgers_map import read_ledgers_map
+from store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
 from store.sources.bookies import read_bookie_directory
 from store.sources.storage import Storage
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from difflib import get_close_matches
 
-from store.doctor.causes import CAUSES
 from store.errors import InvalidValue
 from store.rules.cause import Cause
+from store.rules.table import CAUSES
 
 
 def explanation(code: str) -> Cause:

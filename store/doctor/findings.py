@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from store.doctor.causes import CAUSES
 from store.doctor.diagnosis import Diagnosis
 from store.rules.cause import Severity
 from store.rules.rule import Judged
+from store.rules.table import CAUSES
 
 _MESSAGES = ("messages", "missing", "entries", "unseen")
 

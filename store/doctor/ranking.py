@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from heapq import heappush, heappushpop
 
-from store.doctor.causes import CAUSES
 from store.doctor.diagnosis import Diagnosis
 from store.rules.alike import message_of, place_of
 from store.rules.cause import Severity
+from store.rules.table import CAUSES
 from store.wording import counted
 
 _MORE, _ALIKE = "more", "alike"

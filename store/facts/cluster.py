@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 
 from store.db.environment import Store
-from store.db.files import iter_log_ends, iter_not_needed
+from store.db.files import LogFile, iter_log_ends, iter_not_needed
 from store.errors import StoreError, Unsupported
 from store.facts import Unknown
 from store.facts.bookies import BookieFacts
+from store.facts.disk_totals import StuckLog, read_disk_totals
+from store.facts.disks import DiskUsage, journal_only, read_disks
 from store.facts.managed_ledgers import OtherLedger, other_ledgers
 from store.facts.marks import Mark, iter_marks
+from store.facts.orphans import Orphan, iter_orphans
 from store.facts.partitions import Partitions, find_disagreeing
 from store.facts.rows import AlteredRows, altered_rows
 from store.facts.topics import ReadBudget, TopicFacts
 from store.facts.trees import Tree, lacks_managed_ledgers, unknown_trees
-from store.facts.unlisted import HeldLedgers, UnlistedLedgers, find_newer, find_unlisted
+from store.facts.unclosed import Unclosed
+from store.facts.unlisted import HeldLedgers, Unlisted, UnlistedLedgers, find_newer, find_unlisted
 from store.facts.values import UnknownValues, unknown_values
-from store.facts.vanished import DetachedView, Vanished, find_vanished, keys_of_view_alone
+from store.facts.vanished import DetachedView, Vanished, find_vanished, kept_ledgers, keys_of_view_alone
 from store.frozen import frozen
 from store.model.absent_bookies import find_unknown_bookies
 from store.model.ledgers import iter_ledger_ids
@@ -29,6 +34,7 @@ from store.model.topics import iter_topics, read_topic
 from store.sources.roots import stored_roots
 
 LAYOUT = b"/ledgers/LAYOUT"
+_STUCK_MAX = 1_000
 
 
 @frozen
@@ -60,6 +66,33 @@ class ClusterFacts:
                 yield UnreadableTopic(str(name), error)
                 continue
             yield TopicFacts(self.reader, topic, None, now_ms, budget)
+
+    @cached_property
+    def unclosed(self) -> Unclosed:
+        """What nobody closed, of the topics that were added so far: who looks at all topics adds them."""
+        return Unclosed()
+
+    @cached_property
+    def leaked(self) -> tuple[Orphan, ...]:
+        """The ledgers that nothing references, but for those that may be the only copy of something, and those of which nobody knows."""
+        kept, untold = kept_ledgers(self.reader.txn), (Unlisted.NEWER, Unlisted.UNLISTED)
+        found = iter_orphans(self.reader.txn)
+        return tuple(one for one in found if one.ledger_id not in kept and one.reason not in untold)
+
+    @cached_property
+    def journal_only(self) -> tuple[tuple[LogFile, int, int], ...]:
+        """The journals that have entries which no entry log has, with how many these are, and their bytes."""
+        return journal_only(self.reader.txn)
+
+    @cached_property
+    def stuck_logs(self) -> tuple[StuckLog, ...]:
+        """The entry logs with dead bytes beside live ones, those with most of them first; a thousand at most."""
+        return read_disk_totals(self.store, self.reader.txn, _STUCK_MAX).stuck
+
+    @cached_property
+    def disks(self) -> tuple[tuple[Path, DiskUsage], ...]:
+        """The disks, each by one of its folders, of files that were imported where they lie."""
+        return read_disks(self.store.path, self.reader.txn)
 
     @cached_property
     def next_ledger_id(self) -> int | Unknown:

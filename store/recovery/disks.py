@@ -23,8 +23,7 @@ from store.files import read_file
 from store.frozen import NamedTuple, frozen
 from store.index.idx_files import iter_index_files
 from store.names import LONG_MAX
-from store.reports.log_files import read_ledger_sizes
-from store.scan.ledgers_map import read_ledgers_map
+from store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
 from store.sources.bookies import read_bookie_directory
 from store.sources.journals import iter_replayed_ledgers
 from store.sources.rocksdb import is_rocksdb, open_for_reading, open_ranges

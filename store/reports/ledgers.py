@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 
 from store.codec.managedledger import decode_managed_ledger
 from store.db.blocks import LedgerSums
 from store.db.environment import Txn
-from store.db.own_ledgers import find_own_ledgers
 from store.db.owners import Owner, iter_owners
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, StoreError
-from store.facts.unlisted import Unlisted, UnlistedLedgers
+from store.facts.orphans import iter_all_ledger_ids
+from store.facts.unlisted import UnlistedLedgers
 from store.frozen import frozen
 from store.model.broken import Missing, find_missing
-from store.model.ledger_owners import LedgerOwners, all_owners, custom_text, read_owners
+from store.model.ledger_owners import LedgerOwners, all_owners, read_owners
 from store.model.ledgers import (
     count_missing,
     find_metadata,
     find_times,
-    iter_indexed_ids,
     merge_ids,
     read_ledger,
     sorted_ledger_ids,
@@ -31,10 +30,6 @@ from store.model.topics import iter_topics
 
 INDEX = "INDEX"
 UNREADABLE = "UNREADABLE"
-UNREFERENCED = "unreferenced"
-"""Why a ledger with metadata is an orphan."""
-UNKNOWN = "unknown"
-"""Why one may be none: what it says to be of is not in this metadata, and nothing shows that it was deleted."""
 _RECORD_BYTES = 36  # around a payload: the entry's header and its usual digest
 
 
@@ -53,24 +48,6 @@ class LedgerRow:
     begin_publish_timestamp: int | None
     end_publish_timestamp: int | None
     owners: tuple[Owner, ...]
-
-
-@frozen
-class Orphan:
-    """An unreferenced ledger: "unreferenced" (it has metadata), "unknown" (its owner is not in this metadata), "deleted", "newer" or
-    "unlisted" (entries alone, see ``store.facts.unlisted``) or "leaked-index" (of a delayed message index that was made anew, or undone).
-    ``claims``: its custom metadata."""
-
-    ledger_id: int
-    reason: str
-    entries: int
-    size_bytes: int
-    claims: dict[str, str]
-
-
-def iter_all_ledger_ids(txn: Txn) -> Iterator[int]:
-    """Return every ledger id in the metadata or the index once, ascending."""
-    return merge_ids(sorted_ledger_ids(txn), iter_indexed_ids(txn))
 
 
 def iter_ledger_rows(txn: Txn, word: str, fail: Callable[[StoreError], None]) -> Iterator[LedgerRow]:
@@ -135,29 +112,6 @@ def _row(
         sums.end_publish_ms if sums else None,
         owners,
     )
-
-
-def iter_orphans(txn: Txn, foreign: Collection[int] = ()) -> Iterator[Orphan]:
-    """Yield the ledgers that no topic, cursor, schema, compaction or delayed index owns, by id; FOREIGN: as of ``find_vanished``."""
-    unlisted, own = UnlistedLedgers(txn), find_own_ledgers(txn)
-    for ledger_id in iter_all_ledger_ids(txn):
-        if ledger_id in unlisted.indexes or all_owners(txn, ledger_id):
-            continue
-        try:
-            metadata = find_metadata(txn, ledger_id)
-            claims = {} if metadata is None else custom_text(metadata)
-            reason = str(unlisted.why(ledger_id)) if metadata is None else UNREFERENCED
-            if ledger_id in foreign:
-                reason = UNKNOWN
-        except StoreError:
-            claims, reason = {}, UNREFERENCED
-        times = find_times(txn, ledger_id)
-        entries, size_bytes = (times.sums.entries, times.sums.payload_bytes) if times else (0, 0)
-        # Of what this toolkit writes, indexes of delayed messages alone have neither metadata nor messages in their entries.
-        is_own = own is not None and own.first_id <= ledger_id < own.next_id
-        if reason == Unlisted.DELETED and is_own and times is not None and times.sums.unframed == entries:
-            reason = "leaked-index"
-        yield Orphan(ledger_id, reason, entries, size_bytes, claims)
 
 
 def indexed_bytes(txn: Txn, ledgers: Iterable[int]) -> int:

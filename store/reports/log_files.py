@@ -22,7 +22,7 @@ from store.errors import Corrupt, SourceNotFound, StoreError, Unsupported
 from store.files import why_no_file
 from store.frozen import frozen
 from store.names import FileKind
-from store.scan.ledgers_map import read_head, read_ledgers_map, read_map_bytes
+from store.scan.ledgers_map import add_sizes, read_head, read_map_bytes
 from store.wording import counted
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def verify_log(path: Path, advance: Callable[[int], None], engine: Engine | None
     sizes: dict[int, int] = {}
     told = 0
     for batch in scan.batches():
-        _add_sizes(sizes, batch)
+        add_sizes(sizes, batch)
         advance(scan.next_offset - told)
         told = scan.next_offset
     advance(max(verdict.size_bytes - told, 0))
@@ -263,29 +263,6 @@ def verify_log(path: Path, advance: Callable[[int], None], engine: Engine | None
     if kind == FileKind.ENTRY_LOG and verdict.size_bytes:
         _verify_map(path, verdict, sizes)
     return verdict
-
-
-def read_ledger_sizes(path: Path) -> dict[int, int]:
-    """Return ledger id → bytes of its records (with their size fields) in the entry log PATH.
-
-    Believes the ledgers map of a sealed log; a log without a good one is scanned, and damaged records are not in it.
-    """
-    sizes = read_ledgers_map(path)
-    if sizes is None:
-        sizes = {}
-        for batch in _scan(path, False).batches():
-            _add_sizes(sizes, batch)
-    return sizes
-
-
-def _add_sizes(sizes: dict[int, int], batch: Any) -> None:  # Any: numpy records, or sizes already
-    if not isinstance(batch, dict):
-        from store.scan.grouping import ledger_sizes
-
-        ledgers, found = ledger_sizes(batch)
-        batch = dict(zip(ledgers.tolist(), found.tolist(), strict=True))
-    for ledger_id, size in batch.items():
-        sizes[ledger_id] = sizes.get(ledger_id, 0) + size
 
 
 def _verify_map(path: Path, verdict: LogVerdict, sizes: dict[int, int]) -> None:

@@ -17,6 +17,7 @@ from store.db.environment import Store, Txn
 from store.db.own_ledgers import find_own_ledgers
 from store.errors import StoreError
 from store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes, subscriptions_of
+from store.facts.disk_totals import DiskTotals, read_disk_totals
 from store.facts.managed_ledgers import OtherSum, other_ledgers, summed
 from store.facts.trees import Tree, unknown_trees
 from store.frozen import frozen
@@ -35,7 +36,6 @@ from store.model.reader import EntryReader
 from store.model.topics import Topic, iter_all_namespaces, iter_topics, list_all_tenants, read_topic
 from store.names import NamespaceName, Position, parse_topic
 from store.policies.trimming import UNKNOWN_RETENTION, consumed_ledgers, released_ledgers, retention_of
-from store.reports.disk_totals import DiskTotals, read_disk_totals
 from store.search.by_time import read_entry_time
 from store.sources.roots import roots_of_row
 

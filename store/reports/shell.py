@@ -45,7 +45,8 @@ from store.frozen import frozen
 from store.model.ledgers import find_metadata, iter_blocks, iter_ledger_ids
 from store.model.reader import EntryReader
 from store.names import FileKind
-from store.reports.log_files import LogRecord, iter_log_records, read_ledger_sizes
+from store.reports.log_files import LogRecord, iter_log_records
+from store.scan.ledgers_map import read_ledger_sizes
 from store.wording import counted
 
 AVAILABLE = "/ledgers/available"

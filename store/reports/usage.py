@@ -15,13 +15,13 @@ from pathlib import Path
 from store.codec.entrylog import HEADER_BYTES
 from store.db.environment import Store, Txn
 from store.db.files import LogFile, iter_logs
+from store.facts.disk_totals import iter_parts
 from store.facts.unlisted import Unlisted, UnlistedLedgers
 from store.frozen import frozen
 from store.model.ledger_owners import all_owners
 from store.model.ledgers import has_node
 from store.names import FileKind
-from store.reports.disk_totals import iter_parts
-from store.reports.log_files import read_ledger_sizes
+from store.scan.ledgers_map import read_ledger_sizes
 
 NOBODY = "(unreferenced)"
 DELETED = "(deleted ledgers)"

@@ -12,11 +12,13 @@ from store.facts.deep import DeepFacts
 from store.facts.topics import ReadBudget, TopicFacts
 from store.names import EVENTS, PERSISTENT
 from store.rules.cause import Severity
+from store.rules.copies import LEDGERS_DELETED, LEDGERS_UNREFERENCED
 from store.rules.deep import DEEP_SWEEPS
 from store.rules.rows import CHECK_STOPPED
 from store.rules.rule import Judged
 from store.rules.table import LEADING, RULES, SWEEPS, TOPIC_RULES
 from store.rules.topic_data import TOPIC_SWEEP, TOPIC_UNREADABLE
+from store.rules.whole import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 
 NAMELESS = frozenset(
     {
@@ -72,11 +74,18 @@ def judge_store(
     Without NOW_MS not what topics are judged for where nothing is damaged (scope "use"): ages and due messages are of a time.
     """
     with facts.reader.txn.passing_altered():  # the rules tell of them
-        for rule in RULES:
-            yield from _to_the_end(rule.judge(facts), f"rule {rule.cause.code}")
-        yield from _to_the_end(_judge_topics(facts, now_ms, budget, visit), "the topics")
-        for sweep in SWEEPS:
-            yield from _to_the_end(sweep.judge(facts), sweep.what)
+        found = _judge_data(facts, now_ms, budget, visit)
+        yield from found if now_ms is None else _with_uses(facts, found)
+
+
+def _judge_data(
+    facts: ClusterFacts, now_ms: int | None, budget: ReadBudget | None, visit: Callable[[TopicFacts], None]
+) -> Iterator[Judged]:
+    for rule in RULES:
+        yield from _to_the_end(rule.judge(facts), f"rule {rule.cause.code}")
+    yield from _to_the_end(_judge_topics(facts, now_ms, budget, visit), "the topics")
+    for sweep in SWEEPS:
+        yield from _to_the_end(sweep.judge(facts), sweep.what)
 
 
 def judge_deep(facts: DeepFacts) -> Iterator[Judged]:
@@ -98,7 +107,29 @@ def _judge_topics(
             for rule in () if now_ms is None else TOPIC_RULES:
                 with suppress(StoreError):  # what is judged of the data tells of what cannot be read
                     yield from rule.judge(topic)
+            if now_ms is not None:
+                facts.unclosed.add(topic)
             visit(topic)
+
+
+def _with_uses(facts: ClusterFacts, found: Iterator[Judged]) -> Iterator[Judged]:
+    """Yield what is FOUND, and what the store as a whole is judged for where nothing is damaged.
+
+    Ledgers that nothing references are summed up by what they claim to be, unless what references them may be what is damaged.
+    """
+    unreferenced: list[Judged] = []
+    trusted = True
+    for judged in found:
+        trusted &= judged.code not in NAMELESS
+        if judged.rule in (LEDGERS_UNREFERENCED, LEDGERS_DELETED):
+            unreferenced.append(judged)
+        else:
+            yield judged
+    if not trusted:
+        yield from unreferenced
+    for rule in (*CLOSING_RULES, *((LEAK_SWEEP,) if trusted else ()), *DISK_RULES):
+        with suppress(StoreError):  # what is judged of the data tells of what cannot be read
+            yield from rule.judge(facts)
 
 
 def _to_the_end(found: Iterator[Judged], what: str) -> Iterator[Judged]:

@@ -27,6 +27,7 @@ from store.rules.subscriptions import CURSOR_AHEAD, SUBSCRIPTION_RULES
 from store.rules.topic_data import TOPIC_SWEEP
 from store.rules.topics import TOPIC_RULES as USE_RULES
 from store.rules.transactions import TRANSACTION_RULES
+from store.rules.whole import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 
 __all__ = ["CAUSES", "LEADING", "RULES", "SUBSCRIPTION_RULES", "SWEEPS", "TOPIC_RULES", "judge"]
 
@@ -62,6 +63,7 @@ CAUSES: dict[str, Cause] = {
         *(rule.cause for rule in TOPIC_RULES),
         *(rule.cause for rule in _SWEPT),
         CHECK_STOPPED.cause,
+        *(rule.cause for rule in (*CLOSING_RULES, *LEAK_SWEEP.rules, *DISK_RULES)),
     )
 }
 """The cause of every rule, by code."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from store.codec.entrylog import HEADER_BYTES, EntryLogHeader, decode_header, decode_ledgers_map
 from store.errors import EntryLogCorrupt, StoreError
 from store.files import open_file
+from store.names import FileKind
 
 _MAP_IDS = (-1).to_bytes(8, "big", signed=True) + (-2).to_bytes(
     8, "big", signed=True
@@ -53,3 +55,33 @@ def read_map_bytes(path: Path, header: EntryLogHeader) -> memoryview:
             if data[start + 4 : start + _MAP_HEAD_BYTES] == _MAP_IDS:
                 os.preadv(file.fileno(), [data[start:]], start)
         return data
+
+
+def read_ledger_sizes(path: Path) -> dict[int, int]:
+    """Return ledger id → bytes of its records (with their size fields) in the entry log PATH.
+
+    Believes the ledgers map of a sealed log; a log without a good one is scanned, and damaged records are not in it.
+    """
+    sizes = read_ledgers_map(path)
+    if sizes is None:
+        import numpy as np
+
+        from store.scan.files import FileScan, LedgerDigests, Slice
+
+        sizes = {}
+        nothing_known = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
+        whole = Slice(str(path), FileKind.ENTRY_LOG, 0, path.stat().st_size)
+        for batch in FileScan(whole, nothing_known, False).batches():
+            add_sizes(sizes, batch)
+    return sizes
+
+
+def add_sizes(sizes: dict[int, int], batch: Any) -> None:  # Any: numpy records, or sizes already
+    """Add what BATCH has of each ledger to SIZES."""
+    if not isinstance(batch, dict):
+        from store.scan.grouping import ledger_sizes
+
+        ledgers, found = ledger_sizes(batch)
+        batch = dict(zip(ledgers.tolist(), found.tolist(), strict=True))
+    for ledger_id, size in batch.items():
+        sizes[ledger_id] = sizes.get(ledger_id, 0) + size

@@ -41,8 +41,8 @@ from store.index.unserved import index_unserved
 from store.model.absent_bookies import find_absent_bookies, index_absent_bookies
 from store.model.copy_age import find_as_of, put_as_of, put_refreshed
 from store.model.references import index_owners
-from store.reports.log_files import read_ledger_sizes
 from store.reports.replicas import find_underreplicated
+from store.scan.ledgers_map import read_ledger_sizes
 from store.sources.bookies import find_strangers, foreign_ids, journal_marks
 from store.sources.cluster import check_instance, check_known, read_stored_layout
 from store.sources.layout import Layout

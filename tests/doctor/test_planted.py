@@ -17,10 +17,11 @@ from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
 from store.db.tree import Node, put_nodes, read_node
-from store.doctor import Diagnosis, Severity, whole
+from store.doctor import Diagnosis, Severity
+from store.facts import disks
 from store.model.references import index_owners
 from store.names import Position
-from store.rules import topics
+from store.rules import topics, whole
 from tests.conftest import Cli
 from tests.doctor.test_checked import told, told_of_clean
 from tests.stores import NOW_MS, copied, imported
@@ -319,7 +320,7 @@ def test_what_a_crash_cost() -> None:
 def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     usage: Any = namedtuple("usage", "total used free")
     for used, expected in ((94, set()), (95, {"disk-full"})):
-        monkeypatch.setattr(whole, "disk_usage", lambda folder, used=used: usage(100, used, 100 - used))
+        monkeypatch.setattr(disks, "disk_usage", lambda folder, used=used: usage(100, used, 100 - used))
         found = {one.code for one in told(imported("small", "clean"))}
         assert found & {"disk-full"} == expected
 

@@ -18,7 +18,7 @@ from store.facts.unlisted import UnlistedLedgers
 from store.frozen import frozen
 from store.model.ledger_owners import all_owners
 from store.names import FileKind
-from store.reports.log_files import read_ledger_sizes
+from store.scan.ledgers_map import read_ledger_sizes
 
 
 @frozen

@@ -1,0 +1,50 @@
+"""What nobody closed: the last ledgers of topics and the ledgers of cursors, as a kill or a copy of a running cluster leaves them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from store.codec.ledgermetadata import LedgerState
+from store.db.environment import Txn
+from store.errors import StoreError
+from store.facts.topics import TopicFacts
+from store.model.ledgers import find_metadata, find_times
+
+NAMED = 5
+
+
+@dataclass(slots=True)
+class Unclosed:
+    """Topics and subscriptions whose last ledger is open: how many, the first of them, and the time of the last write that is here."""
+
+    topics: int = 0
+    last_write_ms: int = 0
+    examples: list[str] = field(default_factory=list)
+    subscriptions: int = 0
+    named: list[str] = field(default_factory=list)
+
+    def add(self, facts: TopicFacts) -> None:
+        """Count the topic when its last ledger is open, and those of its cursors whose ledger is."""
+        txn, topic = facts.reader.txn, facts.topic
+        if topic.ids and _is_open(txn, topic.ids[-1]):
+            self.topics += 1
+            if len(self.examples) < NAMED:
+                self.examples.append(facts.where)
+            times = find_times(txn, topic.ids[-1])
+            if times is not None and times.sums.end_publish_ms is not None:
+                stamped = times.sums.broker_count > 0
+                newest = times.sums.broker_max_ms if stamped else times.sums.publish_max_ms
+                self.last_write_ms = max(self.last_write_ms, newest)
+        for cursor in facts.cursors:
+            if cursor.info.cursors_ledger_id >= 0 and _is_open(txn, cursor.info.cursors_ledger_id):
+                self.subscriptions += 1
+                if len(self.named) < NAMED:
+                    self.named.append(f"{cursor.name} of {facts.where}")
+
+
+def _is_open(txn: Txn, ledger_id: int) -> bool:
+    try:
+        metadata = find_metadata(txn, ledger_id)
+    except StoreError:
+        return False
+    return metadata is not None and metadata.state is not LedgerState.CLOSED

@@ -1,0 +1,300 @@
+"""Rules about the store as a whole where nothing is damaged: what a crash cost, leaked ledgers, dead bytes, full disks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from store.facts.cluster import ClusterFacts
+from store.facts.orphans import LEAKED_INDEX as MADE_ANEW
+from store.facts.unclosed import NAMED
+from store.facts.unlisted import Unlisted
+from store.rules.cause import Cause, Severity
+from store.rules.copies import LEDGERS_DELETED
+from store.rules.rule import Evidence, Judged, Rule, Sweep
+from store.timespec import shown_time
+from store.wording import counted, plural
+
+GIBIBYTE = 1 << 30
+LEAKED_BYTES = GIBIBYTE
+"""From here on leaked ledgers and dead bytes are a warning."""
+FULL = 0.95
+"""BookKeeper's diskUsageThreshold: a bookie turns read-only."""
+COMPACTED_BELOW = 0.5
+"""Pulsar's majorCompactionThreshold of entry logs."""
+_NEVER_DELETED = (
+    "Nothing: no broker knows a ledger that no topic lists, and bookies delete only ledgers without metadata. The "
+    "bytes stay forever."
+)
+_LEAK_REPAIRED = (
+    "Look at the list and save it with `-o jsonl > orphans.jsonl`. Keep only the lines to delete, then run "
+    "`ledgers delete --from-file orphans.jsonl`."
+)
+
+
+def _leak(code: str, title: str, means: str) -> Rule[Any]:
+    cause = Cause(
+        code,
+        Severity.NOTE,
+        title,
+        f"{means} A warning from 1 GiB on.",
+        _NEVER_DELETED,
+        "pulsar-admin ledgers orphans",
+        _LEAK_REPAIRED,
+        "Crashes and failed deletions leave some; look for them now and then.",
+    )
+    return Rule(cause, scope="use")
+
+
+LEAKED_COMPACTED_LEDGERS = _leak(
+    "leaked-compacted-ledgers",
+    "Compacted ledgers that no topic uses",
+    "A compaction or a deletion was interrupted.",
+)
+LEAKED_BUCKETS = _leak(
+    "leaked-buckets",
+    "Buckets of delayed messages that no subscription uses",
+    "A broker forgot to delete snapshots of its delayed index.",
+)
+LEAKED_CURSOR_LEDGERS = _leak(
+    "leaked-cursor-ledgers",
+    "Cursor ledgers that no subscription uses",
+    "A cursor's ledger was replaced, or its subscription deleted.",
+)
+LEAKED_SCHEMA_LEDGERS = _leak(
+    "leaked-schema-ledgers",
+    "Ledgers of schemas that no topic uses",
+    "The schema was deleted, or writing it was interrupted.",
+)
+LEAKED_TOPIC_LEDGERS = _leak(
+    "leaked-topic-ledgers",
+    "Ledgers of topics that no topic lists",
+    "A broker died between creating and listing the ledger, a deletion was interrupted, or the topic's list "
+    "was lost: see `store recover`.",
+)
+LEAKED_LEDGERS = _leak(
+    "leaked-ledgers",
+    "Ledgers that nothing references",
+    "Their own metadata does not say what they are.",
+)
+LEAKED_INDEX: Rule[Any] = Rule(
+    Cause(
+        "leaked-index",
+        Severity.NOTE,
+        "Parts of a delayed message index of this store that nothing uses",
+        "The index was rebuilt or undone since.",
+        "Nothing: no broker knows them.",
+        "pulsar-admin ledgers orphans",
+        "They only take space in the store.",
+    ),
+    scope="use",
+)
+_LEAKS = {
+    "compacted-ledger": LEAKED_COMPACTED_LEDGERS,
+    "delayed-index-bucket": LEAKED_BUCKETS,
+    "schema": LEAKED_SCHEMA_LEDGERS,
+}
+"""What a ledger claims to be → the rule."""
+
+
+def _not_closed(facts: ClusterFacts) -> Iterator[Evidence]:
+    found = facts.unclosed
+    if found.topics:
+        last = f"; the last write was at {shown_time(found.last_write_ms)}" if found.last_write_ms else ""
+        yield Evidence(
+            "ledgers",
+            f"the last ledger of {counted(found.topics, 'topic')} is open: the cluster was killed, or copied while it ran{last}",
+            {"topics": found.topics, "lastWrite": found.last_write_ms or None, "examples": found.examples},
+        )
+
+
+def _not_stored(facts: ClusterFacts) -> Iterator[Evidence]:
+    count, named = facts.unclosed.subscriptions, facts.unclosed.named
+    if count:
+        yield Evidence(
+            "subscriptions",
+            f"{counted(count, 'subscription was', 'subscriptions were')} not closed: what was acknowledged in the "
+            f"last minute may come again, to {', '.join(named)}{' …' if count > NAMED else ''}",
+            {"subscriptions": count, "examples": named},
+        )
+
+
+def _journal_only(facts: ClusterFacts) -> Iterator[Evidence]:
+    for log, entries, size_bytes in facts.journal_only:
+        yield Evidence(
+            str(log.locate(facts.store.path)),
+            f"{counted(entries, 'entry is', 'entries are')} in this journal and in no entry log yet",
+            {"bookie": log.bookie or None, "entries": entries, "bytes": size_bytes},
+        )
+
+
+def _leaked(facts: ClusterFacts) -> Iterator[Judged]:
+    """Sum up the ledgers that nothing references by what they claim to be."""
+    sums: dict[str, list[int]] = {}
+    examples: dict[str, list[int]] = {}
+    rules: dict[str, Rule[Any]] = {}
+    for orphan in facts.leaked:
+        rule = _leak_of(orphan.reason, orphan.claims)
+        code = rule.cause.code
+        rules[code] = rule
+        total = sums.setdefault(code, [0, 0, 0])
+        for index, more in enumerate((1, orphan.entries, orphan.size_bytes)):
+            total[index] += more
+        if len(examples.setdefault(code, [])) < NAMED:
+            examples[code].append(orphan.ledger_id)
+    for code, (ledgers, entries, size_bytes) in sums.items():
+        is_deleted = rules[code] is LEDGERS_DELETED
+        is_free = is_deleted or rules[code] is LEAKED_INDEX
+        what = plural(ledgers, "ledger")
+        evidence = Evidence(
+            f"{what} {', '.join(map(str, examples[code]))}{' …' if ledgers > NAMED else ''}",
+            f"{counted(ledgers, 'ledger')} of {counted(size_bytes, 'byte')}"
+            + ("; their metadata is gone" if is_deleted else " that nothing references"),
+            {
+                "ledgers": ledgers,
+                "entries": entries,
+                "bytes": size_bytes,
+                "ledgerIds": examples[code],
+                "ledgerId": examples[code][0],
+            },
+            severity=Severity.WARNING if size_bytes >= LEAKED_BYTES and not is_free else Severity.NOTE,
+        )
+        yield Judged(rules[code], evidence)
+
+
+def _leak_of(reason: str, claims: dict[str, str]) -> Rule[Any]:
+    if reason == Unlisted.DELETED:
+        return LEDGERS_DELETED
+    if reason == MADE_ANEW:
+        return LEAKED_INDEX
+    component = claims.get("component", "")
+    if component == "managed-ledger":
+        return LEAKED_CURSOR_LEDGERS if "pulsar/cursor" in claims else LEAKED_TOPIC_LEDGERS
+    return _LEAKS.get(component, LEAKED_LEDGERS)
+
+
+def _dead_bytes(facts: ClusterFacts) -> Iterator[Evidence]:
+    """Yield the dead bytes in entry logs that are too full of living ones for compaction."""
+    kept = [log for log in facts.stuck_logs if log.live_bytes >= COMPACTED_BELOW * log.size_bytes]
+    size = sum(log.dead_bytes for log in kept)
+    if size:
+        worst = kept[0]
+        yield Evidence(
+            "entry logs",
+            f"{counted(size, 'dead byte')} in {counted(len(kept), 'entry log')} that compaction leaves alone, as half or more of"
+            f" each lives; {Path(worst.path).name} is kept for {worst.kept_for}",
+            {"bytes": size, "logs": len(kept), "worst": worst.path, "keptFor": worst.kept_for},
+            severity=Severity.WARNING if size >= 10 * GIBIBYTE else Severity.NOTE,
+        )
+
+
+def _full_disks(facts: ClusterFacts) -> Iterator[Evidence]:
+    """Yield the disks of files that were imported where they lie, and that are too full for a bookie."""
+    for folder, usage in facts.disks:
+        if usage.total and usage.used / usage.total >= FULL:
+            yield Evidence(
+                str(folder),
+                f"{usage.used / usage.total:.0%} of the disk is used, {counted(usage.free, 'byte')} free",
+                {"used": usage.used, "free": usage.free, "total": usage.total},
+            )
+
+
+CLOSING_RULES: tuple[Rule[ClusterFacts], ...] = (
+    Rule(
+        Cause(
+            "not-closed",
+            Severity.NOTE,
+            "The last ledgers of topics are open",
+            "They were not closed: the cluster was killed, or copied while it ran. The evidence has the time of the "
+            "last write in this copy.",
+            "Recovers each ledger when it loads the topic. Entries that were confirmed to producers stay; one that was"
+            " in flight may or may not be kept.",
+            "pulsar-admin store refresh",
+            "Nothing to do. `ledgers info` says where a recovery will close a ledger (`openEnd`). If the copy was made"
+            " while the cluster ran, refresh.",
+            "Stop brokers before bookies.",
+        ),
+        _not_closed,
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "acknowledgements-not-stored",
+            Severity.NOTE,
+            "Messages acknowledged since the last stored state will come again",
+            "Cursor ledgers are open. Brokers store positions once a second while they move, and at the latest after "
+            "`managedLedgerCursorPositionFlushSeconds` (60). Later acknowledgements are in no file.",
+            "Starts each subscription at its last stored state, and redelivers what consumers acknowledged since.",
+            "pulsar-admin topics subscriptions --all-topics --table --where CURSOR=cursor-ledger",
+            "They cannot be restored. If consumers know how far they were, use `topics reset-cursor`.",
+            "Make consumers idempotent.",
+        ),
+        _not_stored,
+        scope="use",
+    ),
+)
+LEAK_SWEEP = Sweep(
+    "leaked ledgers",
+    _leaked,
+    (
+        LEAKED_COMPACTED_LEDGERS,
+        LEAKED_BUCKETS,
+        LEAKED_CURSOR_LEDGERS,
+        LEAKED_SCHEMA_LEDGERS,
+        LEAKED_TOPIC_LEDGERS,
+        LEAKED_LEDGERS,
+        LEAKED_INDEX,
+    ),
+)
+"""Tells, with their bytes and by what they claim to be, of what ``store.rules.copies`` counts."""
+DISK_RULES: tuple[Rule[ClusterFacts], ...] = (
+    Rule(
+        Cause(
+            "entries-only-in-journal",
+            Severity.NOTE,
+            "Entries exist only in a bookie's journal",
+            "The bookie had not flushed them to an entry log when it stopped or was copied. Each entry is counted "
+            "once, at one of the journals that have it.",
+            "The bookie replays its journal when it starts, and writes them to entry logs. Without the journal they "
+            "are lost.",
+            "pulsar-admin logs verify {where}",
+            "Keep the journal with the ledger directories. Nothing else to do.",
+            "Back up journal and ledger directories together.",
+        ),
+        _journal_only,
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "dead-bytes-kept",
+            Severity.NOTE,
+            "Dead bytes that compaction of entry logs does not free",
+            "Deleted ledgers have bytes in entry logs of which half or more is still live. A warning from 10 GiB on.",
+            "Bookies delete an entry log if nothing in it is live, and rewrite it if less than half is (Pulsar's "
+            "`majorCompactionThreshold` 0.5). They never touch the log that is being written.",
+            "pulsar-admin store usage --by log",
+            "Let the ledgers that keep the log be deleted, or compact more aggressively while the bookie is stopped: "
+            "`store reclaim`.",
+            "Put topics with different lifetimes on separate bookies, or set `entryLogPerLedgerEnabled`.",
+        ),
+        _dead_bytes,
+        scope="use",
+    ),
+    Rule(
+        Cause(
+            "disk-full",
+            Severity.WARNING,
+            "The disk of a bookie is full",
+            "The disk of the imported directory is 95 % full or more.",
+            "A bookie becomes read-only at 95 % (`diskUsageThreshold`) and suspends compaction unless "
+            "`isForceGCAllowWhenNoSpace`, so it cannot free space by itself. With too few writable bookies, brokers "
+            "cannot create ledgers, and producers fail.",
+            "pulsar-admin store usage",
+            "Find out who fills it. With the bookie stopped, `store reclaim` frees what is dead.",
+            "Alert at 80 %, set retention and quotas.",
+        ),
+        _full_disks,
+        scope="use",
+    ),
+)
