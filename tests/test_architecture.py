@@ -297,6 +297,15 @@ def test_rules_alone_judge(module: str) -> Iterator[str]:
             yield f"{module}:{call.lineno}: {called}"
 
 
+@no_offence_in([module for module in MODULES if module.startswith(("store/check/", "store/doctor/"))])
+def test_codes_of_findings_are_of_the_rules(module: str) -> Iterator[str]:
+    from store.rules.table import CAUSES
+
+    for node in nodes_of(module):
+        if isinstance(node, ast.Constant) and node.value in CAUSES:
+            yield f"{module}:{node.lineno}: {node.value}"
+
+
 @no_offence_in([module for module in MODULES if module.startswith("pulsar_admin/api/")])
 def test_the_api_never_prints_asks_or_exits(module: str) -> Iterator[str]:
     for name, line in imports_of(module):

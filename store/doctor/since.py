@@ -17,44 +17,10 @@ from store.doctor.ranking import Ranking, count_of, is_rest, rest_of
 from store.frozen import fields_of, frozen
 from store.rules.alike import place_of
 from store.rules.cause import Severity
+from store.rules.sight import BLIND, BLIND_PLACES, BLIND_TOPIC, DEEP, FILES, UNREAD
 
 LISTED = 1_000
 """Findings of a code that are compared one by one, at least."""
-BLIND = {
-    "check-stopped",
-    "index-rows-altered",
-    "metadata-incomplete",
-    "node-damaged",
-    "node-rows-altered",
-    "pages-damaged",
-    "rows-altered",
-    "value-undecodable",
-}
-"""Where one of these is found, what is not told may be what cannot be read."""
-BLIND_PLACES = {"cursor-unreadable", "entries-not-seen", "topic-unreadable"}
-"""The same, of the topic or ledger that they name."""
-DEEP = {"entry-damaged", "entry-unreadable", "index-differs", "index-file-wrong", "length-differs"}
-"""What only a deep look finds."""
-UNREAD = {"not-checked", "scan-unfinished"}
-"""Where one of these is found, a deep look did not read everything."""
-FILES = {
-    "copies-differ",
-    "disk-full",
-    "entries-only-in-journal",
-    "entry-damaged",
-    "entry-log-missing",
-    "file-changed",
-    "file-damaged",
-    "file-grown",
-    "file-missing",
-    "file-touched",
-    "file-unreadable",
-    "idx-log-missing",
-    "pages-damaged",
-    "rows-without-digests",
-    "stray-file",
-}
-"""Codes whose place is the path of a file, which is another in another store or on another machine."""
 _LEDGER_IDS = re.compile(r"ledgers? \d[\d, ]*(…)?")
 
 
@@ -192,7 +158,7 @@ class _Sight:
         self._is_blind = any(one.code in BLIND for one in found)
         hiding = [one for one in found if one.code in BLIND_PLACES]
         self._places = {one.where for one in hiding} | {
-            one.evidence["topic"] for one in hiding if one.code == "cursor-unreadable" and "topic" in one.evidence
+            one.evidence["topic"] for one in hiding if one.code == BLIND_TOPIC and "topic" in one.evidence
         }
 
     def missed(self, gone: Diagnosis) -> bool:

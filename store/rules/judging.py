@@ -16,26 +16,11 @@ from store.rules.copies import LEDGERS_DELETED, LEDGERS_UNREFERENCED
 from store.rules.deep import DEEP_SWEEPS
 from store.rules.rows import CHECK_STOPPED
 from store.rules.rule import Judged
+from store.rules.sight import NAMELESS
 from store.rules.table import LEADING, RULES, SWEEPS, TOPIC_RULES
 from store.rules.topic_data import TOPIC_SWEEP, TOPIC_UNREADABLE
 from store.rules.whole import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 
-NAMELESS = frozenset(
-    {
-        "owners-differ",
-        "owners-damaged",
-        "node-damaged",
-        "value-undecodable",
-        "metadata-incomplete",
-        "topic-unreadable",
-        "cursor-unreadable",
-        "rows-altered",
-        "node-rows-altered",
-        "index-rows-altered",
-        "check-stopped",
-    }
-)
-"""Where one of these holds nobody may call a ledger leaked: what references it may be what is damaged."""
 _WORST = (
     *(
         "pages-damaged",

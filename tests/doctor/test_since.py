@@ -21,8 +21,9 @@ from store.db.tree import tree_key
 from store.doctor import Diagnosis, Severity
 from store.doctor.findings import diagnosis_of
 from store.doctor.ranking import Ranking
-from store.doctor.since import BLIND, BLIND_PLACES, DEEP, FILES, UNREAD, Change, FindingChange, compare
+from store.doctor.since import Change, FindingChange, compare
 from store.model.copy_age import AsOf, put_as_of
+from store.rules.sight import BLIND, BLIND_PLACES, DEEP, FILES, UNREAD
 from store.rules.table import CAUSES
 from tests.conftest import Cli
 from tests.doctor.test_checked import plant

@@ -1,0 +1,57 @@
+"""What findings say of other findings: where one holds, others may be there and not be told."""
+
+from __future__ import annotations
+
+NAMELESS = frozenset(
+    {
+        "owners-differ",
+        "owners-damaged",
+        "node-damaged",
+        "value-undecodable",
+        "metadata-incomplete",
+        "topic-unreadable",
+        "cursor-unreadable",
+        "rows-altered",
+        "node-rows-altered",
+        "index-rows-altered",
+        "check-stopped",
+    }
+)
+"""Where one of these holds nobody may call a ledger leaked: what references it may be what is damaged."""
+BLIND = {
+    "check-stopped",
+    "index-rows-altered",
+    "metadata-incomplete",
+    "node-damaged",
+    "node-rows-altered",
+    "pages-damaged",
+    "rows-altered",
+    "value-undecodable",
+}
+"""Where one of these is found, what is not told may be what cannot be read."""
+BLIND_PLACES = {"cursor-unreadable", "entries-not-seen", "topic-unreadable"}
+"""The same, of the topic or ledger that they name."""
+BLIND_TOPIC = "cursor-unreadable"
+"""The same, of the topic in its evidence."""
+DEEP = {"entry-damaged", "entry-unreadable", "index-differs", "index-file-wrong", "length-differs"}
+"""What only a deep look finds."""
+UNREAD = {"not-checked", "scan-unfinished"}
+"""Where one of these is found, a deep look did not read everything."""
+FILES = {
+    "copies-differ",
+    "disk-full",
+    "entries-only-in-journal",
+    "entry-damaged",
+    "entry-log-missing",
+    "file-changed",
+    "file-damaged",
+    "file-grown",
+    "file-missing",
+    "file-touched",
+    "file-unreadable",
+    "idx-log-missing",
+    "pages-damaged",
+    "rows-without-digests",
+    "stray-file",
+}
+"""Codes whose place is the path of a file, which is another in another store or on another machine."""
