@@ -13,6 +13,7 @@ import pytest
 from store.codec.journal import PADDED_HEADER_BYTES
 from store.codec.journal import encode_header as encode_journal_header
 from store.sources.bookies import read_bookie_directory
+from store.sources.notes import Notes
 from store.sources.zookeeper import ServerFiles, read_tree
 from tests.conftest import Cli
 from tests.worlds import GOLDEN, scratch_copy
@@ -105,8 +106,8 @@ def test_files_of_zookeeper(tmp_path: Path) -> None:
     os.mkfifo(directory / "snapshot.7ffffffe")
     (directory / "snapshot.1").symlink_to("nowhere")
     problems: list[str] = []
-    notes: list[str] = []
+    notes = Notes()
     read = read_tree((ServerFiles(directory, directory),), problems, None, notes)
     assert (read.nodes, read.zxid) == (whole.nodes, whole.zxid)
     assert [text.partition(": ")[2] for text in problems] == ["it is a FIFO, not a regular file"] * 2
-    assert [text.partition(": ")[2] for text in notes] == ["it is a link to nowhere, and that is not there"]
+    assert [text.partition(": ")[2] for text in notes.not_needed] == ["it is a link to nowhere, and that is not there"]

@@ -46,7 +46,8 @@ def test_a_bookie_is_freed_as_by_the_command(tmp_path: Path, cli: Cli) -> None:
     copy_tree(data, other)
     words = "store", "reclaim", data / "bookkeeper", "--metadata", data / "metadata", "--below", "60"
     told = cli(*words, "--dry-run", "-o", "json").json
-    pa.import_standalone(other, tmp_path / "store")
+    with pytest.warns(pa.PartialData, match="not one topic"):
+        pa.import_standalone(other, tmp_path / "store")
     with pa.open_store(tmp_path / "store") as store:
         by_store = pa.reclaim(str(data / "bookkeeper"), metadata=store, below_percent=60, dry_run=True)
         assert [(log.log, log.action) for log in by_store.logs] == [(row["log"], row["action"]) for row in told["logs"]]

@@ -38,7 +38,7 @@ def test_lost_metadata_comes_back_by_a_plan(tmp_path: Path) -> None:
         with pytest.raises(pa.InvalidValue, match="is not one of"):
             store.recover(level="D")  # type: ignore[arg-type]
         bare = store.recover()  # nobody said what the cluster's name is
-        assert any("policies of" in text and "--cluster" in text for text in bare.warnings)
+        assert any("policies of" in text and "--cluster" in text for text in bare.preview().warnings)
 
 
 def test_bookies_alone_write_names_that_are_read_again(cli: Cli, tmp_path: Path) -> None:
