@@ -1,8 +1,12 @@
-"""A copy counts if its bookie would serve it: entry logs taken away from recorded bookies whose old journals still have every entry."""
+"""A copy counts if its bookie would serve it: entry logs, or rows of the index, taken away from recorded bookies.
+
+The old journals of these still have every entry.
+"""
 
 from __future__ import annotations
 
 import shlex
+import struct
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +17,9 @@ import pytest
 from store.codec.bookie import LogMark, decode_last_mark
 from store.db.environment import open_store
 from store.db.files import LogFile, iter_logs
+from store.db.owners import find_owners
 from store.model.ledgers import iter_ledger_ids, read_ledger
+from store.sources.rocksdb import apply_changes, open_for_reading
 from tests.conftest import Cli
 from tests.reference_index import bodies
 from tests.stores import imported
@@ -40,18 +46,37 @@ def _criticals(path: Path, cli: Cli) -> list[dict[str, Any]]:
 
 
 def _states(logs: Iterable[LogFile]) -> tuple[Served, Served]:
-    """Return what bookies serve, and what their files have, record by record: of a journal what lies at or behind the mark beside it."""
+    """Return what bookies serve, and what their files have, record by record: of a journal what lies at or behind the mark beside it, of an
+    entry log what a row of the index beside it leads to."""
+    rows: dict[Path, set[tuple[int, int]]] = {}
     served: Served = defaultdict(set)
     held: Served = defaultdict(set)
     for log in logs:
         path = Path(log.origin)
         mark = decode_last_mark((path.parent / "lastMark").read_bytes(), "")
+        if path.parent not in rows:
+            rows[path.parent] = {struct.unpack(">qq", row) for row in _rows(path.parent)}
         for offset, body in bodies(log, path.read_bytes()):
             key, entry = (log.bookie, int.from_bytes(body[:8], "big")), int.from_bytes(body[8:16], "big")
             held[key].add(entry)
-            if log.kind == "entry-log" or LogMark(log.log_id, offset) >= mark:
+            if log.kind == "entry-log":
+                served[key].update({entry} if (key[1], entry) in rows[path.parent] else ())
+            elif LogMark(log.log_id, offset) >= mark:
                 served[key].add(entry)
     return served, held
+
+
+def _rows(current: Path) -> list[bytes]:
+    """Return the keys of the index of entries of a ledger directory."""
+    with open_for_reading(current / "locations") as pairs:
+        return [key for key, _ in pairs]
+
+
+def _drop_rows(current: Path, every: int, ledger: int = -1) -> None:
+    """Take rows out of the index of a ledger directory: EVERY so-many-th one, and all of a ledger."""
+    keys = _rows(current)
+    gone = {*keys[::every], *(key for key in keys if key.startswith(ledger.to_bytes(8, "big", signed=True)))}
+    apply_changes(current / "locations", lambda: ((key, None) for key in sorted(gone)))
 
 
 def _expected(path: Path) -> dict[int, tuple[int, int, int]]:
@@ -147,10 +172,10 @@ def test_a_topic_says_what_no_client_gets(tmp_path: Path, cli: Cli) -> None:
     path = _import(source, tmp_path / "s", cli)
     why = cli("--store", path, "topics", "why", "public/default/plain", "-s", "half", "-o", "json")
     assert "lost-entries" in {reason["code"] for reason in why.json["reasons"]}
-    assert "only in journals that no start reads" in why.stdout
+    assert "only in records that no bookie serves" in why.stdout
     asked = cli("--store", path, "topics", "stats", "public/default/plain")
     assert asked.exit_code == 1
-    assert "only in journals that no start reads" in asked.stderr
+    assert "only in records that no bookie serves" in asked.stderr
 
 
 @pytest.mark.parametrize(("lost", "is_critical"), [((0,), False), ((0, 1), True), ((0, 1, 2), True)])
@@ -178,6 +203,57 @@ def test_entry_logs_of_several_bookies(lost: tuple[int, ...], is_critical: bool,
         _mend(path, row["hint"][row["hint"].index("pulsar-admin") :], cli)
     assert _findings(path, cli) == []
     assert {counts[1:] for counts in _expected(path).values()} == {(0, 0)}
+    assert cli("--store", path, "ledgers", "underreplicated", "-o", "json").json == []
+
+
+@pytest.mark.parametrize(("name", "state"), [("small", "clean"), ("small", "crashed"), ("nometa", "mutated")])
+def test_rows_of_the_index_of_the_only_bookie(name: str, state: str, tmp_path: Path, cli: Cli) -> None:
+    """The entry logs are whole, and the bookie answers that it has no such entry: that is told, and a salvage makes the index again."""
+    source = scratch_copy(name, state, tmp_path)
+    current = source / "bookkeeper" / "current"
+    with open_store(imported(name, state)) as store, store.read() as txn:
+        owned = {one for one in iter_ledger_ids(txn) if find_owners(txn, one)}
+        whole = next(one for one in sorted(owned) if read_ledger(txn, one).last_entry_id > 20)
+    _drop_rows(current, 9, whole)
+    path = _import(source, tmp_path / "s", cli)
+    expected = _assert_told(path, cli)
+    assert expected[whole][0] == 0
+    outside = sum(expected[one][1] for one in owned)  # nobody asks for the others
+    (row,) = _findings(path, cli)
+    assert row["code"] == "entries-not-served"
+    assert (row["context"]["entries"], row["context"]["offIndex"]) == (outside, outside)
+    assert "in its entry logs, to which its index does not lead" in row["message"]
+    critical, *_ = _criticals(path, cli)
+    _mend(path, critical["mend"], cli)
+    assert _criticals(path, cli) == []
+    assert _findings(path, cli) == []
+    assert {counts[1:] for counts in _expected(path).values()} == {(0, 0)}
+
+
+def test_a_refresh_sees_that_rows_of_the_index_went(tmp_path: Path, cli: Cli) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    path = _import(source, tmp_path / "s", cli)
+    assert _findings(path, cli) == []
+    _drop_rows(source / "bookkeeper" / "current", 50)
+    assert cli("--store", path, "store", "refresh", "-q").exit_code == 0
+    assert sum(counts[1] for counts in _assert_told(path, cli).values()) > 20
+
+
+def test_rows_of_the_indexes_of_several_bookies(tmp_path: Path, cli: Cli) -> None:
+    """With one index short every entry has another copy, with two some have none."""
+    source = scratch_copy("cluster", "crashed", tmp_path)
+    for number in range(2):
+        _drop_rows(source / f"bookkeeper{number}" / "current", 2 + number)
+        path = _import(source, tmp_path / f"s{number}", cli)
+        expected = _assert_told(path, cli)
+        assert (sum(counts[1] for counts in expected.values()) > 0) is bool(number)
+        short = cli("--store", path, "ledgers", "underreplicated", "-o", "json").json
+        assert sum(row["short"] for row in short) > 100
+    found = [row for row in _findings(path, cli) if row["code"] == "entries-not-served"]
+    assert len(found) == 2
+    for row in found:
+        _mend(path, row["hint"][row["hint"].index("pulsar-admin") :], cli)
+    assert _findings(path, cli) == []
     assert cli("--store", path, "ledgers", "underreplicated", "-o", "json").json == []
 
 
@@ -227,6 +303,41 @@ def test_an_entry_log_of_a_bookie_of_every_storage(kind: str, tmp_path: Path, cl
     assert Path(found[0]["where"]).name == gone.name
     short = cli("--store", path, "ledgers", "underreplicated", "-o", "json").json
     assert sum(row["short"] for row in short) == expected > 10
+
+
+def test_rows_of_the_indexes_of_every_storage(tmp_path: Path, cli: Cli) -> None:
+    """A ledger that no index leads to: its ``.idx`` files are gone, and its rows."""
+    clean = tmp_path / "clean"
+    copy_tree(world("kinds") / "clean", clean)
+    sizes: dict[int, list[Path]] = {}
+    for path in clean.glob("bookie[01]/*/current/*/*/*.idx"):
+        sizes.setdefault(int(path.stem, 16), []).append(path)
+    ledger = max(one for one, paths in sizes.items() if len(paths) == 2 and paths[0].stat().st_size > 1024 + 8 * 10)
+    for path in sizes[ledger]:
+        path.unlink()
+    for locations in clean.glob("bookie2/*/current/locations"):
+        _drop_rows(locations.parent, 1 << 40, ledger)
+    given = []
+    for number, names in enumerate(DIRECTORIES):
+        newest = max(int(log.stem, 16) for log in clean.glob(f"bookie{number}/journal/current/*.txn"))
+        for mark in clean.glob(f"bookie{number}/*/current/lastMark"):  # a start reads nothing of its journals
+            mark.write_bytes(newest.to_bytes(8, "big") + (1 << 40).to_bytes(8, "big"))
+        disks = ",".join(str(clean / f"bookie{number}" / name) for name in names)
+        given += ["--bookie", f"{KINDS[number]}={disks}"]
+    path = tmp_path / "s"
+    cli("--store", path, "store", "import", "cluster", "--zookeeper", clean / "zookeeper", *given, "-q")
+    found = {row["where"]: row for row in _findings(path, cli) if "not-served" in row["code"]}
+    codes = {where.removeprefix("bookie "): row["code"] for where, row in found.items()}
+    assert codes == {
+        "interleaved": "idx-entries-not-served",
+        "sorted": "idx-entries-not-served",
+        "direct": "entries-not-served",
+    }
+    (missing,) = cli("--store", path, "ledgers", "missing", "-o", "json").json
+    assert (missing["ledgerId"], missing["reason"]) == (ledger, "not-served")
+    for row in found.values():
+        assert row["context"]["ledgerIds"] == [ledger]
+        assert row["context"]["entries"] == row["context"]["offIndex"] == missing["missingEntries"] > 5
 
 
 def test_a_mark_that_moved_on(tmp_path: Path, cli: Cli) -> None:

@@ -1,4 +1,5 @@
-"""Entries that a file has and that its bookie does not serve after a start: they lie in journals in front of its mark, and nowhere else.
+"""Entries that a file has and that its bookie does not serve after a start: they lie in journals in front of its mark, and nowhere else, or
+in an entry log to which its index does not lead.
 
 Rows (database ``state``):
 
@@ -6,11 +7,13 @@ Rows (database ``state``):
 key                                  value
 ===================================  ==================================================================================
 ``journal-marks``                    JSON: journal directory → [journal id, offset], where a start begins to read
+``index-states``                     JSON: bookie → a digest of what its index's files were when it was read
 ``unserved`` ledger i64 file id u32  ids of the entries, a 64-bit Roaring bitmap in the portable format; big-endian key
 ===================================  ==================================================================================
 
 A bookie writes an entry to its journal, later to an entry log and its index, then moves the mark: what lies in front of the mark is
-never read again (``Journal.checkpointComplete``, BookKeeper 4.17). So a record there counts only where an entry log has the entry, too.
+never read again (``Journal.checkpointComplete``, BookKeeper 4.17). So a record there counts only where an entry log has the entry, too, and
+one of an entry log where the index has a row of it.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ Marks = Mapping[str, tuple[int, int]]
 
 UNSERVED = b"unserved"
 _MARKS = b"journal-marks"
+_INDEXES = b"index-states"
 _KEY = struct.Struct(">qI")
 
 
@@ -44,6 +48,17 @@ def read_journal_marks(txn: Txn) -> dict[str, tuple[int, int]] | None:
 def put_journal_marks(txn: Txn, marks: Marks) -> None:
     """Write the marks."""
     txn.put("state", _MARKS, json.dumps(marks).encode())
+
+
+def read_index_states(txn: Txn) -> dict[str, str] | None:
+    """Return what bookies' indexes were like when they were read, by bookie; None of a store that an older version made."""
+    row = txn.get("state", _INDEXES)
+    return None if row is None else json.loads(bytes(row))
+
+
+def put_index_states(txn: Txn, states: Mapping[str, str]) -> None:
+    """Write what bookies' indexes are like."""
+    txn.put("state", _INDEXES, json.dumps(states).encode())
 
 
 def put_unserved(txn: Txn, found: Iterable[tuple[int, int, BitMap64]]) -> None:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from store.db.bookies import Bookie, disks_of, iter_imported_bookies
 from store.db.environment import Store
+from store.db.files import iter_logs
 from store.db.owners import Owner, OwnerKind
+from store.db.unserved import iter_unserved
 from store.errors import StoreError
 from store.frozen import frozen
 from store.model.absent_bookies import find_gone_bookies
@@ -22,8 +24,8 @@ from store.model.open_end import read_confirmed, read_shortfalls
 from store.model.placement import ensemble_bookies
 from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
-from store.names import parse_topic
-from store.sources.missing_logs import MissingLog, read_missing_logs
+from store.names import FileKind, parse_topic
+from store.sources.missing_logs import MissingLog, has_database, read_missing_logs
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -103,6 +105,20 @@ class BookieFacts:
                 absent = tuple(sorted(one for one in members if one in gone))
                 found.append(Unreadable(missing, absent, needed))
         return tuple(found)
+
+    def off_index(self, bookie_id: str, ledgers: Sequence[Unreadable]) -> int:
+        """How many entries of LEDGERS that clients do not get entry logs of a bookie have: its index does not lead to them."""
+        txn, count = self._reader.txn, 0
+        logs = {log.file_id for log in iter_logs(txn) if log.bookie == bookie_id and log.kind == FileKind.ENTRY_LOG}
+        for one in ledgers:
+            outside = _bitmap(() if one.missing.outside is None else one.missing.outside.ranges)
+            in_logs = (entries for file_id, entries in iter_unserved(txn, one.ledger_id) if file_id in logs)
+            count += len(_of(()).union(*in_logs) & outside)
+        return count
+
+    def has_database(self, bookie_id: str) -> bool:
+        """Whether the index of a bookie is DbLedgerStorage's, which a salvage makes again."""
+        return bookie_id not in self.here or has_database(self.here[bookie_id])
 
     @cached_property
     def thinned(self) -> tuple[Thinned, ...]:

@@ -48,7 +48,7 @@ def note_copies(txn: Txn, logs: Iterable[LogFile]) -> None:
         return
     held = HeldEntries()
     for key, value in txn.items("entries"):
-        _hold(held, Block(key, value))
+        hold(held, Block(key, value))
     begin_copies(txn, taken_over=any(held))
     add_copies(txn, held)
 
@@ -57,7 +57,8 @@ def _bookies(logs: Iterable[LogFile]) -> set[str]:
     return {log.disk for log in logs if log.mode is not FileMode.OWN}
 
 
-def _hold(held: HeldEntries, block: Block) -> None:
+def hold(held: HeldEntries, block: Block) -> None:
+    """Put the entries of BLOCK into HELD."""
     first, slots, column = block.entry_id(0), block.slots(), block.files()
     if isinstance(column, int) and isinstance(slots, range):
         held.add_range(block.ledger_id, column, first, first + len(slots))

@@ -1,4 +1,5 @@
-"""Which entries lie only in journals that no start reads any more; rows: ``store.db.unserved``.
+"""Which entries files have and no start serves: those of journals that it does not read any more, and records of entry logs to which the
+index does not lead; rows: ``store.db.unserved``.
 
 What is decided is what one bookie serves of its own files: another bookie may serve the same entry.
 """
@@ -10,20 +11,34 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store.db.blocks import BLOCK_HEADER, FILES, Block, ledger_of_key
+from store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
+from store.db.blocks import BLOCK_HEADER, FILES, Block, ledger_key, ledger_of_key
+from store.db.bookies import iter_imported_bookies
 from store.db.copies import has_copies, iter_copies, iter_copy_keys
 from store.db.environment import Store, Txn
 from store.db.files import FileMode, LogFile, iter_logs
-from store.db.unserved import Marks, put_journal_marks, put_unserved, read_journal_marks
+from store.db.tree import iter_paths
+from store.db.unserved import (
+    Marks,
+    put_index_states,
+    put_journal_marks,
+    put_unserved,
+    read_index_states,
+    read_journal_marks,
+)
 from store.errors import IndexCorrupt, StoreError
+from store.index.held import HeldEntries, hold
 from store.names import FileKind
 from store.sources.journals import iter_entry_ids
+from store.sources.located import index_state, read_located
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
     Found = tuple[int, int, BitMap64]
     """Ledger id, file id, entries."""
+    Located = Mapping[str, Mapping[int, BitMap64]]
+    """Disk → ledger id → entries that the index leads to; ledgers without metadata are left out."""
 
 
 def index_unserved(store: Store, txn: Txn, marks: Marks | None = None) -> None:
@@ -35,10 +50,15 @@ def index_unserved(store: Store, txn: Txn, marks: Marks | None = None) -> None:
     if marks is None:
         return
     put_journal_marks(txn, marks)
+    put_index_states(txn, _index_states(store))
     logs = {log.file_id: log for log in iter_logs(txn) if log.mode is not FileMode.OWN}
     starts = {log.file_id: _start(log, marks) for log in logs.values() if log.kind == FileKind.JOURNAL}
     doubted = frozenset(file_id for file_id, start in starts.items() if start != 0)
-    found = list(_of_copies(txn, logs, starts, doubted) if has_copies(txn) else _of_blocks(txn, starts, doubted))
+    located = _located(store, txn, logs.values())
+    if has_copies(txn):
+        found = list(_of_copies(txn, logs, starts, doubted, located))
+    else:
+        found = [*_of_blocks(txn, starts, doubted), *_off_index(txn, logs, located)]
     by_disk: dict[str, list[Found]] = {}
     for row in found:
         by_disk.setdefault(logs[row[1]].disk, []).append(row)
@@ -50,6 +70,41 @@ def index_unserved(store: Store, txn: Txn, marks: Marks | None = None) -> None:
     put_unserved(txn, kept)
 
 
+def has_moved(store: Store, txn: Txn, marks: Marks) -> bool:
+    """Whether MARKS, or the indexes of the bookies, are others than when ``index_unserved`` looked."""
+    return read_journal_marks(txn) != marks or read_index_states(txn) != _index_states(store)
+
+
+def _index_states(store: Store) -> dict[str, str]:
+    states = {}
+    for bookie in iter_imported_bookies(store.info):
+        with suppress(OSError):  # not at hand
+            states[bookie.name] = index_state(bookie)
+    return states
+
+
+def _located(store: Store, txn: Txn, logs: Collection[LogFile]) -> Located:
+    """Return disk → ledger with metadata → entries that the index of the disk's bookie leads to, of the disks whose index was read.
+
+    Without a journal nobody knows what a start brings in. Indexes are read after the files: of a bookie that runs they have every record
+    that was read, or a start would replay it.
+    """
+    journals = {log.disk for log in logs if log.kind == FileKind.JOURNAL}
+    records: dict[str, int] = {}
+    for log in logs:
+        if log.kind == FileKind.ENTRY_LOG and log.disk in journals:
+            records[log.disk] = records.get(log.disk, 0) + log.records
+    found = {}
+    for bookie in iter_imported_bookies(store.info, whole=True):
+        if bookie.bookie_id in records:
+            ids = (ledger_id_of_path(path) for path in iter_paths(txn, f"{LEDGERS_ROOT}/"))
+            with suppress(OSError, StoreError):  # not at hand, or damaged: nobody knows
+                rows = read_located(bookie, (one for one in ids if one is not None), records[bookie.bookie_id])
+                if rows is not None:
+                    found[bookie.bookie_id] = rows
+    return found
+
+
 def _start(log: LogFile, marks: Marks) -> int | None:
     """Return from which offset on a start reads a journal: 0 for all of it, None for nothing. Where no mark is known, it reads all."""
     journal_id, offset = marks.get(str(Path(log.origin).parent), (0, 0))
@@ -57,20 +112,41 @@ def _start(log: LogFile, marks: Marks) -> int | None:
 
 
 def _of_copies(
-    txn: Txn, logs: Mapping[int, LogFile], starts: Mapping[int, int | None], doubted: Collection[int]
+    txn: Txn,
+    logs: Mapping[int, LogFile],
+    starts: Mapping[int, int | None],
+    doubted: Collection[int],
+    located: Located,
 ) -> Iterator[Found]:
-    """Yield what journals of which a start reads nothing, or a part, have beside the other files of their bookie."""
-    if not doubted:
+    """Yield what no bookie serves of journals of which a start reads nothing, or a part, and of entry logs."""
+    if not doubted and not located:
         return
-    for ledger_id in dict.fromkeys(ledger_id for ledger_id, file_id in iter_copy_keys(txn) if file_id in doubted):
+    suspects = {file_id for file_id, log in logs.items() if log.kind == FileKind.ENTRY_LOG and log.disk in located}
+    suspects |= {*doubted}
+    for ledger_id in dict.fromkeys(ledger_id for ledger_id, file_id in iter_copy_keys(txn) if file_id in suspects):
         rows = [(file_id, entries) for file_id, entries in iter_copies(txn, ledger_id) if file_id in logs]
         for file_id, entries in rows:
-            if file_id in doubted:
+            indexed = located.get(logs[file_id].disk, {}).get(ledger_id)
+            if file_id in doubted or (file_id in suspects and indexed is not None):
                 for other, served in rows:
                     if starts.get(other, 0) == 0 and logs[other].disk == logs[file_id].disk:
-                        entries = entries - served
+                        is_led_to = indexed is None or logs[other].kind != FileKind.ENTRY_LOG
+                        entries = entries - (served if indexed is None or is_led_to else served & indexed)
                 if entries:
                     yield ledger_id, file_id, entries
+
+
+def _off_index(txn: Txn, logs: Mapping[int, LogFile], located: Located) -> Iterator[Found]:
+    """Yield what entry logs of a store of one bookie have and its index does not lead to."""
+    for rows in located.values():
+        for ledger_id, indexed in rows.items():
+            held = HeldEntries()
+            for key, value in txn.items("entries", ledger_key(ledger_id)):
+                with suppress(IndexCorrupt):  # `store check` names it
+                    hold(held, Block(key, value))
+            for _, file_id, entries in held:
+                if file_id in logs and logs[file_id].kind == FileKind.ENTRY_LOG and (left := entries - indexed):
+                    yield ledger_id, file_id, left
 
 
 def _of_blocks(txn: Txn, starts: Mapping[int, int | None], doubted: Collection[int]) -> Iterator[Found]:

@@ -43,7 +43,7 @@ _SOME = (ENTRIES, NOT_SERVED, ELSEWHERE)
 """Reasons of ledgers that have metadata, some of whose entries no client gets."""
 _WHERE = {
     ENTRIES: "only where no client asks for them",
-    NOT_SERVED: "only in journals that no start reads",
+    NOT_SERVED: "only in records that no bookie serves",
     ELSEWHERE: "only on bookies that its metadata does not name",
 }
 _RANGES = 3  # that are named
@@ -56,7 +56,7 @@ class Missing:
     """What no client gets of a ledger, and the worst of the reasons.
 
     "no-ledger": neither metadata nor entries are there; "no-metadata"; "gone-bookies": it was never closed, and the ``bookies`` that a
-    recovery has to hear do not answer any more; "entries": they are nowhere; "not-served": journals have them that no start reads;
+    recovery has to hear do not answer any more; "entries": they are nowhere; "not-served": bookies have them and do not serve them;
     "elsewhere": bookies have them that its ensemble does not name; "not-imported": only bookies may have them that were not imported.
     ``ranges``: entry ids, both ends included; ``unseen_entries``: how many of them ``bookies`` should have, which are not imported;
     ``outside``: those that files have all the same; ``cure``: the command that brings them back.

@@ -1,7 +1,7 @@
 """On which of the bookies that clients ask for them the entries of a ledger are: named by its metadata, served by the files imported.
 
-A client asks the bookies of an entry's write set and no others; one serves what its entry logs have, and what it reads of its journals when
-it starts (``store.db.unserved``). So an entry is in one of four states, which this module alone tells apart:
+A client asks the bookies of an entry's write set and no others; one serves what its index leads to in its entry logs, and what it reads of
+its journals when it starts (``store.db.unserved``). So an entry is in one of four states, which this module alone tells apart:
 
 ============  =======================================================================================================
 served        a bookie that clients ask has it
@@ -66,7 +66,7 @@ class BookieCopies:
     """What one bookie serves of the entries that it should have: good records, damaged ones alone, none (``missing``, as far as is known).
 
     ``differing``: of those held, the ones with other bytes than the copy that is read here. Not imported: nobody knows, unless it is
-    ``gone``: then all are missing. ``unserved``: of those missing, the ones in journals that no start reads.
+    ``gone``: then all are missing. ``unserved``: of those missing, the ones in records that no start makes it serve.
     """
 
     bookie: str
@@ -86,7 +86,7 @@ class BookieCopies:
             return f"{self.bookie}: {'gone' if self.gone else 'not imported'}" if self.expected else ""
         counts = (
             (self.missing - self.unserved, "missing"),
-            (self.unserved, "in old journals alone"),
+            (self.unserved, "not served"),
             (self.damaged, "damaged"),
         )
         found = ", ".join(f"{count:,} {what}" for count, what in counts if count)
@@ -340,7 +340,7 @@ def _shortfall(
 @frozen
 class Outside:
     """Entries that files have and that no bookie serves which clients ask: ``ranges``, both ends included. ``bookies``: whose files have
-    them; ``asked``: those of these that clients ask, which have them in journals that no start reads."""
+    them; ``asked``: those of these that clients ask, which have them in records that they do not serve."""
 
     ranges: tuple[tuple[int, int], ...]
     bookies: tuple[str, ...]

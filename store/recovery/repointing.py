@@ -95,7 +95,7 @@ def _check(txn: Txn, ledger_id: int) -> None:
         text = f"no bookie that is here has an entry of ledger {ledger_id}"
         hint = f"take it out of what references it: pulsar-admin ledgers forget {ledger_id}"
     elif missing.reason == NOT_SERVED:
-        text = f"ledger {ledger_id} names the bookies that have its entries, in journals that no start reads"
+        text = f"ledger {ledger_id} names the bookies that have its entries, in records that they do not serve"
         hint = "put them back: pulsar-admin store salvage ID=DIR,DIR"
     else:
         text = f"no bookie that is here has what lacks of ledger {ledger_id}"

@@ -50,7 +50,15 @@ def _logs(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
 
 
 def _not_served(facts: ClusterFacts) -> Iterator[Evidence]:
-    """Yield the bookies whose old journals alone have entries, where no missing log of theirs tells why."""
+    return _unserved(facts, is_database=True)
+
+
+def _not_served_of_files(facts: ClusterFacts) -> Iterator[Evidence]:
+    return _unserved(facts, is_database=False)
+
+
+def _unserved(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
+    """Yield the bookies that alone have entries and do not serve them, where no missing log of theirs tells why."""
     told = {(log.bookie, ledger_id) for log in facts.bookies.lost_logs for ledger_id in log.ledgers}
     found: dict[str, list[Unreadable]] = {}
     for one in facts.bookies.unreadable:
@@ -59,12 +67,27 @@ def _not_served(facts: ClusterFacts) -> Iterator[Evidence]:
                 if (bookie, one.ledger_id) not in told:
                     found.setdefault(bookie, []).append(one)
     for bookie, ledgers in sorted(found.items()):
-        entries = sum(one.outside_entries for one in ledgers)
+        if facts.bookies.has_database(bookie) is not is_database:
+            continue
+        entries, in_logs = sum(one.outside_entries for one in ledgers), facts.bookies.off_index(bookie, ledgers)
+        in_journals = entries - in_logs
+        counts = (
+            (in_logs, "in its entry logs, to which its index does not lead"),
+            (in_journals, "only in its old journals, which no start reads"),
+        )
+        where = " or ".join(
+            f"{text}{f' ({count:,})' * bool(in_logs and in_journals)}" for count, text in counts if count
+        )
         yield Evidence(
             f"bookie {bookie}",
-            f"{counted(entries, 'entry')} of {counted(len(ledgers), 'ledger')} {plural(entries, 'lies', 'lie')} only in its old journals,"
-            " which no start reads",
-            {"bookie": bookie, **_of(ledgers), "entries": entries, "disks": facts.bookies.disks(bookie)},
+            f"{counted(entries, 'entry')} of {counted(len(ledgers), 'ledger')} {plural(entries, 'lies', 'lie')} {where}",
+            {
+                "bookie": bookie,
+                **_of(ledgers),
+                "entries": entries,
+                "offIndex": in_logs,
+                "disks": facts.bookies.disks(bookie),
+            },
         )
 
 
@@ -224,14 +247,33 @@ BOOKIE_RULES = (
         Cause(
             "entries-not-served",
             Severity.CRITICAL,
-            "Entries lie only in journals that no start reads",
-            "No entry log of the bookie has them, and its journals have them in front of the mark: an entry log, or a part of it, is lost.",
-            _ASKED,
+            "A bookie has entries that it does not serve",
+            "Its entry logs have them and its index has no row of them: a part of the index is lost, or is an older one. Or its journals"
+            " alone have them, in front of the mark: an entry log, or a part of it, is lost. In both cases no start reads them again.",
+            f"It answers that it has no such entry. {_ASKED}",
             "pulsar-admin store salvage {disks}",
-            "Salvage the bookie while it is stopped, which writes the entries into an entry log, then run `store refresh`.",
+            "Salvage the bookie while it is stopped, which makes its index again and writes what only journals have into an entry log,"
+            " then run `store refresh`.",
             _COPIES,
         ),
         _not_served,
+        of_disks=True,
+    ),
+    Rule(
+        Cause(
+            "idx-entries-not-served",
+            Severity.CRITICAL,
+            "A bookie with .idx files has entries that it does not serve",
+            "As `entries-not-served`, of a bookie with SortedLedgerStorage or InterleavedLedgerStorage: an `.idx` file is gone, or has no"
+            " place of the entries.",
+            f"It answers that it has no such entry. {_ASKED}",
+            "pulsar-admin ledgers missing",
+            "While the bookie is stopped `bookkeeper shell regenerate-interleaved-storage-index-file -l LEDGER,LEDGER` makes the files"
+            " again of its entry logs; then run `store refresh`. What only old journals have `topics dump` writes to files. See which"
+            " entries they are.",
+            _COPIES,
+        ),
+        _not_served_of_files,
         of_disks=True,
     ),
     Rule(

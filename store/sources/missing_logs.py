@@ -47,15 +47,16 @@ def read_missing_logs(bookie: Bookie, ledgers: Collection[int]) -> list[MissingL
     found: dict[Path, dict[int, BitMap64]] = {}
     for path, row in _iter_gone(bookie, ledgers):
         found.setdefault(path, {}).setdefault(row.ledger_id, BitMap64()).add(row.entry_id)
-    return [MissingLog(path, entries, _has_database(bookie)) for path, entries in sorted(found.items())]
+    return [MissingLog(path, entries, has_database(bookie)) for path, entries in sorted(found.items())]
 
 
-def _has_database(bookie: Bookie) -> bool:
+def has_database(bookie: Bookie) -> bool:
+    """Whether the index of BOOKIE is DbLedgerStorage's."""
     return any(is_rocksdb(index / "locations") for index in bookie.index_dirs or bookie.ledger_dirs)
 
 
 def _iter_gone(bookie: Bookie, ledgers: Collection[int]) -> Iterator[tuple[Path, LocationRow]]:
-    if _has_database(bookie):
+    if has_database(bookie):
         storages = storages_of(bookie)
         for number, storage in enumerate(storages):
             yield from _iter_gone_rows(storage, [one for one in sorted(ledgers) if one % len(storages) == number])

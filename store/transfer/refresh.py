@@ -32,12 +32,11 @@ from store.db.files import (
 )
 from store.db.next_ledger_id import UNFINISHED_REFRESH, find_given_meanwhile, put_given_meanwhile
 from store.db.tree import iter_nodes
-from store.db.unserved import read_journal_marks
 from store.files import scratch_directory
 from store.frozen import frozen
 from store.index.build import Advance, Scanning, ledger_digests
 from store.index.rebuild import build_index, open_scratch, read_catalogue, rebuild_index
-from store.index.unserved import index_unserved
+from store.index.unserved import has_moved, index_unserved
 from store.model.absent_bookies import find_absent_bookies, index_absent_bookies
 from store.model.copy_age import find_as_of, put_as_of, put_refreshed
 from store.model.references import index_owners
@@ -207,7 +206,7 @@ def refresh_store(
         result.entries = count_entries(txn)
         result.differing_copies = sum(1 for _ in iter_differing(txn))
         was_stopped = txn.get("state", UNFINISHED_REFRESH) is not None
-        marks_moved = read_journal_marks(txn) != marks
+        marks_moved = has_moved(store, txn, marks)
     as_of = read_as_of(store, layout, options.now_ms, node_ms)
 
     def finish(txn: Txn) -> None:
