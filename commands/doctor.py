@@ -149,7 +149,7 @@ def _show(app: App, found: Iterable[Any], compared: str = "") -> None:  # Any: D
         app.writer.write("\n".join([clean_text(head), *(f"  {line}" for line in lines)]) + "\n")
         if change and one.change == "worse":
             app.writer.write(f"  before: {_stake(one.before)}; now: {_stake(one)}\n")
-        if one.mend and not (change and one.change == "gone"):
+        if one.mend:
             app.writer.write("".join(f"  {clean_text(line)}\n" for line in cure_lines(one.mend)))
     if not head and not compared:
         app.writer.write("Nothing was found.\n")

@@ -47,7 +47,7 @@ class Before:
 class FindingChange(Diagnosis):
     """A finding that is new, worse, not seen or gone. ``before``: as it was; None for one that is new.
 
-    Of one that is gone or not seen all else, too, is as it was.
+    Of one that is gone or not seen all else, too, is as it was, and ``mend`` is empty: the command was for the earlier look.
     """
 
     change: Change
@@ -103,8 +103,9 @@ def compare(
         for change, ranking in rankings.items()
         for one in ranking.ranked()
     )
+    told = (one if one.change in (Change.NEW, Change.WORSE) else replace(one, mend="") for one in changes)
     meant = (one for one in later if not severities or one.severity in severities)
-    return FindingComparison(tuple(changes), unchanged, tuple(meant))
+    return FindingComparison(tuple(told), unchanged, tuple(meant))
 
 
 @dataclass(slots=True)

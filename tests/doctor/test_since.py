@@ -143,6 +143,9 @@ def test_what_cannot_be_read_is_not_gone(stores: tuple[Path, Path], tmp_path: Pa
         found = store.compare_findings(later).changes
     assert {row.change for row in found if row.code == "delay-beyond-ttl"} == {Change.NOT_SEEN}
     assert any(row.change is Change.NEW and row.severity is Severity.CRITICAL for row in found)
+    assert all(
+        bool(row.mend) is (row.change in (Change.NEW, Change.WORSE)) for row in found
+    )  # those of the other store
 
 
 # -- exit codes -----------------------------------------------------------------------------------------------------------
