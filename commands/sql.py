@@ -117,7 +117,9 @@ def _tables_of(app: App) -> Iterator[tuple[StoreTables | ExportedTables, EntryRe
         from store.tables.exported import ExportedTables
         from store.tables.folder import Folder
 
-        yield ExportedTables(Folder.of(app.settings.tables), app.settings.cluster), None
+        tables = ExportedTables(Folder.of(app.settings.tables), app.settings.cluster)
+        app.tell_incomplete_tables(tables.incomplete)
+        yield tables, None
         return
     from store.tables.catalog import StoreTables
     from store.tables.cluster import find_cluster_name

@@ -166,7 +166,9 @@ class App(Results):
         if self.settings.tables is not None:
             from store.tables.opened import open_tables
 
-            return open_tables(self.settings.tables, self.settings.cluster)
+            tables = open_tables(self.settings.tables, self.settings.cluster)
+            self.tell_incomplete_tables(tables.found.incomplete)
+            return tables
         from store.db.environment import open_store
 
         return open_store(self.settings.store, unindexed=unindexed)
@@ -241,6 +243,15 @@ class App(Results):
 
         if text := incomplete_text(self._store):
             self.warn(text)
+            self.problems(1)
+
+    def tell_incomplete_tables(self, reason: str) -> None:
+        """Warn where tables are of metadata that was not whole for REASON, "" where it was; the exit code becomes 1."""
+        if reason and not self._told_incomplete:
+            from pulsar_admin.incomplete import tables_text
+
+            self._told_incomplete = True
+            self.warn(tables_text(reason))
             self.problems(1)
 
     def _tell_now(self) -> None:

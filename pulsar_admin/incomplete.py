@@ -11,6 +11,16 @@ if TYPE_CHECKING:
     from store.db.environment import Store
 
 
+def tables_text(reason: str) -> str:
+    """Return what is said of tables that were exported when metadata was not whole for REASON, "" where there is none."""
+    return (
+        f"these tables were exported from incomplete metadata, so this answer may lack something or be out of date: {reason} (export them"
+        " again of a store with whole metadata)"
+        if reason
+        else ""
+    )
+
+
 def incomplete_text(store: Store) -> str:
     """Return what is said of a STORE whose metadata could not be read whole, "" of any other."""
     altered: list[bytes] = []

@@ -11,10 +11,12 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from urllib.parse import quote
 
 from store.codec.digest import DigestType
-from store.db.files import catalogued_bytes
+from store.db.environment import Txn
+from store.db.files import catalogued_bytes, iter_incompleteness
 from store.db.storeinfo import StoreState
 from store.engine.operation import Engine
 from store.errors import InvalidValue, Refused, StoreError
@@ -42,6 +44,7 @@ from store.tables.schemas import TABLES
 from store.tables.writing import write_parts
 
 _STAGING = "_staging-"
+_REASONS = 3
 WRITTEN = (*SMALL_TABLES, "entries")
 """The tables that an export writes where none are named."""
 WITHOUT_INDEX = ("topics", "ledgers", "nodes", "entries")
@@ -281,7 +284,15 @@ def _joined(
     if before is None:
         before = ClusterTables(identity, store)
     columns = run.profile if MESSAGES in named else before.columns
-    return ClusterTables(identity, store, {**before.tables, **named}, {**before.exported_ms, **times}, columns)
+    incomplete = {table: reason for table, reason in before.incomplete.items() if table not in named}
+    incomplete |= dict.fromkeys(named, why) if (why := why_incomplete(run.reader.txn)) else {}
+    tables, times = {**before.tables, **named}, {**before.exported_ms, **times}
+    return ClusterTables(identity, store, tables, times, columns, incomplete)
+
+
+def why_incomplete(txn: Txn) -> str:
+    """Return why the metadata may lack something or be out of date, "" where it does not."""
+    return "; ".join(damage.reason for damage in islice(iter_incompleteness(txn), _REASONS))
 
 
 def remove_left(folder: Folder, cluster: str) -> list[str]:

@@ -55,6 +55,13 @@ class ExportedTables:
         return True
 
     @property
+    def incomplete(self) -> str:
+        """Why the metadata of one of the tables was not whole, "" where it was of all."""
+        clusters = self._manifest.clusters if self._manifest else {}
+        wanted = (clusters[name] for name in clusters if self._cluster in (None, name))
+        return next((reason for one in wanted for reason in one.incomplete.values()), "")
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The tables that are there."""
         return (*self._parts,)

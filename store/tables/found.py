@@ -26,6 +26,11 @@ class Found:
         self.count = ReadCount()
 
     @property
+    def incomplete(self) -> str:
+        """Why the metadata of the tables that commands answer from was not whole, "" where it was."""
+        return next((self._cluster.incomplete[table] for table in ANSWERING if table in self._cluster.incomplete), "")
+
+    @property
     def place(self) -> str:
         """Where the folder is."""
         return self._folder.place

@@ -75,7 +75,8 @@ class Commit:
     """Files, below the table's location, that become rows of a cluster.
 
     ``known`` None: all that the table has of it, one snapshot; else they are added to these files, by path, as ``files_of`` gave them when
-    the rows were chosen. ``identity``: what tells the cluster from another of the same name.
+    the rows were chosen. ``identity``: what tells the cluster from another of the same name. ``incomplete``: why the metadata that the rows
+    are of was not whole, "" where it was.
     """
 
     table: str
@@ -83,6 +84,7 @@ class Commit:
     identity: str
     paths: Sequence[str]
     known: Collection[str] | None = None
+    incomplete: str = ""
 
 
 @frozen
@@ -370,7 +372,9 @@ def _commit_once(transaction: Any, change: Commit, there: Sequence[Any]) -> Comm
         added = list(_parquet_files_to_data_files(transaction.table_metadata, list(change.paths), table.io))
     gone = there if change.known is None else []
     if added or gone:
-        snapshot = transaction.update_snapshot(snapshot_properties={"pulsar-admin.cluster": change.cluster})
+        about = {"pulsar-admin.cluster": change.cluster}
+        about |= {"pulsar-admin.incomplete": change.incomplete} if change.incomplete else {}
+        snapshot = transaction.update_snapshot(snapshot_properties=about)
         with snapshot.overwrite() if gone else snapshot.merge_append() as update:
             for file in gone:
                 update.delete_data_file(file)

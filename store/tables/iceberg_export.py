@@ -23,6 +23,7 @@ from store.tables.export import (
     home_of,
     left_by,
     make_tables,
+    why_incomplete,
     word_of,
 )
 from store.tables.folder import Folder
@@ -92,7 +93,8 @@ def _commit_table(
         run.folder.move(part.path, target)
         named.append(target)
     there = None if known is None else {file.path for file in known}
-    change = Commit(table, run.cluster, identity, [f"{warehouse.root}/{path}" for path in named], there)
+    paths, why = [f"{warehouse.root}/{path}" for path in named], why_incomplete(run.reader.txn)
+    change = Commit(table, run.cluster, identity, paths, there, why)
     try:
         done = commit(warehouse, change)
     except (NotWritable, Refused, StalePlan):  # after others nobody knows whether the catalogue has the commit

@@ -54,6 +54,9 @@ class ClusterTables:
     tables: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
     exported_ms: Mapping[str, int] = field(default_factory=dict)  # by table
     columns: Profile | None = None  # whose names ``messages`` has; None: our own
+    incomplete: Mapping[str, str] = field(
+        default_factory=dict
+    )  # table → what was not whole of the metadata it was made of
 
     def rows(self, table: str) -> int:
         """Return the rows of TABLE, 0 where there is none."""
@@ -110,7 +113,13 @@ def _cluster_of(clusters: Mapping[str, Any], name: str) -> ClusterTables:  # Any
         {table: _parts_of(tables, f"{where}.tables", table) for table in tables},
         {table: _member(times, f"{where}.exportedMs", table, int) for table in times},
         _profile_of(found.get("columns"), f"{where}.columns"),
+        _texts_of(found, where, "incomplete"),
     )
+
+
+def _texts_of(found: Mapping[str, Any], where: str, name: str) -> dict[str, str]:  # Any: JSON
+    texts = _member({name: {}, **found}, where, name, dict)
+    return {key: _member(texts, f"{where}.{name}", key, str) for key in texts}
 
 
 def _profile_of(text: object, where: str) -> Profile | None:
@@ -163,6 +172,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
             "identity": one.identity,
             "store": one.store,
             "exportedMs": dict(one.exported_ms),
+            **({"incomplete": dict(one.incomplete)} if one.incomplete else {}),
             **({} if one.columns is None else {"columns": one.columns}),
             "tables": {table: [_row_of(part) for part in parts] for table, parts in one.tables.items()},
         }

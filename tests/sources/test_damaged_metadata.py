@@ -16,6 +16,7 @@ from store.codec.zookeeper import ZooKeeperNode
 from store.db.files import Damage
 from store.sources.nodes import MetadataDirectory, iter_source_rows
 from store.sources.zookeeper import read_snapshot
+from store.tables.iceberg import open_warehouse
 from tests.conftest import Cli
 from tests.sources.test_roots import of_cluster, tree, write_files
 from tests.test_clusters import bookie, disks  # noqa: F401 - a fixture
@@ -161,6 +162,38 @@ def test_each_answer_of_an_incomplete_store_says_so_until_sound_files_come(
     assert {path: row[0] for path, row in tree(store).items()} == {node.path: node.data for node in of_cluster()}
     for question in ASKED[:3]:
         assert "incomplete" not in cli("--store", store, *question).stderr
+
+
+def test_tables_of_an_incomplete_store_say_so_too(
+    alone: Path,
+    disks: Path,  # noqa: F811
+    tmp_path: Path,
+    cli: Cli,
+) -> None:
+    """So that an answer from them is not taken for whole, until tables of whole metadata take their place."""
+    store, raw, tables, ice = tmp_path / "s", alone.read_bytes(), tmp_path / "tables", tmp_path / "ice"
+    alone.write_bytes(raw[:-4_000] + bytes(4_000))
+    words = [word for number in (1, 2, 3) for word in ("--bookie", bookie(disks, number))]
+    cli("--store", store, "store", "import", "cluster", "--zookeeper", alone.parent, *words)
+    sound = ("topics", "list", "acme/orders"), ("sql", "select count(*) from topics")
+    for folder, more in ((tables, []), (ice, ["--iceberg", "--only", "topics"])):
+        assert cli("--store", store, "store", "export", "tables", folder, *more).exit_code == 1
+    (cluster,) = json.loads((tables / "tables.json").read_text())["clusters"].values()
+    assert cluster["incomplete"].keys() == cluster["tables"].keys()
+    for question in sound:
+        answer = cli("--tables", tables, *question)
+        assert (answer.exit_code, "from incomplete metadata" in answer.stderr) == (1, True), question
+    table = open_warehouse(str(ice)).catalog.load_table("pulsar.topics")
+    assert table.current_snapshot().summary["pulsar-admin.incomplete"] == cluster["incomplete"]["topics"]
+    alone.write_bytes(raw)
+    assert cli("--store", store, "store", "refresh").exit_code == 0
+    assert cli("--store", store, "store", "export", "tables", tables, "--only", "topics").exit_code == 0
+    (cluster,) = json.loads((tables / "tables.json").read_text())["clusters"].values()
+    assert cluster["incomplete"].keys() == cluster["tables"].keys() - {"topics"}
+    assert cli("--store", store, "store", "export", "tables", tables).exit_code == 0
+    for question in sound:
+        answer = cli("--tables", tables, *question)
+        assert (answer.exit_code, answer.stderr.count("incomplete")) == (0, 0), question
 
 
 def test_a_damaged_snapshot_that_was_not_needed_is_a_note(tmp_path: Path, cli: Cli) -> None:
