@@ -16,6 +16,7 @@ from store.changes.report import ChangePart, Deletable, ExpiryDetails, LedgerPar
 from store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
 from store.db.environment import Txn
 from store.db.tree import read_node
+from store.facts.markers import extent_of_messages
 from store.frozen import frozen
 from store.model.coverage import absent_of
 from store.model.cursors import (
@@ -121,8 +122,8 @@ def info_of_state(
 def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> ChangePart:
     txn = reader.txn
     before, after = pending_intervals(move.topic, move.cursor.state), pending_intervals(move.topic, move.state)
-    replayed = extent_of(txn, move.topic, subtract(after, before))
-    skipped = extent_of(txn, move.topic, subtract(before, after))
+    replayed = extent_of_messages(reader, move.topic, subtract(after, before))
+    skipped = extent_of_messages(reader, move.topic, subtract(before, after))
     return ChangePart(
         topic=str(move.topic.name),
         subscription=move.cursor.name,

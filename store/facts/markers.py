@@ -1,21 +1,28 @@
-"""Markers in a backlog: entries of brokers (replicated subscriptions, transactions) that no client gets."""
+"""What is no message by itself in a part of a topic: markers of brokers (replicated subscriptions, transactions), which no client gets,
+and chunks, which consumers join."""
 
 from __future__ import annotations
 
 from store.codec.message import is_marker
+from store.errors import StoreError
 from store.facts.chunks import read_header
-from store.frozen import frozen
-from store.model.extent import Intervals, iter_ledger_parts
+from store.frozen import frozen, replace
+from store.model.extent import Extent, Intervals, extent_of, iter_ledger_parts
 from store.model.reader import EntryReader
 from store.model.topics import Topic
+from store.names import Position
+
+_FEW = 10_000
+"""Entries whose headers are read to count their messages."""
 
 
 @frozen
 class Contents:
-    """How many of ``entries`` are ``markers``; ``unread``: could not be read."""
+    """How many of ``entries`` are ``markers``, or ``parts``: chunks but the last one of their message. ``unread``: could not be read."""
 
     entries: int
     markers: int
+    parts: int = 0
     unread: int = 0
 
 
@@ -26,20 +33,41 @@ def has_marker_at_edges(reader: EntryReader, topic: Topic, pending: Intervals) -
 
 
 def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals) -> Contents:
-    """Count the markers among the entries of ``topic`` at the ranks ``intervals``; reads their headers.
+    """Count the markers and the parts of messages among the entries of ``topic`` at the ranks ``intervals``; reads their headers.
 
     Upstream ``Markers.isServerOnlyMarker`` (4.0.8): a dispatcher acknowledges them for the consumer. Raises SourceChanged,
     EntryLogCorrupt.
     """
-    from store.kernels.records import MARKER
+    import numpy as np
+
+    from store.kernels.records import CHUNK, MARKER
     from store.scan.entries import EntryScan
 
     scan = EntryScan(
         reader, (part for start, end in intervals for part in iter_ledger_parts(topic, start, end)), heads=True
     )
-    entries = markers = 0
+    entries = markers = parts = 0
     for batch in scan.batches():
         entries += len(batch.rows)
         markers += int((batch.rows["flags"] & MARKER != 0).sum())
+        for index in np.flatnonzero(batch.rows["flags"] & CHUNK != 0).tolist():
+            position = Position(int(batch.ledger_ids[index]), int(batch.entry_ids[index]))
+            header = read_header(reader, topic, topic.rank(position))
+            parts += header is not None and header.metadata.chunk_id + 1 < header.metadata.num_chunks_from_msg
     unread = scan.missing + len(scan.unreadable)
-    return Contents(entries + unread, markers, unread)
+    return Contents(entries + unread, markers, parts, unread)
+
+
+def extent_of_messages(reader: EntryReader, topic: Topic, intervals: Intervals) -> Extent:
+    """Return how much lies in ``intervals``; of few entries markers are no messages, and the chunks of one message are one.
+
+    The index counts both as one each. What cannot be read counts as the index says.
+    """
+    extent = extent_of(reader.txn, topic, intervals)
+    if not 0 < extent.entries <= _FEW:
+        return extent
+    try:
+        found = read_contents(reader, topic, intervals)
+    except StoreError:
+        return extent
+    return replace(extent, messages=extent.messages - found.markers - found.parts)

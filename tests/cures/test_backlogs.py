@@ -133,3 +133,19 @@ def test_peek_says_why_it_shows_nothing(form: str, cli: Cli, tmp_path: Path) -> 
     assert "10:2 is chunk 3 of 4 of a message that begins at 10:0" in shown.stderr
     whole = made(tmp_path / "some", [[entry(), *(entry(marker=10) for _ in range(5))]], Position(10, -1))
     assert "markers" not in cli("--store", whole, *peek).stderr
+
+
+@pytest.mark.parametrize(
+    ("ledger", "count", "messages"),
+    [
+        ([entry(), *(entry(marker=10) for _ in range(5))], 3, 1),
+        ([entry(marker=10) for _ in range(5)], 3, 0),
+        ([*chunks("u", 4), entry()], 5, 2),
+        ([*chunks("u", 4), entry()], 2, 0),  # the message is its last chunk's
+    ],
+)
+def test_previews_count_messages(ledger: list[Made], count: int, messages: int, cli: Cli, tmp_path: Path) -> None:
+    """A marker is no message, and the chunks of one are one."""
+    store = made(tmp_path / "s", [ledger], Position(10, -1))
+    look = cli("--store", store, "topics", "skip", NAME, "-s", "s", "-n", count, "--dry-run", "-o", "json").json
+    assert (look["skipped"]["entries"], look["skipped"]["messages"]) == (count, messages)
