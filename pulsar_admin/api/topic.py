@@ -107,7 +107,8 @@ class Topic(TopicPlans):
 
         RULE ``all-before``: the last entry before it, with nothing younger in front; ``broker``: what a live broker of
         BROKER_VERSION answers. BATCH_INDEX names the message in its batch. EXPLAIN adds the proof, and the broker's answer.
-        ``exact`` of the answer: False where a lost entry could be an earlier one, None where that is not known.
+        ``exact`` of the answer: False where a lost entry could be an earlier one, None where that is not known; for BROKER, whether a
+        broker is certain to give this answer.
         Raises InvalidValue, TopicNotFound (also for a partitioned topic: ask its partitions), and for BROKER LedgerNotFound,
         EntryNotFound or EntryCorrupt where a broker fails, NotSeen where what it answers is not known.
         """

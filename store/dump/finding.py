@@ -61,7 +61,9 @@ class FoundEntry:
 
     ``position``: None where nothing is at or after the time. ``entry_time_ms``: the entry's own time on the clock. ``exact``: whether it
     is the first entry at or after the time (rule ``all-before``: the entry before that one), whatever is lost; None: not known, as what is
-    not imported may hold an earlier one. ``doubts``: what is lost or not seen before the answer; ``unreadable``: damaged entries there.
+    not imported may hold an earlier one. Of rule ``broker``: whether a broker is certain to give this answer, whatever is lost before it;
+    None: not known, as the last ledger may have more than is imported, on which its probes depend.
+    ``doubts``: what is lost or not seen before the answer; ``unreadable``: damaged entries there.
     ``ledgers_without_index``: ledgers before the answer of which no entry is here.
     ``scanned``: the files that were read because no index covers them. Of rule ``broker``: ``broker_version``; ``compacted_ledger``, the
     one that it searched; ``forgotten``, a ledger that loading the topic forgets. ``probes``: the entries that a broker looked at (rule
@@ -176,7 +178,8 @@ def gaps_before(found: FoundEntry) -> list[str]:
     if found.doubts:
         from store.search.doubts import text_of_doubts  # nearly every topic is whole
 
-        gaps.append(f"{found.topic}: an earlier answer could be among {text_of_doubts(found.doubts)}")
+        what = "a broker's probes depend on" if found.rule == BROKER else "an earlier answer could be among"
+        gaps.append(f"{found.topic}: {what} {text_of_doubts(found.doubts)}")
     if any(doubt.lost for doubt in found.doubts):
         gaps.append(f"{found.topic}: see what is lost with: pulsar-admin ledgers missing")
     bookies = [bookie for doubt in found.doubts for bookie in doubt.bookies]
@@ -210,8 +213,7 @@ def _find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) -
     search = BrokerSearch(reader, topic, question.broker)
     answer = search.message_id_by_time(question.time_ms)
     first = find_first_at_or_after(reader, topic, question.time_ms, "auto")
-    doubts = _doubts(reader, topic, replace(question, clock="auto"), first, None)
-    is_first = answer == first.position or (first.position is None and not topic.is_entry(answer))
+    doubts = _doubts_of_end(reader, topic)
     found = FoundEntry(
         str(topic.name),
         question.time_ms,
@@ -222,7 +224,7 @@ def _find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) -
         search.entries_read,
         0,
         len({probe.position.ledger_id for probe in search.probes}),
-        exact=_is_exact(first, doubts) if is_first else False,
+        exact=None if doubts else True,  # each entry that it looks at could be read, or it had no answer
         doubts=doubts,
         broker_version=READ_FROM[question.broker.version],
         compacted_ledger=search.used_compacted_ledger,
@@ -230,6 +232,17 @@ def _find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) -
         probes=tuple(search.probes),
     )
     return found, first.position
+
+
+def _doubts_of_end(reader: EntryReader, topic: Topic) -> tuple[Doubt, ...]:
+    """Return what an open last ledger may have more than is here."""
+    if not topic.ledgers or not topic.ledgers[-1].is_open or not may_be_broken(reader.txn, topic):
+        return ()
+    from store.search.doubts import find_doubt  # nearly every topic is whole
+
+    ledger = topic.ledgers[-1]
+    doubt = find_doubt(reader.txn, ledger, 0, to_end=True)
+    return () if doubt is None or doubt.unseen_from is None else (doubt,)
 
 
 def _explained(

@@ -17,6 +17,7 @@ from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, NotSeen, S
 from store.model.ledgers import find_ledger, find_metadata
 from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger
+from store.model.whole import is_whole
 from store.names import EARLIEST, Position
 from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, Probe
 from store.search.by_time import read_entry_time
@@ -252,11 +253,28 @@ class BrokerSearch:
                 ledgerId=position.ledger_id,
                 topic=str(self.topic.name),
             )
+        if ledger is not None and self._is_outside(ledger, position.entry_id):
+            raise EntryNotFound(
+                f"its search reads {position}, which no bookie that clients ask serves",
+                hint=f"see what is lost with: pulsar-admin ledgers missing {position.ledger_id}",
+                ledgerId=position.ledger_id,
+                entryId=position.entry_id,
+            )
         try:
             self.reader.check(position.ledger_id, position.entry_id)
             return read_entry_time(self.reader, position, "auto")
         except SEARCH_FAILS as error:
             raise self._unread(position, error, offloaded=offloaded) from error
+
+    def _is_outside(self, ledger: TopicLedger, entry_id: int) -> bool:
+        """Whether files have an entry that clients do not get."""
+        if is_whole(self.reader.txn, ledger):
+            return False
+        from store.model.broken import find_missing  # few ledgers lack anything
+
+        missing = find_missing(self.reader.txn, ledger.ledger_id)
+        outside = () if missing is None or missing.outside is None else missing.outside.ranges
+        return any(first <= entry_id <= last for first, last in outside)
 
     def _unread(self, position: Position, error: StoreError, *, offloaded: bool = False) -> StoreError:
         """Return ERROR, as POSITION cannot be read, in words of the search; NotSeen where it may be what is not imported."""

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from store.sources.rocksdb import apply_changes, open_for_reading
 from tests.conftest import Cli
-from tests.worlds import CLUSTER, world
+from tests.worlds import CLUSTER, scratch_copy, world
 
 TOPIC = "public/default/gen"
 START_MS = 1_700_000_000_000
@@ -77,6 +78,7 @@ def test_a_probe_that_cannot_be_read_fails_the_search(
     else:
         position = {"ledgerId": said[0], "entryId": said[1]}
         assert by_rule.json["position"] == {**position, "partitionIndex": -1}
+        assert (by_rule.exit_code, by_rule.json["exact"]) == (0, True), "lost entries before it do not change it"
         assert broker["agrees"] is True
         assert moved.json["after"]["markDeletePosition"] == f"{said[0]}:{said[1] - 1}"
 
@@ -111,6 +113,20 @@ def test_an_expiry_whose_probe_cannot_be_read_drops_whole_ledgers_only(lost: Pat
     assert created.exit_code == 1  # ledger 2
     found = cli(*expire, "-t", "100", "--rule", "broker", "--dry-run", "-o", "json")
     assert found.json["after"]["markDeletePosition"] == "1:499"
+
+
+def test_a_probe_of_what_no_bookie_serves_fails_the_search(tmp_path: Path, cli: Cli) -> None:
+    """The entry logs have every entry, and the bookie's index leads to none of them."""
+    source, store = scratch_copy("small", "clean", tmp_path), tmp_path / "s"
+    locations = source / "bookkeeper" / "current" / "locations"
+    with open_for_reading(locations) as pairs:
+        rows = [key for key, _ in pairs]
+    apply_changes(locations, lambda: ((key, None) for key in rows))
+    cli("--store", store, "store", "import", "standalone", source, "-q")
+    asked = cli(
+        "--store", store, "topics", "find-by-time", PLAIN[0], "--time", PLAIN[1], "--rule", "broker", "-o", "json"
+    )
+    assert (asked.exit_code, "which no bookie that clients ask serves" in asked.error["message"]) == (5, True)
 
 
 def test_the_proof_shows_every_ledger_or_counts_it(lost: Path, cli: Cli) -> None:
@@ -164,6 +180,18 @@ def test_what_a_bookie_that_is_not_imported_may_have_makes_the_answer_unknown(on
     for words in (("find-by-time", topic, "--time", time, "--rule", "broker"), ("get-message-id", topic, "-d", time)):
         asked = cli("--store", one_of_three, "topics", *words, "-o", "json")
         assert (asked.exit_code, asked.error["code"]) == (6, "not-seen")
+
+
+def test_a_last_ledger_that_may_go_on_makes_a_brokers_answer_unknown(tmp_path: Path, cli: Cli) -> None:
+    """The entries that it looks at are all here, of a ledger that nobody closed and whose other bookies are not."""
+    (tmp_path / "cluster").mkdir()
+    for part in ("bookkeeper0", "zookeeper"):
+        (tmp_path / "cluster" / part).symlink_to(world(CLUSTER) / "crashed" / part)
+    cli("--store", tmp_path / "s", "store", "import", "standalone", tmp_path / "cluster", "-q")
+    ask = ("topics", "find-by-time", "acme/orders/fresh-batched", "--time", PLAIN[1], "--rule", "broker", "-o", "json")
+    found = cli("--store", tmp_path / "s", *ask)
+    assert (found.exit_code, found.json["exact"], found.json["position"]["entryId"]) == (1, None, 0)
+    assert "a broker's probes depend on what ledger 263 may have from entry" in found.stderr
 
 
 def test_the_first_entry_is_exact_whatever_is_not_seen_after_it(one_of_three: Path, cli: Cli) -> None:
