@@ -164,7 +164,10 @@ def _recovered(topic: Topic, cursor: Cursor) -> Cursor:
     stored = cursor.state
     if not topic.ids or stored.mark_delete <= topic.last_confirmed:
         return cursor
-    return replace(cursor, state=replace(stored, mark_delete=topic.last_confirmed), ahead=stored.mark_delete)
+    # The beginning of a listed ledger without entries is the same place: a broker leaves a cursor there when a ledger is rolled over.
+    is_end = stored.mark_delete.entry_id < 0 and topic.ledger(stored.mark_delete.ledger_id) is not None
+    ahead = None if is_end else stored.mark_delete
+    return replace(cursor, state=replace(stored, mark_delete=topic.last_confirmed), ahead=ahead)
 
 
 # -- what is left -----------------------------------------------------------------------------------------------------

@@ -74,3 +74,11 @@ def test_a_cursor_of_deduplication_that_keeps_much(
     assert (row["severity"], row["evidence"]["ledgers"]) == ("note", 2)
     monkeypatch.setattr(deduplication, "HELD_BYTES", row["evidence"]["bytes"] + 1)
     check_told(whole_cli, store, before, [])
+
+
+def test_the_beginning_of_an_empty_last_ledger_is_the_end(whole_cli: Cli, tmp_path: Path) -> None:
+    """So a real 4.2.4 left ``__compaction`` when it unloaded topics."""
+    cursors = {"s": CursorInfo(-1, Position(13, -1))}
+    store = make_store(tmp_path / "s", {str(NAME): MadeTopic([*LEDGERS, []], cursors=cursors)})
+    assert diagnoses(whole_cli, store, "--code", "cursor-ahead") == []
+    assert "stored" not in whole_cli("--store", store, "topics", "subscriptions", NAME, "--table").stdout
