@@ -214,10 +214,10 @@ def test_no_command_is_printed_that_newer_ledgers_are_refused_by(cli: Cli, tmp_p
         assert cli("--store", store, *row["mend"].split()[1:]).exit_code in (0, 1)
     printed = cli("--store", store, "ledgers", "missing").stderr
     assert "forget" not in printed
-    assert "$ pulsar-admin" in printed
+    assert "look: pulsar-admin" in printed
     for line in printed.splitlines():
-        if "$ pulsar-admin " in line:
-            assert cli("--store", store, *line.split("$ pulsar-admin ")[1].split()).exit_code in (0, 1)
+        if ": pulsar-admin " in line:
+            assert cli("--store", store, *line.split(": pulsar-admin ")[1].split()).exit_code in (0, 1)
     checked = cli("--store", store, "store", "check").stdout
     assert "ledgers forget 35" not in checked
 
