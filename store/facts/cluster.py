@@ -5,26 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from store.db.environment import Store
 from store.db.files import LogFile, iter_log_ends, iter_not_needed
 from store.errors import StoreError, Unsupported
 from store.facts import Unknown
-from store.facts.bookies import BookieFacts
-from store.facts.disk_totals import StuckLog, read_disk_totals
-from store.facts.disks import DiskUsage, journal_only, read_disks
-from store.facts.managed_ledgers import OtherLedger, other_ledgers
-from store.facts.marks import Mark, iter_marks
-from store.facts.orphans import Orphan, iter_orphans
-from store.facts.partitions import Partitions, find_disagreeing
-from store.facts.rows import AlteredRows, altered_rows
-from store.facts.topics import ReadBudget, TopicFacts
 from store.facts.trees import Tree, lacks_managed_ledgers, unknown_trees
-from store.facts.unclosed import Unclosed
-from store.facts.unlisted import HeldLedgers, Unlisted, UnlistedLedgers, find_newer, find_unlisted
-from store.facts.values import UnknownValues, unknown_values
-from store.facts.vanished import DetachedView, Vanished, find_vanished, kept_ledgers, keys_of_view_alone
+from store.facts.unlisted import HeldLedgers, UnlistedLedgers, find_newer, find_unlisted
 from store.frozen import frozen
 from store.model.absent_bookies import find_unknown_bookies
 from store.model.ledgers import iter_ledger_ids
@@ -32,6 +20,22 @@ from store.model.managed_nodes import iter_other_ledgers
 from store.model.reader import EntryReader
 from store.model.topics import iter_topics, read_topic
 from store.sources.roots import stored_roots
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store.facts.bookies import BookieFacts
+    from store.facts.disk_totals import StuckLog
+    from store.facts.disks import DiskUsage
+    from store.facts.managed_ledgers import OtherLedger
+    from store.facts.marks import Mark
+    from store.facts.orphans import Orphan
+    from store.facts.partitions import Partitions
+    from store.facts.rows import AlteredRows
+    from store.facts.topics import ReadBudget, TopicFacts
+    from store.facts.unclosed import Unclosed
+    from store.facts.values import UnknownValues
+    from store.facts.vanished import DetachedView, Vanished
 
 LAYOUT = b"/ledgers/LAYOUT"
 _STUCK_MAX = 1_000
@@ -56,6 +60,8 @@ class ClusterFacts:
         """Yield the facts of each topic at NOW_MS, then those of what a newer Pulsar keeps beside topics; values of a newer version are
         left out, their own facts tell of them.
         """
+        from store.facts.topics import TopicFacts
+
         txn = self.reader.txn
         for name in chain(iter_topics(txn), iter_other_ledgers(txn)):
             try:
@@ -70,11 +76,17 @@ class ClusterFacts:
     @cached_property
     def unclosed(self) -> Unclosed:
         """What nobody closed, of the topics that were added so far: who looks at all topics adds them."""
+        from store.facts.unclosed import Unclosed
+
         return Unclosed()
 
     @cached_property
     def leaked(self) -> tuple[Orphan, ...]:
         """The ledgers that nothing references, but for those that may be the only copy of something, and those of which nobody knows."""
+        from store.facts.orphans import iter_orphans
+        from store.facts.unlisted import Unlisted
+        from store.facts.vanished import kept_ledgers
+
         kept, untold = kept_ledgers(self.reader.txn), (Unlisted.NEWER, Unlisted.UNLISTED)
         found = iter_orphans(self.reader.txn)
         return tuple(one for one in found if one.ledger_id not in kept and one.reason not in untold)
@@ -82,16 +94,22 @@ class ClusterFacts:
     @cached_property
     def journal_only(self) -> tuple[tuple[LogFile, int, int], ...]:
         """The journals that have entries which no entry log has, with how many these are, and their bytes."""
+        from store.facts.disks import journal_only
+
         return journal_only(self.reader.txn)
 
     @cached_property
     def stuck_logs(self) -> tuple[StuckLog, ...]:
         """The entry logs with dead bytes beside live ones, those with most of them first; a thousand at most."""
+        from store.facts.disk_totals import read_disk_totals
+
         return read_disk_totals(self.store, self.reader.txn, _STUCK_MAX).stuck
 
     @cached_property
     def disks(self) -> tuple[tuple[Path, DiskUsage], ...]:
         """The disks, each by one of its folders, of files that were imported where they lie."""
+        from store.facts.disks import read_disks
+
         return read_disks(self.store.path, self.reader.txn)
 
     @cached_property
@@ -107,10 +125,14 @@ class ClusterFacts:
     @cached_property
     def vanished(self) -> Vanished:
         """Topics whose node is gone without a deletion, and compacted views that their topics name no more."""
+        from store.facts.vanished import find_vanished
+
         return find_vanished(self.reader)
 
     def keys_of_view_alone(self, view: DetachedView) -> tuple[str, ...] | Unknown:
         """The keys that only a compacted view has which its topic names no more."""
+        from store.facts.vanished import keys_of_view_alone
+
         return keys_of_view_alone(self.reader, view)
 
     @cached_property
@@ -161,11 +183,15 @@ class ClusterFacts:
     @cached_property
     def marks(self) -> tuple[Mark, ...]:
         """The ledgers that are marked as under-replicated."""
+        from store.facts.marks import iter_marks
+
         return tuple(iter_marks(self.reader.txn))
 
     @cached_property
     def disagreeing_partitions(self) -> tuple[Partitions, ...]:
         """The names whose metadata as partitioned topics and whose partitions do not agree."""
+        from store.facts.partitions import find_disagreeing
+
         return find_disagreeing(self.reader.txn)
 
     @cached_property
@@ -176,19 +202,27 @@ class ClusterFacts:
     @cached_property
     def other_ledgers(self) -> tuple[OtherLedger, ...]:
         """The managed ledgers that are no persistent topics, which a newer Pulsar reads."""
+        from store.facts.managed_ledgers import other_ledgers
+
         return other_ledgers(self.reader.txn)
 
     @cached_property
     def altered_rows(self) -> tuple[AlteredRows, ...]:
         """The store's own rows whose key or value is not what was written, by database."""
+        from store.facts.rows import altered_rows
+
         return altered_rows(self.reader.txn)
 
     @cached_property
     def bookies(self) -> BookieFacts:
         """Facts of the bookies."""
+        from store.facts.bookies import BookieFacts
+
         return BookieFacts(self.store, self.reader)
 
     @cached_property
     def unknown_values(self) -> tuple[UnknownValues, ...]:
         """The metadata values that say more than this version knows."""
+        from store.facts.values import unknown_values
+
         return unknown_values(self.reader.txn)

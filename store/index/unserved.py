@@ -96,7 +96,7 @@ def _located(store: Store, txn: Txn, logs: Collection[LogFile]) -> Located:
             records[log.disk] = records.get(log.disk, 0) + log.records
     found = {}
     for bookie in iter_imported_bookies(store.info, whole=True):
-        if bookie.bookie_id in records:
+        if records.get(bookie.bookie_id):
             ids = (ledger_id_of_path(path) for path in iter_paths(txn, f"{LEDGERS_ROOT}/"))
             with suppress(OSError, StoreError):  # not at hand, or damaged: nobody knows
                 rows = read_located(bookie, (one for one in ids if one is not None), records[bookie.bookie_id])

@@ -14,10 +14,11 @@ from store.names import EVENTS, PERSISTENT
 from store.rules.cause import Severity
 from store.rules.copies import LEDGERS_DELETED, LEDGERS_UNREFERENCED
 from store.rules.deep import DEEP_SWEEPS
+from store.rules.leading import LEADING
 from store.rules.rows import CHECK_STOPPED
 from store.rules.rule import Judged
 from store.rules.sight import NAMELESS
-from store.rules.table import LEADING, RULES, SWEEPS, TOPIC_RULES
+from store.rules.table import RULES, SWEEPS, TOPIC_RULES
 from store.rules.topic_data import TOPIC_SWEEP, TOPIC_UNREADABLE
 from store.rules.whole import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 

@@ -29,7 +29,7 @@ from store.rules.topics import TOPIC_RULES as USE_RULES
 from store.rules.transactions import TRANSACTION_RULES
 from store.rules.whole import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 
-__all__ = ["CAUSES", "LEADING", "RULES", "SUBSCRIPTION_RULES", "SWEEPS", "TOPIC_RULES", "judge"]
+__all__ = ["CAUSES", "RULES", "SUBSCRIPTION_RULES", "SWEEPS", "TOPIC_RULES", "judge"]
 
 RULES: tuple[Rule[ClusterFacts], ...] = (
     *ROW_RULES,
@@ -51,9 +51,6 @@ SWEEPS: tuple[Sweep[ClusterFacts], ...] = (
     *NODE_SWEEPS,
     *LEDGER_SWEEPS,
 )
-LEADING = tuple(rule for rule in RULES if rule.cause.leads)
-"""Rules of which other findings may come: cheap to judge, so that an import tells of them."""
-
 
 _SWEPT = chain(TOPIC_SWEEP.rules, *(sweep.rules for sweep in SWEEPS), *(sweep.rules for sweep in DEEP_SWEEPS))
 CAUSES: dict[str, Cause] = {

@@ -5,13 +5,15 @@ from __future__ import annotations
 from store.db.environment import Store
 from store.facts.cluster import ClusterFacts
 from store.model.reader import open_reader
-from store.rules.table import LEADING, judge
+from store.rules.leading import LEADING
 
 
 def leading_findings(store: Store) -> dict[str, str]:
     """Return code → what is said of each leading finding about STORE."""
     with open_reader(store) as reader:
+        facts = ClusterFacts(store, reader)
         return {
             rule.cause.code: f"{evidence.where}: {evidence.sentence}. {rule.hint(evidence)}"
-            for rule, evidence in judge(ClusterFacts(store, reader), LEADING)
+            for rule in LEADING
+            for evidence in rule.holds(facts)
         }
