@@ -3,6 +3,8 @@ and chunks, which consumers join."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from store.codec.message import is_marker
 from store.errors import StoreError
 from store.facts.chunks import read_header
@@ -11,6 +13,9 @@ from store.model.extent import Extent, Intervals, extent_of, iter_ledger_parts
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
+
+if TYPE_CHECKING:
+    from store.proto.pulsar_api_pb2 import MessageMetadata
 
 _FEW = 10_000
 """Entries whose headers are read to count their messages."""
@@ -61,13 +66,22 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals) -> Co
 def extent_of_messages(reader: EntryReader, topic: Topic, intervals: Intervals) -> Extent:
     """Return how much lies in ``intervals``; of few entries markers are no messages, and the chunks of one message are one.
 
-    The index counts both as one each. What cannot be read counts as the index says.
+    The index counts both as one each; its count stands where neither the first nor the last entry is a marker or a chunk, and for what
+    cannot be read.
     """
     extent = extent_of(reader.txn, topic, intervals)
     if not 0 < extent.entries <= _FEW:
+        return extent
+    edges = [read_header(reader, topic, rank) for rank in sorted({intervals[0][0], intervals[-1][1] - 1})]
+    if not any(header is not None and _is_no_message(header.metadata) for header in edges):
         return extent
     try:
         found = read_contents(reader, topic, intervals)
     except StoreError:
         return extent
     return replace(extent, messages=extent.messages - found.markers - found.parts)
+
+
+def _is_no_message(metadata: MessageMetadata) -> bool:
+    """Whether an entry is a marker, or a part of a message."""
+    return is_marker(metadata) or metadata.num_chunks_from_msg > 1

@@ -204,7 +204,9 @@ def test_every_command_runs_on_every_engine_or_says_why_not() -> None:
         assert f"def {name}(" in (Path(__file__).parent / module).read_text()
 
 
-ENTRIES_MAX = 96  # compaction status reads up to three entries of each of a dozen topics, overview two of each of forty
+ENTRIES_MAX = (
+    160  # compaction status reads up to three entries of each of a dozen topics, overview a few of each of forty
+)
 SMALL_REASONS = [reason for reason in WITHOUT_SPARK if not {"copies", "other"} & set(reason.replace(",", "").split())]
 
 
