@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from base64 import b64decode, b64encode
 from collections import defaultdict
@@ -70,6 +71,17 @@ def test_stated_times_are_compared_with_the_entries(tmp_path: Path) -> None:
     assert _codes(tmp_path / "wrong") == [
         f"its field {BEGIN} says {START_MS + 2}, its entries {START_MS + 1}",
     ]
+
+
+def test_wrong_times_are_written_again(tmp_path: Path, cli: Cli) -> None:
+    """The command that the doctor prints of "publish-time-differs" cures it."""
+    path = _made(tmp_path / "s")
+    before = cli("--store", path, "doctor", "-o", "jsonl").json_lines
+    _seed_form(path, START_MS + 2, START_MS + 9)
+    (row,) = [row for row in cli("--store", path, "doctor", "-o", "jsonl").json_lines if row not in before]
+    assert row["code"] == "publish-time-differs"
+    assert cli("--store", path, *shlex.split(row["mend"])[1:]).exit_code == 0
+    assert cli("--store", path, "doctor", "-o", "jsonl").json_lines == before
 
 
 def test_stated_times_are_all_there_is_of_a_lost_ledger(tmp_path: Path, cli: Cli) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -364,10 +365,15 @@ def test_two_of_three_see_every_entry(disks: Path, tmp_path: Path, cli: Cli, dam
 
 
 def test_bookies_that_come_later(disks: Path, one_of_three: Path, cli: Cli) -> None:
-    """What the index of the first one had is counted for it."""
+    """What the index of the first one had is counted for it; the commands that are printed bring them."""
+    run = ("--store", one_of_three, "doctor", "--each", 1000, "-o", "jsonl")
+    rows = [row for row in cli(*run).json_lines if "DIR" in row["mend"]]
+    assert {row["code"] for row in rows} == {"entries-not-seen", "bookie-not-imported"}
     for number in (1, 2):
         added = world("cluster") / "clean" / f"bookkeeper{number}"
-        cli("--store", one_of_three, "store", "add", "bookie", added, "-q")
+        command = next(row["mend"] for row in rows if f"add bookie bk{number}test=DIR" in row["mend"])
+        assert cli("--store", one_of_three, *shlex.split(command.replace("DIR", str(added)))[1:], "-q").exit_code == 0
+    assert not {row["code"] for row in cli(*run).json_lines} & {"entries-not-seen", "bookie-not-imported"}
     with open_store(one_of_three) as store, store.read() as txn:
         held = held_by(iter_logs(txn))
         assert copied_entries(txn) == held

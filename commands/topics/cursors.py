@@ -120,7 +120,7 @@ def create_subscription(
 )
 @topics_argument
 @subscription_option
-@click.option("-f", "--force", is_flag=True, help="Also remove the cursors of compaction and deduplication.")
+@click.option("-f", "--force", is_flag=True, help="Also remove the broker's own cursors, and damaged ones.")
 @pass_app
 def unsubscribe(app: App, selection: TopicSelection, subscription: str, force: bool) -> None:
     """Remove a subscription.

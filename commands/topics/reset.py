@@ -83,7 +83,7 @@ _HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
 @click.option(
     "--force",
     is_flag=True,
-    help="Also do what is refused otherwise: move to the end, into lost entries, or the broker's own cursors.",
+    help="Also do what is refused otherwise: move to the end, into lost entries, the broker's own cursors or (-m) a damaged one.",
 )
 @pass_app
 def reset_cursor(

@@ -19,7 +19,7 @@ from pulsar_admin.api.session import (
 from store.db.clocks import check_clock
 from store.errors import InvalidValue, NothingMatches, SubscriptionNotFound
 from store.model.cursors import Cursor as CursorModel
-from store.model.cursors import is_consumed, iter_cursor_names, read_cursor
+from store.model.cursors import is_consumed, iter_cursor_names, read_cursor, read_damaged_cursor
 from store.model.extent import Extent, extent_of, pending_intervals
 from store.model.reader import EntryReader
 from store.model.topics import Topic as TopicModel
@@ -143,7 +143,8 @@ class Cursors:
             given_flag("exclude", exclude),
         )
         with self._session.reader() as reader:
-            resets = resets_to(target, self._cursors(reader, by_time=time is not None))
+            cursors = self._cursors(reader, by_time=time is not None, is_replaced=force and to is not None)
+            resets = resets_to(target, cursors)
             return resets_plan(self._session, reader, resets, request)
 
     def skip(self, count: int, *, force: bool = False) -> Plan:
@@ -265,7 +266,7 @@ class Cursors:
         given_flag("force", force)
         return self._session.plan(
             lambda reader, now_ms: plan_unsubscribe(
-                reader, "topics unsubscribe", self._cursors(reader), now_ms, force=force
+                reader, "topics unsubscribe", self._cursors(reader, is_replaced=force), now_ms, force=force
             )
         )
 
@@ -330,11 +331,14 @@ class Cursors:
             return plan_of(plan_moves(reader, command, moves, self._session.clock_ms), reader.txn)
 
     def _cursors(
-        self, reader: EntryReader, *, by_time: bool = False, verb: str = "move"
+        self, reader: EntryReader, *, by_time: bool = False, is_replaced: bool = False, verb: str = "move"
     ) -> list[tuple[TopicModel, CursorModel]]:
-        """Return the cursors meant; raises NothingMatches where they are to move BY_TIME and the one topic asked about has no entries."""
+        """Return the cursors meant, where IS_REPLACED those that cannot be read, too.
+
+        Raises NothingMatches where they are to move BY_TIME and the one topic asked about has no entries.
+        """
         if not self._means_all:
-            found = list(iter_cursors(self._session, reader, self._selection, self._name))
+            found = list(iter_cursors(self._session, reader, self._selection, self._name, is_replaced=is_replaced))
             if by_time:
                 _check_entries(self._selection, [topic for topic, _ in found])
             return found
@@ -344,7 +348,8 @@ class Cursors:
         found = []
         for topic in topics:
             names = filter(is_consumed, sorted(iter_cursor_names(reader.txn, topic.name)))
-            cursors = read_cursors(self._session, reader, topic, names, named=bool(self._selection.topics))
+            named = bool(self._selection.topics)
+            cursors = read_cursors(self._session, reader, topic, names, named=named, is_replaced=is_replaced)
             found += [(topic, cursor) for cursor in cursors]
         if not found:
             raise SubscriptionNotFound(
@@ -414,7 +419,12 @@ def resets_plan(session: Session, reader: EntryReader, resets: Iterable[Reset], 
 
 
 def iter_cursors(
-    session: Session, reader: EntryReader, selection: TopicSelection, subscription: str
+    session: Session,
+    reader: EntryReader,
+    selection: TopicSelection,
+    subscription: str,
+    *,
+    is_replaced: bool = False,
 ) -> Iterator[tuple[TopicModel, CursorModel]]:
     """Yield the cursor SUBSCRIPTION of every topic meant, partitions of a partitioned one each.
 
@@ -425,7 +435,7 @@ def iter_cursors(
     found = False
     for topic in read_topics(session, reader, selection):
         if named or subscription in iter_cursor_names(reader.txn, topic.name):
-            for cursor in read_cursors(session, reader, topic, (subscription,), named=named):
+            for cursor in read_cursors(session, reader, topic, (subscription,), named=named, is_replaced=is_replaced):
                 found = True
                 yield topic, cursor
     if not found:
@@ -443,7 +453,14 @@ def read_topics(session: Session, reader: EntryReader, selection: TopicSelection
 
 
 def read_cursors(
-    session: Session, reader: EntryReader, topic: TopicModel, names: Iterable[str], *, named: bool
+    session: Session,
+    reader: EntryReader,
+    topic: TopicModel,
+    names: Iterable[str],
+    *,
+    named: bool,
+    is_replaced: bool = False,
 ) -> Iterator[CursorModel]:
-    """Yield the cursors NAMES of TOPIC, which was NAMED or is one of many: see ``Session.each``."""
-    return session.each(names, lambda name: read_cursor(reader.txn, reader, topic, name), alone=named)
+    """Yield the cursors NAMES of TOPIC, which was NAMED or is one of many: see ``Session.each``; IS_REPLACED: damaged ones, too."""
+    read = read_damaged_cursor if is_replaced else read_cursor
+    return session.each(names, lambda name: read(reader.txn, reader, topic, name), alone=named)

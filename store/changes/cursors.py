@@ -49,6 +49,8 @@ class CursorMove:
     """Whether nothing is at or after the time that it goes to, so that it goes to the end."""
     force: bool = False
     """Whether a cursor that a broker keeps for itself is to move all the same."""
+    is_set: bool = False
+    """Whether somebody says where to: what keeps the place where a cursor stands from being read goes then, though it stays there."""
     as_broker: bool = False
     """Whether a broker moves it so itself, whatever it keeps for itself."""
 
@@ -82,8 +84,14 @@ def plan_moves(reader: EntryReader, command: str, moves: Iterable[CursorMove], n
 
 
 def _moves(move: CursorMove) -> bool:
-    """Whether anything is written: also where a position ahead of the topic is stored, and the cursor stays where a broker starts it."""
-    return move.state != move.cursor.state or move.cursor.ahead is not None
+    """Whether anything is written: also where what is stored is not where the cursor stands, and it stays there."""
+    is_stale = move.is_set and (move.cursor.is_incomplete or is_unreadable(move.cursor))
+    return move.state != move.cursor.state or move.cursor.ahead is not None or is_stale
+
+
+def is_unreadable(cursor: Cursor) -> bool:
+    """Whether nobody knows where CURSOR stands: its value is damaged."""
+    return cursor.source is CursorSource.UNREADABLE
 
 
 def _freed(reader: EntryReader, topic: Topic, after: Mapping[tuple[Any, str], Position], now_ms: int) -> Freed:
@@ -98,7 +106,8 @@ def _move_step(txn: Txn, move: CursorMove, now_ms: int) -> Step:
     node = read_node(txn, path)
     before = move.cursor.info
     info = info_of_state(move.state, before.cursor_properties, before.last_active_ms)
-    return put_value_step(txn, path, encode_cursor_info(info, node.value), now_ms)
+    base = b"" if is_unreadable(move.cursor) else node.value
+    return put_value_step(txn, path, encode_cursor_info(info, base), now_ms)
 
 
 def info_of_state(
@@ -124,16 +133,16 @@ def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> ChangePar
     before, after = pending_intervals(move.topic, move.cursor.state), pending_intervals(move.topic, move.state)
     replayed = extent_of_messages(reader, move.topic, subtract(after, before))
     skipped = extent_of_messages(reader, move.topic, subtract(before, after))
+    is_lost = is_unreadable(move.cursor)
+    stood = state_json(move.topic, move.cursor.state) | _stored_json(move.cursor) | _view_json(move, move.cursor.state)
     return ChangePart(
         topic=str(move.topic.name),
         subscription=move.cursor.name,
-        before=state_json(move.topic, move.cursor.state)
-        | _stored_json(move.cursor)
-        | _view_json(move, move.cursor.state),
+        before=None if is_lost else stood,
         after=state_json(move.topic, move.state) | _view_json(move, move.state),
-        extent=replayed + skipped,
-        replayed=replayed,
-        skipped=skipped,
+        extent=extent_of_messages(reader, move.topic, after) if is_lost else replayed + skipped,
+        replayed=None if is_lost else replayed,
+        skipped=None if is_lost else skipped,
         deletable=deletable_of(freed),
         basis=move.basis,
         expiry=move.expiry,
@@ -169,7 +178,9 @@ def _source_warnings(move: CursorMove, absent: tuple[str, ...]) -> list[str]:
     """Return what is wrong with where the cursor stood; ABSENT: bookies that are not imported and may know."""
     cursor = move.cursor
     warnings = []
-    if absent:
+    if is_unreadable(cursor):
+        warnings.append(unreadable_text(cursor))
+    elif absent:
         warnings.append(
             f"where {cursor.name} stands is not known: the newest of its cursor ledger {cursor.info.cursors_ledger_id} may be on "
             f"{', '.join(absent)}, not imported"
@@ -191,6 +202,13 @@ def _source_warnings(move: CursorMove, absent: tuple[str, ...]) -> list[str]:
             "a 4.0 broker does not read acknowledgements inside a batch from metadata: it redelivers that whole batch"
         )
     return warnings
+
+
+def unreadable_text(cursor: Cursor) -> str:
+    """Return what is lost with the value of CURSOR, which is damaged."""
+    return (
+        f"the value of {cursor.name} cannot be read: where it stood, its acknowledgements and its properties are lost"
+    )
 
 
 def state_json(topic: Topic, state: CursorState) -> dict[str, Any]:  # Any: JSON

@@ -197,7 +197,7 @@ def _target_move(
         if request.rule == EXACT:
             check_position(topic, target.message_id, ", or --rule broker, which takes the next entry there is")
         state = reset_state(reader, topic, cursor, target.message_id, exclude=target.exclude)
-        return CursorMove(topic, cursor, state, MoveBasis(request.rule, target.message_id))
+        return CursorMove(topic, cursor, state, MoveBasis(request.rule, target.message_id), is_set=True)
     if target.shift_by is not None:
         return CursorMove(topic, cursor, shifted_state(topic, cursor, target.shift_by))
     if target.to_subscription is not None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 
-from store.changes.cursors import CursorMove, deletable_of, info_of_state, plan_moves, state_json
+from store.changes.cursors import (
+    CursorMove,
+    deletable_of,
+    info_of_state,
+    is_unreadable,
+    plan_moves,
+    state_json,
+    unreadable_text,
+)
 from store.changes.guards import check_removal, is_guarded
 from store.changes.plan import Plan, Step, delete_step, put_value_step
 from store.changes.report import ChangePart
@@ -111,10 +119,12 @@ def _removal_part(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int
     warnings: tuple[str, ...] = ()
     if find_node(reader.txn, pending_ack.path) is not None:
         warnings = (f"the topic {pending_ack} of its transactions stays; a broker would delete it too",)
+    if is_unreadable(cursor):
+        warnings += (unreadable_text(cursor),)
     return ChangePart(
         topic=str(topic.name),
         subscription=cursor.name,
-        before=state_json(topic, cursor.state),
+        before={} if is_unreadable(cursor) else state_json(topic, cursor.state),
         extent=extent_of(reader.txn, topic, pending_intervals(topic, cursor.state)),
         deletable=deletable_of(freed_ledgers(reader, topic, before, after, now_ms)),
         unreferenced_ledgers=own_ledgers(cursor),

@@ -7,6 +7,7 @@ from dataclasses import field
 from enum import StrEnum
 
 from store.frozen import frozen
+from store.rules.cause import MEND
 from store.rules.cause import Severity as RuleSeverity
 from store.rules.rule import Judged
 
@@ -48,7 +49,8 @@ def finding_of(judged: Judged) -> Finding:
         evidence.sentence,
         rule.hint(evidence),
         rule.repair,
-        dict(evidence.values) | ({} if evidence.severity is None else {"severity": evidence.severity}),
+        {key: value for key, value in evidence.values.items() if key != MEND}
+        | ({} if evidence.severity is None else {"severity": evidence.severity}),
     )
 
 

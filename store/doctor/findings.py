@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from store.doctor.diagnosis import Diagnosis
-from store.rules.cause import Severity
+from store.rules.cause import MEND, Severity
 from store.rules.rule import Judged
 from store.rules.table import CAUSES
 
@@ -30,7 +30,7 @@ def diagnosis_of(
         code=code,
         where=where,
         message=message,
-        evidence=evidence,
+        evidence={key: value for key, value in evidence.items() if key != MEND},
         at_stake_bytes=size if isinstance(size, int) else 0,
         at_stake_messages=messages if isinstance(messages, int) else 0,
         broker=cause.broker,

@@ -46,6 +46,7 @@ class UnreadableTopic:
     """A topic whose list of ledgers cannot be read."""
 
     name: str
+    path: str
     error: StoreError
 
 
@@ -69,7 +70,7 @@ class ClusterFacts:
             except Unsupported:
                 continue
             except StoreError as error:
-                yield UnreadableTopic(str(name), error)
+                yield UnreadableTopic(str(name), name.path, error)
                 continue
             yield TopicFacts(self.reader, topic, None, now_ms, budget)
 

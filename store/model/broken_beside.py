@@ -41,11 +41,12 @@ def _compacted_ledger(txn: Txn, topic: Topic) -> int | None:
         return None
     # Imported here: few topics are compacted.
     from store.db.entry_files import EntryFiles
-    from store.model.cursors import read_cursor
+    from store.model.cursors import read_damaged_cursor
     from store.model.reader import EntryReader
 
+    # Of one that is damaged the check tells: nobody knows its ledger.
     with EntryFiles(txn.store, txn) as files:
-        cursor = read_cursor(txn, EntryReader(files, txn), topic, _COMPACTION)
+        cursor = read_damaged_cursor(txn, EntryReader(files, txn), topic, _COMPACTION)
     return cursor.state.properties.get(_COMPACTED)
 
 

@@ -8,8 +8,16 @@ from enum import StrEnum
 from store.codec.cursor import CursorInfo, CursorState, Ranges, decode_cursor_info, decode_cursor_ledger
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn
-from store.db.tree import Node, find_node, iter_children, iter_nodes
-from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, Refused, StoreError, SubscriptionNotFound
+from store.db.tree import Node, find_node, iter_children, iter_nodes, read_node
+from store.errors import (
+    EntryCorrupt,
+    EntryNotFound,
+    LedgerNotFound,
+    MetadataCorrupt,
+    Refused,
+    StoreError,
+    SubscriptionNotFound,
+)
 from store.frozen import frozen, replace
 from store.model.ledgers import find_metadata, read_ledger
 from store.model.reader import EntryReader
@@ -35,6 +43,8 @@ class CursorSource(StrEnum):
     """The ledger is gone, empty or unreadable, or its metadata is: a broker starts at the snapshot of its creation."""
     NONE = "none"
     """Nothing: it stands for a subscription that is not there."""
+    UNREADABLE = "unreadable"
+    """Nothing that can be read: it has acknowledged nothing, as far as anybody knows."""
 
 
 @frozen
@@ -92,6 +102,19 @@ def read_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) -> Curso
             subscription=name,
         )
     return cursor_of(txn, reader, topic, name, node)
+
+
+def read_damaged_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) -> Cursor:
+    """Return the cursor NAME of TOPIC to be replaced or removed: one that is damaged as one that has acknowledged nothing.
+
+    Raises SubscriptionNotFound, and Unsupported for one that a newer Pulsar wrote.
+    """
+    try:
+        return read_cursor(txn, reader, topic, name)
+    except (MetadataCorrupt, EntryCorrupt):
+        node = read_node(txn, topic.name.cursor_path(name))
+        state = CursorState(topic.first_position)
+        return Cursor(topic.name, name, node.stat, CursorInfo(-1), state, CursorSource.UNREADABLE)
 
 
 def iter_cursor_nodes(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Node]]:

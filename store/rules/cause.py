@@ -12,6 +12,8 @@ from store.frozen import frozen
 from store.names import shell_word
 
 PAGE = "docs/doctor.md"
+MEND = "mend"
+"""The key of evidence with the command that cures what is found, where that is another than the cause's: how it is decides."""
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
@@ -60,6 +62,8 @@ class Cause:
 
     def command(self, evidence: Mapping[str, object]) -> str:
         """Return the command that repairs what EVIDENCE shows; a place that it does not fill stays in capitals."""
+        if MEND in evidence:
+            return str(evidence[MEND])
         return _PLACE.sub(lambda found: _filled(found[1], evidence), self.mend)
 
 

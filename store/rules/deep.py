@@ -57,8 +57,9 @@ INDEX_FILE_WRONG: Rule[Any] = Rule(
         "An `.idx` file names entry logs or offsets that do not have its ledger. This store reads the logs and "
         "needs no index.",
         "The bookie returns NoSuchEntry or another error, and a broker reads from another bookie with a copy.",
-        "pulsar-admin store salvage BOOKIE",
-        "Rebuild the bookie's index while it is stopped.",
+        "pulsar-admin ledgers info {ledgerId}",
+        "While the bookie is stopped let BookKeeper make the index again: `bookkeeper shell "
+        "regenerate-interleaved-storage-index-file`.",
     )
 )
 SCAN_UNFINISHED: Rule[Any] = Rule(

@@ -26,9 +26,9 @@ PAGES_DAMAGED: Rule[Any] = Rule(
         "Pages of the store's database are damaged",
         "The file `meta/data.mdb` is not what the last commit left. The evidence names the page.",
         UNSEEN,
-        "pulsar-admin store import standalone DIR --store NEW-STORE",
-        "Import the source again into a new store, or restore a backup of the store. Changes that were not "
-        "exported are lost.",
+        "pulsar-admin store log",
+        "Put a backup of the store in place (`backups/` in the store has some), or import the source into a new store, and make the "
+        "changes again that the log still shows.",
         PREVENT,
     ),
     scope="store",
@@ -40,8 +40,8 @@ CATALOGUE_DAMAGED: Rule[Any] = Rule(
         "The catalogue of files cannot be read",
         "A row about a bookie's file is damaged, so no entry of that file can be found.",
         UNSEEN,
-        "pulsar-admin store import standalone DIR --store NEW-STORE",
-        "Import the source again into a new store.",
+        "pulsar-admin store log",
+        "Import the source into a new store (`store import`), and make the changes again that the log shows.",
         PREVENT,
     ),
     scope="store",

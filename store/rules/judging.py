@@ -86,7 +86,7 @@ def _judge_topics(
 ) -> Iterator[Judged]:
     for topic in facts.iter_topics(now_ms or 0, budget):
         if isinstance(topic, UnreadableTopic):
-            yield TOPIC_UNREADABLE.of(topic.error, topic.name)
+            yield TOPIC_UNREADABLE.of(topic.error, topic.name, path=topic.path)
             continue
         yield from TOPIC_SWEEP.judge(topic)
         if topic.topic.name.domain == PERSISTENT:

@@ -13,7 +13,7 @@ from store.facts.cluster import ClusterFacts
 from store.model.absent_journals import find_absent_journals
 from store.model.structures import decode_structure, structure_of
 from store.names import topic_of_path
-from store.rules.cause import Cause, Severity
+from store.rules.cause import MEND, Cause, Severity
 from store.rules.rule import Judged, Rule, Sweep
 from store.rules.words import NO_HAND, PREVENT, UNSEEN
 
@@ -49,7 +49,7 @@ VALUE_UNDECODABLE: Rule[Any] = Rule(
         "A metadata value cannot be decoded",
         "The bytes of a node are not in Pulsar's format. The evidence names the node.",
         "Everything that depends on the node fails: a topic does not load, a policy is not read.",
-        "pulsar-admin store cat {where}",
+        "pulsar-admin store cat {where} --hex",
         "Look at the value. Restore an earlier one from ZooKeeper's logs (`store history`) or a backup.",
         NO_HAND,
     )
@@ -110,8 +110,10 @@ def _check_nodes(facts: ClusterFacts) -> Iterator[Judged]:
                 hint = "what depends on it may be missing or old here: bring sound files, then run: pulsar-admin store refresh"
                 yield METADATA_INCOMPLETE.at("metadata store", damage.reason, hint)
             else:
-                hint = "the value was left out of the import"
-                yield VALUE_UNDECODABLE.at("metadata store", damage.reason, hint)
+                hint = "the value was left out of the import: bring sound files, then run: pulsar-admin store refresh"
+                yield VALUE_UNDECODABLE.at(
+                    "metadata store", damage.reason, hint, **{MEND: "pulsar-admin store refresh"}
+                )
     except IndexCorrupt:
         return  # the catalogue's check tells
 

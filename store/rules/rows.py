@@ -52,7 +52,7 @@ ROW_RULES = (
             "Rows of the store are not what was written",
             _MEANS,
             _UNSEEN,
-            "pulsar-admin store import standalone DIR --store NEW-STORE",
+            "pulsar-admin store log",
             "Put the newest back-up of the database in place (`backups/` in the store), or import the source into a new store "
             "and make the changes again.",
             _PREVENT,

@@ -84,9 +84,9 @@ class Rule(Generic[Facts]):
         """Return that the rule holds at WHERE, as a ``Sweep`` yields it."""
         return Judged(self, Evidence(where, sentence, values, hint))
 
-    def of(self, error: StoreError, where: str) -> Judged:
-        """Return that ERROR at WHERE shows that the rule holds."""
-        return Judged(self, Evidence(where, error.message, error.context, error.hint))
+    def of(self, error: StoreError, where: str, /, **values: object) -> Judged:
+        """Return that ERROR at WHERE shows that the rule holds; VALUES beside what it says itself."""
+        return Judged(self, Evidence(where, error.message, {**error.context, **values}, error.hint))
 
     def hint(self, evidence: Evidence) -> str:
         """Return what to do about EVIDENCE, the command at its end."""

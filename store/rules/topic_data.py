@@ -19,7 +19,7 @@ from store.model.references import COMPACTED_LEDGER
 from store.model.topics import Topic, TopicLedger
 from store.model.unknown_values import is_known_node
 from store.names import PERSISTENT, shell_word
-from store.rules.cause import Cause, Severity
+from store.rules.cause import MEND, Cause, Severity
 from store.rules.rule import Judged, Rule, Sweep
 from store.rules.words import KEEP_COPIES, NO_HAND, STUCK
 from store.wording import counted, plural
@@ -31,8 +31,9 @@ TOPIC_UNREADABLE: Rule[Any] = Rule(
         "A topic's metadata cannot be read",
         "The list of the topic's ledgers is damaged: no message of it can be found.",
         "Fails to load the topic: producers and consumers get errors.",
-        "pulsar-admin topics restore {where} --at TIME",
-        "Restore an earlier list from ZooKeeper's logs, or rebuild it from the ledgers with `store recover`.",
+        "pulsar-admin store cat {path} --hex",
+        "Bring back an earlier list: `topics restore TOPIC --at TIME` makes a topic of what ZooKeeper's logs have of that time. RocksDB "
+        "keeps no earlier values: there it takes a backup of the metadata.",
         NO_HAND,
     )
 )
@@ -83,8 +84,9 @@ LEDGER_LIST_DIFFERS: Rule[Any] = Rule(
         "A topic's list and BookKeeper count a ledger differently",
         "The number of entries or bytes of a closed ledger differs between them.",
         "Trusts its own list for closed ledgers: entries behind the smaller count are not delivered.",
-        "pulsar-admin ledgers restore {ledgerId} --extend",
-        "Look at the end of the ledger. `--extend` proves that an end is too early, and moves it.",
+        "pulsar-admin ledgers info {ledgerId}",
+        "Look at the end of the ledger. Where entries lie behind it, `ledgers restore LEDGER --extend` proves that it is too early, and "
+        "moves it; else nothing has to be done as long as the entries that the list counts are there.",
         "See bookkeeper#4812.",
     )
 )
@@ -119,7 +121,7 @@ ENTRIES_NOT_SEEN: Rule[Any] = Rule(
         "Entries exist only on a bookie that was not imported",
         "They need not be lost: their bookie is not here.",
         "Reads them from that bookie, if it runs.",
-        "pulsar-admin store add bookie BOOKIE=DIR",
+        "pulsar-admin store add bookie {bookie}=DIR",
         "Add the bookie's disks to see them.",
     )
 )
@@ -130,8 +132,9 @@ CURSOR_UNREADABLE: Rule[Any] = Rule(
         "A subscription's position cannot be read",
         "The cursor's node is damaged.",
         "Fails to open the cursor; the topic does not load.",
-        "pulsar-admin topics subscription-history {topic} -s {subscription}",
-        "Restore an earlier state (`topics restore`), or create the subscription again.",
+        "pulsar-admin topics reset-cursor {topic} -s {subscription} -m earliest --force",
+        "Start the subscription again where the topic begins: nothing is lost, and everything that is left comes again. An earlier state "
+        "of it may be in ZooKeeper's logs (`topics subscription-history`); `topics unsubscribe --force` removes it.",
         NO_HAND,
     )
 )
@@ -168,8 +171,9 @@ CURSOR_LEDGER_LOST: Rule[Any] = Rule(
         "The ledger with the subscription's acknowledgements is gone, empty or unreadable.",
         "Starts the subscription at the snapshot in its node, and redelivers everything acknowledged since the "
         "ledger was created.",
-        "pulsar-admin topics subscription-history {topic} -s {subscription}",
-        "Find out how far consumers got and move the subscription there with `topics reset-cursor`.",
+        "pulsar-admin topics reset-cursor {topic} -s {subscription} -m {position}",
+        "Let it go on from the newest state that can be read. If consumers know how far they got, move it there instead "
+        "(`topics subscription-history` names earlier states).",
         KEEP_COPIES,
     )
 )
@@ -180,8 +184,9 @@ CURSOR_LEDGER_DAMAGED: Rule[Any] = Rule(
         "The newest entries of a cursor's ledger cannot be read",
         "Only an older state of the subscription is left.",
         "Reads only the last entry of the ledger. If that fails, it starts at the snapshot in the cursor's node.",
-        "pulsar-admin topics subscription-history {topic} -s {subscription}",
-        "Find out how far consumers got and move the subscription there with `topics reset-cursor`.",
+        "pulsar-admin topics reset-cursor {topic} -s {subscription} -m {position}",
+        "Let it go on from the newest state that can be read. If consumers know how far they got, move it there instead "
+        "(`topics subscription-history` names earlier states).",
         KEEP_COPIES,
     )
 )
@@ -195,7 +200,7 @@ def _judge_topic(facts: TopicFacts) -> Iterator[Judged]:
     for name, cursor in facts.cursor_readings:
         where = f"subscription {name!r} of {facts.where}"
         if isinstance(cursor, Cursor):
-            yield from _judge_cursor(txn, cursor, where)
+            yield from _judge_cursor(txn, facts.topic, cursor, where)
         elif not isinstance(cursor, Unsupported) or is_known_node(txn, facts.topic.name.cursor_path(name)):
             # Else the rule of values that are not known here tells; a state in a cursor ledger is no value of a node.
             yield CURSOR_UNREADABLE.at(where, cursor.message, cursor.hint, topic=facts.where, subscription=name)
@@ -229,6 +234,7 @@ def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Judge
                 f"the topic's list says {counted(listed.entries, 'entry')} of {counted(listed.size_bytes, 'byte')}, BookKeeper's metadata"
                 f" {found[0]} of {found[1]}",
                 ledgerId=listed.ledger_id,
+                **_cure_of_end(txn, ledger),
             )
     yield from judge_missing(txn, ledger, where)
     for time in wrong_times(txn, listed):
@@ -237,7 +243,19 @@ def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Judge
             f"its {time.where} {time.name} says {time.stated}, its entries {time.found_ms}",
             topic=str(topic.name),
             ledgerId=listed.ledger_id,
+            **(
+                {MEND: f"pulsar-admin store annotate {shell_word(topic.name)} --form fields"}
+                if time.where == "field"
+                else {}
+            ),
         )
+
+
+def _cure_of_end(txn: Txn, ledger: Ledger) -> dict[str, object]:
+    """Return the command that moves the end of LEDGER, where entries lie behind it."""
+    times = find_times(txn, ledger.ledger_id)
+    is_behind = times is not None and times.sums.last_entry > ledger.last_entry_id
+    return {MEND: f"pulsar-admin ledgers restore {ledger.ledger_id} --extend"} if is_behind else {}
 
 
 def repair_of(ledger_id: int) -> str:
@@ -274,11 +292,12 @@ def judge_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Judged]:
             f" {plural(len(bookies), 'is', 'are')} not imported",
             f"bring its disks: pulsar-admin store add bookie {shell_word(bookies[0])}=DIR,DIR",
             ledgerId=ledger.ledger_id,
+            bookie=bookies[0],
             unseen=unseen,
         )
 
 
-def _judge_cursor(txn: Txn, cursor: Cursor, where: str) -> Iterator[Judged]:
+def _judge_cursor(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterator[Judged]:
     if cursor.name == COMPACTION_CURSOR:
         yield from _judge_compacted(txn, cursor, where)
     if cursor.recoverable is not None:
@@ -291,10 +310,10 @@ def _judge_cursor(txn: Txn, cursor: Cursor, where: str) -> Iterator[Judged]:
             recoverable=str(cursor.recoverable.mark_delete),
         )
     else:
-        yield from _judge_cursor_ledger(txn, cursor, where)
+        yield from _judge_cursor_ledger(txn, topic, cursor, where)
 
 
-def _judge_cursor_ledger(txn: Txn, cursor: Cursor, where: str) -> Iterator[Judged]:
+def _judge_cursor_ledger(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterator[Judged]:
     if cursor.is_incomplete and (absent := absent_of(txn, cursor.info.cursors_ledger_id)):
         yield ENTRIES_NOT_SEEN.at(
             where,
@@ -302,20 +321,21 @@ def _judge_cursor_ledger(txn: Txn, cursor: Cursor, where: str) -> Iterator[Judge
             f" {plural(len(absent), 'is', 'are')} not imported: where it stands is not known",
             f"bring its disks: pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
             **_whose(cursor),
+            bookie=absent[0],
         )
     elif cursor.source is CursorSource.FALLBACK:
         yield CURSOR_LEDGER_LOST.at(
             where,
             f"its ledger {cursor.info.cursors_ledger_id} is gone, empty or unreadable: acknowledgements since it was made are lost",
-            "a broker starts it at the snapshot in its metadata",
             **_whose(cursor),
+            position=str(topic.next_valid(cursor.mark_delete)),
         )
     elif cursor.skipped_entries:
         yield CURSOR_LEDGER_DAMAGED.at(
             where,
             f"the newest {counted(cursor.skipped_entries, 'entry')} of its ledger {cursor.info.cursors_ledger_id} cannot be read",
-            "acknowledgements in them are lost",
             **_whose(cursor),
+            position=str(topic.next_valid(cursor.mark_delete)),
         )
 
 

@@ -329,8 +329,9 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
             "The first unacknowledged message of a subscription is dated after now, and a TTL is in force.",
             "Looks at the first unacknowledged entry first. It has not expired, so nothing behind it does, until its "
             "ledger has been closed for longer than the TTL or its own time has come.",
-            "pulsar-admin topics expire {topic} -s {subscription} -t AGE",
-            "Expire exactly with this toolkit, or skip the message: `topics skip -n 1`.",
+            "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",
+            "Look at the message. The TTL works again when its time has come, or once its ledger is old. `topics skip -n 1` drops the "
+            "message; `topics expire -t AGE` drops exactly what is older behind it.",
             _CLOCKS,
         ),
         _ttl_blocked,
@@ -344,8 +345,8 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
             "The time from a message's publication to its delivery is longer than the TTL in force.",
             "Counts a message's age from when it was stored, never from when it is due. The message is acknowledged "
             "without being delivered.",
-            "pulsar-admin topics remove-message-ttl {topic}",
-            "Set a TTL longer than the topic's longest delay (`topics set-message-ttl`). `delayed status` shows what "
+            "pulsar-admin topics set-message-ttl {topic} -t 0",
+            "Let the topic have no TTL, whatever its namespace has, or one longer than its longest delay. `delayed status` shows what "
             "would be lost.",
             "Set TTL and delays together: the TTL must be longer than any delay.",
         ),

@@ -210,7 +210,7 @@ CLOSING_RULES: tuple[Rule[ClusterFacts], ...] = (
             "last write in this copy.",
             "Recovers each ledger when it loads the topic. Entries that were confirmed to producers stay; one that was"
             " in flight may or may not be kept.",
-            "pulsar-admin store refresh",
+            "pulsar-admin ledgers list --where STATE~OPEN",
             "Nothing to do. `ledgers info` says where a recovery will close a ledger (`openEnd`). If the copy was made"
             " while the cluster ran, refresh.",
             "Stop brokers before bookies.",

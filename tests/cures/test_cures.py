@@ -6,23 +6,27 @@ of a bookie or metadata of their own have tests of their own, which the third ta
 
 from __future__ import annotations
 
+import inspect
+import json
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from pulsar_admin.cures import look_first
-from store.codec.cursor import CursorInfo, encode_cursor_info
-from store.codec.ledgermetadata import ledger_path
+from pulsar_admin.cures import cure_lines, look_first
+from store.codec.cursor import CursorInfo, decode_cursor_info, encode_cursor_info
+from store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, encode_ledger_metadata, ledger_path
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import open_store
-from store.db.tree import Node, put_nodes, tree_key
+from store.db.tree import Node, find_node, put_nodes, tree_key
 from store.doctor import Diagnosis
 from store.model.references import index_owners
 from store.names import Position
+from store.rules.table import CAUSES
 from tests.conftest import Cli
 from tests.doctor.test_checked import told
 from tests.stores import NOW_MS, copied, imported
@@ -30,8 +34,8 @@ from tests.test_check import CASES, DEEP, Change, _drop, _set_value
 
 PLAIN = "/managed-ledgers/public/default/persistent/plain"
 SUBSCRIPTIONS = ("expire-me", "half", "holes", "never", "reset-me")
-END = Position(47, -1)
-"""Behind the last entry of the topic."""
+END = Position(46, 24)
+"""The last entry of the topic."""
 DAY_MS = 86_400_000
 
 
@@ -39,12 +43,15 @@ DAY_MS = 86_400_000
 class Fault:
     """What plants a fault in a copy of the small world's store, and which findings it brings beside the rule's own.
 
-    ``goes``: those of them that the rule's cure ends, too; the others have cures of their own. ``deep``: a deep check alone finds it.
+    ``leaves``: codes of findings that the cure leaves, or tells of what it did. ``deep``: a deep check alone finds it. ``state``: of the
+    world that is copied.
     """
 
     plant: Callable[[Path], object]
     brings: set[str] = field(default_factory=set)
+    leaves: set[str] = field(default_factory=set)
     deep: bool = False
+    state: str = "clean"
 
 
 def change(work: Change, *, owners: bool = True) -> Callable[[Path], object]:
@@ -82,6 +89,46 @@ def replace_owners(path: Path) -> None:
     change(lambda txn: txn.put("owners", next(iter(txn.keys("owners", b""))), b"x"), owners=False)(path)
 
 
+def ending(value: bytes, last_entry_id: int) -> bytes:
+    """Return the metadata of a ledger whose end is recorded too early (bookkeeper#4812)."""
+    return encode_ledger_metadata(replace(decode_ledger_metadata(value, "test"), last_entry_id=last_entry_id), value)
+
+
+def closed_beyond(value: bytes) -> bytes:
+    """Return the metadata of the cursor ledger as closed behind an entry that is in no file."""
+    metadata = decode_ledger_metadata(value, "test")
+    return encode_ledger_metadata(
+        replace(metadata, state=LedgerState.CLOSED, last_entry_id=CURSOR_ENTRIES, length=0), value
+    )
+
+
+def without(ledger_id: int) -> Callable[[Path], object]:
+    """Take BookKeeper's metadata of a ledger away."""
+    return change(lambda txn: txn.delete("tree", tree_key(ledger_path(ledger_id))))
+
+
+FREE_LEDGER = 146
+"""An id that was given, and whose ledger is gone."""
+CURSOR_LEDGER, CURSOR_ENTRIES = 260, 3
+"""Of the subscription crash-holes of the crashed world."""
+COMPACTED_CURSOR = "/managed-ledgers/acme/orders/persistent/compacted/__compaction"
+SCHEMA, BUCKET, COMPACTED = 75, 108, 91
+"""Ledgers of a schema, of an index of delayed messages, and of a compacted view."""
+
+
+def with_ttl(value: bytes) -> bytes:
+    """Return the policies of a namespace with a TTL that is shorter than its delays."""
+    return json.dumps(json.loads(value) | {"message_ttl_in_seconds": 60}).encode()
+
+
+def moved_back(value: bytes) -> bytes:
+    """Return a compaction's cursor one entry before where its compacted ledger ends."""
+    info = decode_cursor_info(value, "test")
+    assert info.mark_delete is not None
+    before = replace(info.mark_delete, entry_id=info.mark_delete.entry_id - 1)
+    return encode_cursor_info(replace(info, mark_delete=before), value)
+
+
 LEAKS = {"ledgers-unreferenced", "ledgers-deleted"}
 """What is told of ledgers without an owner where damage forbids to call them leaked."""
 CURED: dict[str, Fault] = {
@@ -98,6 +145,26 @@ CURED: dict[str, Fault] = {
     "node-damaged": Fault(stored("rubbish in the tree"), {"unknown-tree", *LEAKS}),
     "ledger-without-metadata": Fault(change(_drop("tree", tree_key(ledger_path(9))))),
     "ledger-missing": Fault(change(lambda txn: _drop_ledger(txn, 9))),
+    "ledger-list-differs": Fault(change(_set_value(ledger_path(9), lambda value: ending(value, 20)))),
+    "cursor-unreadable": Fault(stored("value of a cursor"), {"value-undecodable", *LEAKS}),
+    "cursor-ledger-lost": Fault(
+        change(_set_value(f"{PLAIN}/half", lambda _: encode_cursor_info(CursorInfo(FREE_LEDGER, Position(9, 3)))))
+    ),
+    "schema-ledger-without-metadata": Fault(without(SCHEMA)),
+    "compacted-ledger-without-metadata": Fault(without(COMPACTED)),
+    "bucket-ledger-without-metadata": Fault(without(BUCKET)),
+    "delay-beyond-ttl": Fault(change(_set_value("/admin/policies/acme/delayed", with_ttl))),
+    "compaction-inconsistent": Fault(change(_set_value(COMPACTED_CURSOR, moved_back)), leaves={"ledgers-deleted"}),
+    "cursor-ledger-without-metadata": Fault(without(CURSOR_LEDGER), state="crashed"),
+    "cursor-ledger-damaged": Fault(
+        change(_set_value(ledger_path(CURSOR_LEDGER), closed_beyond)),
+        {"entries-missing", "copies-missing"},
+        leaves={"entries-missing", "copies-missing", "leaked-cursor-ledgers"},
+        state="crashed",
+    ),
+    "compaction-stale": Fault(
+        change(cursors(beside={"__compaction": encode_cursor_info(CursorInfo(-1, Position(9, 24)))}))
+    ),
 }
 
 
@@ -109,8 +176,8 @@ def _drop_ledger(txn, ledger_id):  # type: ignore[no-untyped-def]
 
 
 @cache
-def clean(*, deep: bool) -> frozenset[tuple[str, str]]:
-    return frozenset(places(told(imported("small", "clean"), deep=deep)))
+def sound(state: str, *, deep: bool) -> frozenset[tuple[str, str]]:
+    return frozenset(places(told(imported("small", state), deep=deep)))
 
 
 def places(found: list[Diagnosis]) -> set[tuple[str, str]]:
@@ -119,14 +186,195 @@ def places(found: list[Diagnosis]) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("code", CURED)
 def test_the_printed_command_cures_it(code: str, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
-    fault, path = CURED[code], copied("small", "clean", tmp_path)
+    fault, path = CURED[code], copied("small", CURED[code].state, tmp_path)
+    before = sound(fault.state, deep=fault.deep)
     fault.plant(path)
-    found = [one for one in told(path, deep=fault.deep) if (one.code, one.where) not in clean(deep=fault.deep)]
+    found = [one for one in told(path, deep=fault.deep) if (one.code, one.where) not in before]
     assert {one.code for one in found} == {code} | fault.brings
     mine = next(one for one in found if one.code == code)
     assert look_first(mine.mend), "a look cures nothing"
-    done = cli("--store", path, *shlex.split(mine.mend)[1:])
+    done = cli("--store", path, "--now", f"@{NOW_MS}", *shlex.split(mine.mend)[1:])
     assert done.exit_code == 0, done.stderr
     left = places(told(path, deep=fault.deep))
-    assert left - clean(deep=fault.deep) == set()
-    assert clean(deep=fault.deep) - left == set()
+    assert {one for one in left ^ before if one[0] not in fault.leaves} == set()
+
+
+@pytest.mark.parametrize("name", ["half", "__compaction"])
+@pytest.mark.parametrize("words", [("reset-cursor", "-m", "earliest"), ("unsubscribe",)])
+def test_a_damaged_cursor_is_replaced_or_removed_with_force(
+    name: str, words: tuple[str, ...], tmp_path: Path, cli: Cli, damages_stores: None
+) -> None:
+    """Neither a preview nor a refusal writes anything, and undo brings the damaged bytes back."""
+    path, value = copied("small", "clean", tmp_path), b"\xff"
+    node = f"{PLAIN}/{name}"
+    change(lambda txn: put_nodes(txn, [Node(node, NodeStat(0, 1, NOW_MS, NOW_MS, False), value)]))(path)
+    command = ("--store", path, "topics", words[0], "public/default/plain", "-s", name, *words[1:])
+    refused = cli(*command, "-o", "json")
+    assert (refused.exit_code, refused.error["code"]) == (6, "metadata-corrupt")
+    previewed = cli(*command, "--force", "--dry-run")
+    assert (previewed.exit_code, "acknowledgements and its properties are lost" in previewed.stdout) == (0, True)
+    assert node_value(path, node) == value
+    assert cli(*command, "--force", "--yes").exit_code == 0
+    after = node_value(path, node)
+    expected = encode_cursor_info(CursorInfo(-1, Position(9, -1))) if words[0] == "reset-cursor" else None
+    assert after == expected
+    assert cli("--store", path, "store", "undo", 1).exit_code == 0
+    assert node_value(path, node) == value
+
+
+def node_value(path: Path, node: str) -> bytes | None:
+    with open_store(path) as store, store.read() as txn:
+        found = find_node(txn, node)
+        return None if found is None else found.value
+
+
+# -- what no command cures ------------------------------------------------------------------------------------------------
+
+_ELSEWHERE = "what could cure it is not here: another file, disk, copy or metadata"
+_CLIENTS = "clients do: their clock, their acknowledgements, what they send"
+_CHOICE = "which of several changes is meant nobody but its owner knows, and some lose data"
+_NOTHING = "nothing is wrong"
+_OURS = "only a backup of the store, or a new import, has what is lost"
+LOOKS: dict[str, str] = {
+    "rows-altered": _OURS,
+    "pages-damaged": _OURS,
+    "catalogue-damaged": _OURS,
+    "base-damaged": _OURS,
+    "changes-damaged": _OURS,
+    "changes-altered": _OURS,
+    "nacks-damaged": _OURS,
+    "check-stopped": "the rows that stopped it have findings and cures of their own",
+    "nacks-of-nobody": _NOTHING,
+    "file-touched": _NOTHING,
+    "stray-file": "whether a command still runs that needs it cannot be seen from here",
+    "compacted-view-unfit": _ELSEWHERE,
+    "ledgers-of-others": _CHOICE,
+    "ledgers-unlisted": _ELSEWHERE,
+    "bookie-unknown": _ELSEWHERE,
+    "bookkeeper-metadata-absent": _ELSEWHERE,
+    "bookkeeper-shared": _NOTHING,
+    "unknown-tree": _NOTHING,
+    "other-managed-ledgers": _NOTHING,
+    "unknown-value": _NOTHING,
+    "idx-log-missing": _ELSEWHERE,
+    "index-file-wrong": "BookKeeper makes it again itself",
+    "clock-ahead": _CLIENTS,
+    "clock-behind": _CLIENTS,
+    "ledger-closed-in-future": "time passes, or the clock is set",
+    "ttl-blocked": _CHOICE,
+    "backlog-over-quota": _CHOICE,
+    "ack-hole-pins-ledgers": _CHOICE,
+    "ack-ranges-at-limit": _CLIENTS,
+    "ledgers-tiny": "a broker deletes ledgers and never merges them",
+    "ledger-huge": _NOTHING,
+    "markers-in-backlog": _CLIENTS,
+    "dedup-holds-ledgers": _CLIENTS,
+    "idx-entries-not-served": "BookKeeper makes it again itself",
+    "cursor-ahead": _CHOICE,
+    "pending-ack-entries-not-served": "the finding of the bookie that has them has the cure",
+    "value-undecodable": _ELSEWHERE,
+    "name-not-encoded": "no command renames nodes",
+    "topic-unreadable": _ELSEWHERE,
+    "newer-ledger-missing": _ELSEWHERE,
+    "entries-missing": _ELSEWHERE,
+    "entry-unreadable": _ELSEWHERE,
+    "entry-damaged": _ELSEWHERE,
+    "length-differs": _NOTHING,
+    "file-damaged": _ELSEWHERE,
+    "recovery-fails": _ELSEWHERE,
+    "copies-missing": "a running cluster replicates",
+    "copies-damaged": "a running cluster replicates",
+    "copies-differ": _ELSEWHERE,
+    "bookie-not-known": _ELSEWHERE,
+    "ledgers-unreferenced": _CHOICE,
+    "ledgers-deleted": _NOTHING,
+    "not-closed": _NOTHING,
+    "acknowledgements-not-stored": _CLIENTS,
+    "entries-only-in-journal": _NOTHING,
+    "leaked-compacted-ledgers": _CHOICE,
+    "leaked-buckets": _CHOICE,
+    "leaked-cursor-ledgers": _CHOICE,
+    "leaked-schema-ledgers": _CHOICE,
+    "leaked-topic-ledgers": _CHOICE,
+    "leaked-ledgers": _CHOICE,
+    "leaked-index": _NOTHING,
+    "dead-bytes-kept": "which ledgers a bookie may lose is decided by those who own them",
+    "disk-full": _CHOICE,
+}
+"""What no command of this toolkit cures, and why: its command is a look, and its words say what to do by hand."""
+
+
+@pytest.mark.parametrize("code", LOOKS)
+def test_what_has_no_cure_says_so(code: str, cli: Cli) -> None:
+    cause = CAUSES[code]
+    (line,) = cure_lines(cause.command({}))
+    assert line == f"look: {cause.command({})}"
+    assert cause.how
+    assert f"Repair{without_spaces(cause.how)}" in without_spaces(cli("doctor", "--explain", code).stdout)
+
+
+def without_spaces(text: str) -> str:
+    return "".join(text.split())
+
+
+# -- planted elsewhere ----------------------------------------------------------------------------------------------------
+
+ELSEWHERE: dict[str, str] = {
+    "node-rows-altered": "tests.test_rows::test_nodes_are_read_from_the_source_again",
+    "index-rows-altered": "tests.test_rows::test_derived_rows_are_made_again",
+    "rows-without-digests": "tests.test_rows::test_a_refresh_gives_digests_also_without_a_source",
+    "metadata-older": "tests.rules.test_ledgers::test_the_printed_command_cures_it",
+    "topic-vanished": "tests.rules.test_vanished::test_of_rocksdb",
+    "schema-vanished": "tests.rules.test_vanished::test_a_schema_whose_node_is_gone_is_lost_not_leaked",
+    "compacted-view-detached": "tests.rules.test_vanished::test_a_view_that_a_truncate_dropped_is_attached_again",
+    "pulsar-metadata-absent": "tests.rules.test_apart::test_ledgers_alone_are_told_kept_and_cured",
+    "metadata-file-damaged": "tests.sources.test_damaged_metadata::test_a_damaged_snapshot_that_was_not_needed_is_a_note",
+    "metadata-incomplete": "tests.sources.test_log_ends::test_the_zeroed_tail_is_told_and_the_store_is_incomplete",
+    "zookeeper-log-end": "tests.sources.test_log_ends::test_a_write_that_may_have_been_stopped_is_a_note_until_the_whole_log_comes",
+    "entry-log-missing": "tests.test_lost_logs::test_an_entry_log_of_the_only_bookie",
+    "entries-not-served": "tests.test_lost_logs::test_a_mark_that_moved_on",
+    "ensemble-elsewhere": "tests.test_gone_bookies::test_renamed_bookies",
+    "bookie-gone": "tests.test_gone_bookies::test_a_bookie_that_is_not_here",
+    "ledger-on-gone-bookies": "tests.test_gone_bookies::test_renamed_bookies",
+    "partitions-without-metadata": "tests.cures.test_partitions::test_it_is_told_and_cured",
+    "partitions-beyond-metadata": "tests.cures.test_partitions::test_it_is_told_and_cured",
+    "partitions-missing": "tests.cures.test_partitions::test_it_is_told_and_cured",
+    "partitioned-topic-half-deleted": "tests.cures.test_partitions::test_it_is_told_and_cured",
+    "partitioned-name-over-topic": "tests.cures.test_partitions::test_it_is_told_and_cured",
+    "topic-beside-partitions": "tests.cures.test_partitions::test_it_is_told_and_cured",
+    "pending-ack-replay-endless": "tests.cures.test_transactions::test_a_log_whose_replay_never_ends",
+    "pending-ack-ledger-lost": "tests.cures.test_transactions::test_a_ledger_of_a_log_without_metadata",
+    "pending-ack-entries-lost": "tests.cures.test_transactions::test_entries_of_a_log_that_are_in_no_file",
+    "chunk-cut": "tests.cures.test_backlogs::test_a_cursor_inside_a_chunked_message",
+    "chunk-remainder": "tests.cures.test_backlogs::test_the_rest_of_a_message_whose_beginning_is_trimmed",
+    "dedup-cursor-left": "tests.cures.test_cursors::test_a_cursor_of_deduplication_that_is_off",
+    "marks-stale": "tests.cures.test_marks::test_marks_without_a_reason",
+    "copies-unknown": "tests.test_coverage::test_a_store_of_before_says_that_it_does_not_know",
+    "copies-row-damaged": "tests.test_coverage::test_damage_of_our_rows_is_found_and_healed",
+    "copies-without-file": "tests.test_coverage::test_damage_of_our_rows_is_found_and_healed",
+    "entries-not-seen": "tests.test_coverage::test_bookies_that_come_later",
+    "bookie-not-imported": "tests.test_coverage::test_bookies_that_come_later",
+    "journal-absent": "tests.test_import::test_an_import_without_journals_says_what_may_be_missing",
+    "publish-time-differs": "tests.test_annotate::test_wrong_times_are_written_again",
+    "ledger-list-large": "tests.cures.test_files::test_a_list_that_is_too_large_is_trimmed",
+    "file-missing": "tests.cures.test_files::test_a_file_that_is_not_as_it_was",
+    "file-changed": "tests.cures.test_files::test_a_file_that_is_not_as_it_was",
+    "file-unreadable": "tests.cures.test_files::test_a_file_that_is_not_as_it_was",
+    "file-grown": "tests.cures.test_files::test_a_file_that_is_not_as_it_was",
+    "not-checked": "tests.cures.test_files::test_a_file_that_is_not_as_it_was",
+    "scan-unfinished": "tests.cures.test_files::test_a_scan_that_was_stopped",
+}
+"""What needs files, metadata or topics of its own: the test that plants it and runs its cure."""
+
+
+@pytest.mark.parametrize("code", ELSEWHERE)
+def test_another_test_plants_and_cures_it(code: str) -> None:
+    name, _, function = ELSEWHERE[code].partition("::")
+    module = import_module(name)
+    assert callable(getattr(module, function))
+    assert f'"{code}"' in inspect.getsource(module)
+
+
+def test_every_cause_has_a_planted_cure_or_says_that_it_has_none() -> None:
+    assert not CURED.keys() & LOOKS.keys() | CURED.keys() & ELSEWHERE.keys() | LOOKS.keys() & ELSEWHERE.keys()
+    assert CURED.keys() | LOOKS.keys() | ELSEWHERE.keys() == CAUSES.keys()
