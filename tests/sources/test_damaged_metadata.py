@@ -157,8 +157,10 @@ def test_each_answer_of_an_incomplete_store_says_so_until_sound_files_come(
         assert "the metadata is incomplete: " not in accepted.stderr
     refused = cli("--store", store, "store", "reclaim", bookie(disks, 1), "--dry-run")
     assert (refused.exit_code, "could not be read whole" in refused.stderr) == (3, True)
+    rows = cli("--store", store, "doctor", "--code", "metadata-incomplete", "-o", "json").json
     alone.write_bytes(raw)
-    assert cli("--store", store, "store", "refresh").exit_code == 0
+    assert {cli("--store", store, *row["mend"].split()[1:]).exit_code for row in rows} == {0}
+    assert "metadata-incomplete" not in findings(store, cli)
     assert {path: row[0] for path, row in tree(store).items()} == {node.path: node.data for node in of_cluster()}
     for question in ASKED[:3]:
         assert "incomplete" not in cli("--store", store, *question).stderr
