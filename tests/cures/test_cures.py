@@ -270,7 +270,6 @@ LOOKS: dict[str, str] = {
     "markers-in-backlog": _CLIENTS,
     "dedup-holds-ledgers": _CLIENTS,
     "idx-entries-not-served": "BookKeeper makes it again itself",
-    "cursor-ahead": _CHOICE,
     "pending-ack-entries-not-served": "the finding of the bookie that has them has the cure",
     "value-undecodable": _ELSEWHERE,
     "name-not-encoded": "no command renames nodes",
@@ -320,6 +319,7 @@ def without_spaces(text: str) -> str:
 # -- planted elsewhere ----------------------------------------------------------------------------------------------------
 
 ELSEWHERE: dict[str, str] = {
+    "cursor-ahead": "tests.cures.test_cursors::test_a_cursor_stored_ahead_of_its_topic",
     "node-rows-altered": "tests.test_rows::test_nodes_are_read_from_the_source_again",
     "index-rows-altered": "tests.test_rows::test_derived_rows_are_made_again",
     "rows-without-digests": "tests.test_rows::test_a_refresh_gives_digests_also_without_a_source",
