@@ -51,8 +51,10 @@ class NewestNode:
 
     def watch(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the rows, of nodes, and look at each."""
-        for row in rows:
-            self.see(row[1])
+        newest_ms, limit_ms = self.time_ms, self._limit_ms
+        for row in rows:  # there may be millions
+            if newest_ms < (found := modified_ms(row[1])) <= limit_ms:
+                newest_ms = self.time_ms = found
             yield row
 
 
