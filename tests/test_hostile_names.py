@@ -239,7 +239,7 @@ def _filled_in(node: ast.JoinedStr) -> Iterator[str]:
 
 def test_a_suggested_command_can_be_pasted() -> None:
     """A name from data is one word of it: topics, bookies, paths of metadata, tenants, clusters, files."""
-    assert shlex.split(CAUSES["topic-unreadable"].command({"where": "x;touch 'y'"}))[3] == "x;touch 'y'"
+    assert shlex.split(CAUSES["topic-unreadable"].command({"path": "x;touch 'y'"}))[3] == "x;touch 'y'"
     for path in (path for package in ("store", "commands", "pulsar_admin") for path in (ROOT / package).rglob("*.py")):
         name = str(path.relative_to(ROOT))
         for node in ast.walk(ast.parse(path.read_text())):
