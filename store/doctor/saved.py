@@ -41,6 +41,8 @@ def _wrong(path: Path, error: Exception) -> InvalidValue:
 
 
 def _diagnosis_of(row: Mapping[str, Any]) -> Diagnosis:  # Any: JSON
+    if not isinstance(row, dict):
+        raise TypeError(f"an entry is {json.dumps(row)[:40]}, not an object")
     if "change" in row:
         raise ValueError("it was made with --since and lacks what had not changed")
     texts = {key: row[key] for key in _TEXTS}

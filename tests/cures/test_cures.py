@@ -27,6 +27,7 @@ from store.doctor import Diagnosis
 from store.model.references import index_owners
 from store.names import Position
 from store.rules.table import CAUSES
+from tests.commands.changing import rows_of
 from tests.conftest import Cli
 from tests.doctor.test_checked import told
 from tests.stores import NOW_MS, copied, imported
@@ -36,19 +37,20 @@ PLAIN = "/managed-ledgers/public/default/persistent/plain"
 SUBSCRIPTIONS = ("expire-me", "half", "holes", "never", "reset-me")
 END = Position(46, 24)
 """The last entry of the topic."""
-DAY_MS = 86_400_000
 
 
 @dataclass
 class Fault:
     """What plants a fault in a copy of the small world's store, and which findings it brings beside the rule's own.
 
+    ``nodes``: the metadata nodes that the cure changes; without any, it gives the store the very rows that it had before the fault.
     ``leaves``: codes of findings that the cure leaves, or tells of what it did. ``deep``: a deep check alone finds it. ``state``: of the
     world that is copied.
     """
 
     plant: Callable[[Path], object]
     brings: set[str] = field(default_factory=set)
+    nodes: tuple[str, ...] = ()
     leaves: set[str] = field(default_factory=set)
     deep: bool = False
     state: str = "clean"
@@ -114,6 +116,8 @@ CURSOR_LEDGER, CURSOR_ENTRIES = 260, 3
 COMPACTED_CURSOR = "/managed-ledgers/acme/orders/persistent/compacted/__compaction"
 SCHEMA, BUCKET, COMPACTED = 75, 108, 91
 """Ledgers of a schema, of an index of delayed messages, and of a compacted view."""
+WRITTEN = 65_712
+"""The ledger that the first change which writes one gets: 176, which the metadata gives next, and the gap that keeps brokers apart."""
 
 
 def with_ttl(value: bytes) -> bytes:
@@ -129,6 +133,7 @@ def moved_back(value: bytes) -> bytes:
     return encode_cursor_info(replace(info, mark_delete=before), value)
 
 
+_ROWS = ("tree", "entries", "times", "owners", "copies", "logs", "damage")
 LEAKS = {"ledgers-unreferenced", "ledgers-deleted"}
 """What is told of ledgers without an owner where damage forbids to call them leaked."""
 CURED: dict[str, Fault] = {
@@ -143,27 +148,46 @@ CURED: dict[str, Fault] = {
     "damage-without-file": Fault(stored("damage of no file")),
     "index-differs": Fault(stored("near offset"), deep=True),
     "node-damaged": Fault(stored("rubbish in the tree"), {"unknown-tree", *LEAKS}),
-    "ledger-without-metadata": Fault(change(_drop("tree", tree_key(ledger_path(9))))),
-    "ledger-missing": Fault(change(lambda txn: _drop_ledger(txn, 9))),
-    "ledger-list-differs": Fault(change(_set_value(ledger_path(9), lambda value: ending(value, 20)))),
-    "cursor-unreadable": Fault(stored("value of a cursor"), {"value-undecodable", *LEAKS}),
-    "cursor-ledger-lost": Fault(
-        change(_set_value(f"{PLAIN}/half", lambda _: encode_cursor_info(CursorInfo(FREE_LEDGER, Position(9, 3)))))
+    "ledger-without-metadata": Fault(change(_drop("tree", tree_key(ledger_path(9)))), nodes=(ledger_path(9),)),
+    "ledger-missing": Fault(
+        change(lambda txn: _drop_ledger(txn, 9)),
+        nodes=(PLAIN, *(f"{PLAIN}/{name}" for name in SUBSCRIPTIONS if name != "half")),  # these stand in it
     ),
-    "schema-ledger-without-metadata": Fault(without(SCHEMA)),
-    "compacted-ledger-without-metadata": Fault(without(COMPACTED)),
-    "bucket-ledger-without-metadata": Fault(without(BUCKET)),
-    "delay-beyond-ttl": Fault(change(_set_value("/admin/policies/acme/delayed", with_ttl))),
-    "compaction-inconsistent": Fault(change(_set_value(COMPACTED_CURSOR, moved_back)), leaves={"ledgers-deleted"}),
-    "cursor-ledger-without-metadata": Fault(without(CURSOR_LEDGER), state="crashed"),
+    "ledger-list-differs": Fault(
+        change(_set_value(ledger_path(9), lambda value: ending(value, 20))), nodes=(ledger_path(9), PLAIN)
+    ),
+    "cursor-unreadable": Fault(stored("value of a cursor"), {"value-undecodable", *LEAKS}, nodes=(f"{PLAIN}/half",)),
+    "cursor-ledger-lost": Fault(
+        change(_set_value(f"{PLAIN}/half", lambda _: encode_cursor_info(CursorInfo(FREE_LEDGER, Position(9, 3))))),
+        nodes=(f"{PLAIN}/half",),
+    ),
+    "schema-ledger-without-metadata": Fault(without(SCHEMA), nodes=(ledger_path(SCHEMA),)),
+    "compacted-ledger-without-metadata": Fault(without(COMPACTED), nodes=(ledger_path(COMPACTED),)),
+    "bucket-ledger-without-metadata": Fault(
+        without(BUCKET), nodes=("/managed-ledgers/acme/delayed/persistent/reminders/workers",)
+    ),
+    "delay-beyond-ttl": Fault(
+        change(_set_value("/admin/policies/acme/delayed", with_ttl)),
+        nodes=(ledger_path(WRITTEN), "/managed-ledgers/acme/delayed/persistent/__change_events"),
+    ),
+    "compaction-inconsistent": Fault(
+        change(_set_value(COMPACTED_CURSOR, moved_back)),
+        nodes=(ledger_path(COMPACTED), ledger_path(WRITTEN), COMPACTED_CURSOR),
+        leaves={"ledgers-deleted"},
+    ),
+    "cursor-ledger-without-metadata": Fault(
+        without(CURSOR_LEDGER), nodes=(ledger_path(CURSOR_LEDGER),), state="crashed"
+    ),
     "cursor-ledger-damaged": Fault(
         change(_set_value(ledger_path(CURSOR_LEDGER), closed_beyond)),
         {"entries-missing", "copies-missing"},
+        nodes=(f"{PLAIN}/crash-holes",),
         leaves={"entries-missing", "copies-missing", "leaked-cursor-ledgers"},
         state="crashed",
     ),
     "compaction-stale": Fault(
-        change(cursors(beside={"__compaction": encode_cursor_info(CursorInfo(-1, Position(9, 24)))}))
+        change(cursors(beside={"__compaction": encode_cursor_info(CursorInfo(-1, Position(9, 24)))})),
+        nodes=(ledger_path(WRITTEN), f"{PLAIN}/__compaction"),
     ),
 }
 
@@ -193,8 +217,15 @@ def test_the_printed_command_cures_it(code: str, tmp_path: Path, cli: Cli, damag
     assert {one.code for one in found} == {code} | fault.brings
     mine = next(one for one in found if one.code == code)
     assert look_first(mine.mend), "a look cures nothing"
+    planted = rows_of(path, "tree")["tree"]
     done = cli("--store", path, "--now", f"@{NOW_MS}", *shlex.split(mine.mend)[1:])
     assert done.exit_code == 0, done.stderr
+    cured = rows_of(path, "tree")["tree"]
+    if fault.nodes:
+        changed = {key for key in planted.keys() | cured.keys() if planted.get(key) != cured.get(key)}
+        assert changed == {*map(tree_key, fault.nodes)}
+    else:
+        assert rows_of(path, *_ROWS) == rows_of(imported("small", fault.state), *_ROWS)
     left = places(told(path, deep=fault.deep))
     assert {one for one in left ^ before if one[0] not in fault.leaves} == set()
 

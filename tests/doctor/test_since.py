@@ -189,7 +189,7 @@ def test_a_note_that_is_new_fails_nothing(cli: Cli) -> None:
         ("[]", None),
         ("[", "is no list of findings"),
         ("{}", "'code' is missing"),
-        ("[1]", "is no list of findings"),
+        ("[1]", "an entry is 1, not an object"),
         ('[{"change":"new"}]', "it was made with --since"),
         ("[" * 100_000, "is no list of findings"),
     ],
