@@ -147,15 +147,6 @@ def read_cursors(txn: Txn, reader: EntryReader, topic: Topic) -> dict[str, Curso
     return {name: read_cursor(txn, reader, topic, name) for name in sorted(iter_cursor_names(txn, topic.name))}
 
 
-def iter_readable_cursors(reader: EntryReader, topic: Topic) -> Iterator[Cursor]:
-    """Yield every cursor of ``topic`` that can be read."""
-    for name in iter_cursor_names(reader.txn, topic.name):
-        try:
-            yield read_cursor(reader.txn, reader, topic, name)
-        except StoreError:
-            continue
-
-
 def read_cursor_ledger(txn: Txn, reader: EntryReader, ledger_id: int) -> tuple[CursorState | None, int]:
     """Return the newest readable state in a cursor ledger and how many newer entries were skipped as unreadable."""
     try:

@@ -1,8 +1,7 @@
-"""The table of rules, and the one loop over it."""
+"""The table of rules; ``store.rules.judging`` goes through it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from store.facts.cluster import ClusterFacts
@@ -22,14 +21,14 @@ from store.rules.marks import MARK_RULES
 from store.rules.nodes import NODE_SWEEPS
 from store.rules.partitions import PARTITION_RULES
 from store.rules.rows import CHECK_STOPPED, ROW_RULES
-from store.rules.rule import Evidence, Facts, Rule, Sweep, of_topic
+from store.rules.rule import Rule, Sweep, of_topic
 from store.rules.subscriptions import CURSOR_AHEAD, SUBSCRIPTION_RULES
 from store.rules.topic_data import TOPIC_SWEEP
 from store.rules.topics import TOPIC_RULES as USE_RULES
 from store.rules.transactions import TRANSACTION_RULES
 from store.rules.whole import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 
-__all__ = ["CAUSES", "RULES", "SUBSCRIPTION_RULES", "SWEEPS", "TOPIC_RULES", "judge"]
+__all__ = ["CAUSES", "RULES", "SUBSCRIPTION_RULES", "SWEEPS", "TOPIC_RULES"]
 
 RULES: tuple[Rule[ClusterFacts], ...] = (
     *ROW_RULES,
@@ -64,10 +63,3 @@ CAUSES: dict[str, Cause] = {
     )
 }
 """The cause of every rule, by code."""
-
-
-def judge(facts: Facts, rules: Iterable[Rule[Facts]]) -> Iterator[tuple[Rule[Facts], Evidence]]:
-    """Yield each of RULES that holds for FACTS with its evidence, in the order of the table."""
-    for rule in rules:
-        for evidence in rule.holds(facts):
-            yield rule, evidence

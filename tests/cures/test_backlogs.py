@@ -100,10 +100,9 @@ def test_the_rest_of_a_message_whose_beginning_is_trimmed(whole_cli: Cli, tmp_pa
     assert stats["markDeletePosition"] == "10:1"
 
 
-@pytest.mark.parametrize("marks", [(Position(10, -1), 3), (Position(10, 2), 0)])
-def test_markers_in_a_backlog(marks: tuple[Position, int], whole_cli: Cli, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mark", "messages"), [(Position(10, -1), 3), (Position(10, 2), 0)])
+def test_markers_in_a_backlog(mark: Position, messages: int, whole_cli: Cli, tmp_path: Path) -> None:
     """apache/pulsar#6437, #22926: three messages, then 27 markers of replicated subscriptions, which go when a consumer connects."""
-    mark, messages = marks
     markers = [entry(marker=10 + number % 4) for number in range(27)]
     ledgers = [[*(entry() for _ in range(3)), *markers]]
     store = made(tmp_path / "s", ledgers, mark)
