@@ -137,16 +137,20 @@ def _run(cluster: Cluster, ledgers: Path, scratch: Path) -> None:
     broken = current / mixed_logs[len(mixed_logs) // 2]
     before_damage = damage(broken)
     done = run_toolkit(scratch, *words, *metadata, "--yes", code=1)
-    assert [Path(row["log"]).name for row in done["passedOver"]] == [broken.name]
+    passed = {Path(row["log"]).name: row["reason"] for row in done["passedOver"]}
+    assert passed.pop(broken.name).startswith("digest mismatch")
+    # A start that replayed much wrote entries twice: of one that is damaged where the index names it, another log has the good copy.
+    assert all("is here, too, and cannot be read where the index names it" in reason for reason in passed.values())
+    assert len(passed) <= 1
     broken.write_bytes(before_damage)
-    (skipped,) = (row["freesBytes"] for row in forecast["logs"] if row["log"] == broken.name)
+    skipped = sum(row["freesBytes"] for row in forecast["logs"] if row["log"] in {broken.name, *passed})
     free = free_bytes(ledgers)
     print(f"forecast {forecast['freesBytes']:,}, of that passed over {skipped:,}; freed {free:,}, {done}")
     # Entries that the start wrote twice live in one log alone, which its ledgers map does not tell: more is freed then.
     assert -0.01 < free / (forecast["freesBytes"] - skipped) - 1 < 0.05
 
     again = run_toolkit(scratch, *words, *metadata, "--yes")
-    assert again["compactedLogs"] == 1
+    assert again["compactedLogs"] + again["deletedLogs"] == 1 + len(passed)
     assert -0.01 < free_bytes(ledgers) / forecast["freesBytes"] - 1 < 0.05
 
     cluster.start_bookies()
