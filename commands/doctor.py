@@ -96,7 +96,7 @@ def doctor(
     Read-only. `critical`: data is lost or cannot be served. `warning`: data will be lost, or there is a problem that
     nobody has noticed yet. `note`: worth knowing.
     """
-    from store.doctor.explaining import check_codes, explanation
+    from store.rules.table import check_codes, explanation
 
     if explain is not None:
         app.emit(explanation(explain), plain=_render)
@@ -131,7 +131,7 @@ def _show_changes(app: App, since: Path, fail_on: str, asked: dict[str, Any]) ->
     _show(app, compared.changes, f"compared with {since}: {compared.counts()}")
 
 
-def _show(app: App, found: Iterable[Any], compared: str = "") -> None:  # Any: Diagnosis
+def _show(app: App, found: Iterable[Any], compared: str = "") -> None:  # Any: Finding
     """Write what was FOUND as text, or, where a format or something of rows is asked for, as rows."""
     if app.settings.output is not None or app.settings.query is not None or app.settings.total:
         app.emit_rows(found, _CHANGE_COLUMNS if compared else _COLUMNS)
@@ -155,13 +155,13 @@ def _show(app: App, found: Iterable[Any], compared: str = "") -> None:  # Any: D
         app.writer.write("Nothing was found.\n")
 
 
-def _stake(one: Any) -> str:  # Any: Diagnosis, Before
+def _stake(one: Any) -> str:  # Any: Finding, Before
     """Return how bad ONE is: its severity and what is at stake."""
     stakes = ((one.at_stake_messages, "message"), (one.at_stake_bytes, "byte"))
     return ", ".join([f"{one.severity}", *(counted(count, what) for count, what in stakes if count)])
 
 
-def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  # Any: Diagnosis
+def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  # Any: Finding
     """Write the page with what was FOUND into FILE, and return it."""
     from pulsar_admin.page.collecting import collect_page
     from pulsar_admin.page.writing import write_page
@@ -176,7 +176,7 @@ def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  
     return found
 
 
-def _diagnoses(app: App, fail_on: str, asked: dict[str, Any]) -> Iterator[Any]:  # Any: of Store.doctor, Diagnosis
+def _diagnoses(app: App, fail_on: str, asked: dict[str, Any]) -> Iterator[Any]:  # Any: of Store.doctor, Finding
     from pulsar_admin.api.checking import iter_doctor
 
     _check_pages(app)
@@ -192,7 +192,7 @@ def _check_pages(app: App) -> None:
         check_pages(app.settings.store)  # before LMDB reads them: it dies of damage
 
 
-def _fails(found: Any, fail_on: str) -> bool:  # Any: Diagnosis
+def _fails(found: Any, fail_on: str) -> bool:  # Any: Finding
     from store.rules.cause import Severity
 
     return found.severity is Severity.CRITICAL or (fail_on != "critical" and found.severity is Severity.WARNING)

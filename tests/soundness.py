@@ -58,13 +58,9 @@ def assert_sound(path: Path, store: Store | None = None) -> None:
         return
     if store is None:
         with open_store(path) as opened:
-            wrong = [
-                finding for finding in check_store(opened) if finding.scope == "store" and finding.severity == "problem"
-            ]
+            wrong = [finding for finding in check_store(opened) if finding.scope == "store" and finding.is_problem]
     else:
-        wrong = [
-            finding for finding in check_store(store) if finding.scope == "store" and finding.severity == "problem"
-        ]
+        wrong = [finding for finding in check_store(store) if finding.scope == "store" and finding.is_problem]
     assert not wrong, f"{path} is not sound: {wrong}"
     _sound.add(digest)
 

@@ -41,7 +41,7 @@ def findings(path: Path, *, deep: bool = False) -> list[Finding]:
 
 
 def codes(path: Path, *, deep: bool = False) -> set[str]:
-    return {finding.code for finding in findings(path, deep=deep) if finding.severity == "problem"}
+    return {finding.code for finding in findings(path, deep=deep) if finding.is_problem}
 
 
 @pytest.mark.parametrize("name", WORLD_NAMES)
@@ -156,7 +156,7 @@ def test_each_contradiction_is_found(case: str, tmp_path: Path, damages_stores: 
     with open_store(path, writable=True) as store:
         store.write(change)
     found = findings(path)
-    assert expected <= {finding.code for finding in found if finding.severity == "problem"}, found
+    assert expected <= {finding.code for finding in found if finding.is_problem}, found
     for finding in found:
         assert finding.where
         assert finding.message
@@ -195,7 +195,7 @@ def test_a_record_that_rotted_since_import(tmp_path: Path) -> None:
 
     os.utime(log, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert codes(tmp_path / "s") == set()
-    found = [finding for finding in findings(tmp_path / "s", deep=True) if finding.severity == "problem"]
+    found = [finding for finding in findings(tmp_path / "s", deep=True) if finding.is_problem]
     assert {finding.code for finding in found} == {"entry-damaged", "index-differs"}
     assert any("entry 9:0" in finding.message and f"{log} @ 0x22ea2" == finding.where for finding in found)
 

@@ -19,7 +19,7 @@ from store.codec.logscan import Record, iter_records
 from store.db.environment import open_store
 from store.db.files import iter_logs
 from store.doctor import DoctorOptions, diagnose
-from store.doctor.overview import count_diagnoses
+from store.doctor.overview import count_findings
 from store.model.copy_age import read_copied_ms
 from store.model.reader import open_reader
 from store.names import Position
@@ -39,7 +39,7 @@ def overview_of(path: Path, top: int = ALL) -> Overview:
     with open_store(path) as store, open_reader(store) as reader:
         wanted = Wanted(LATER_MS, read_copied_ms(store, reader.txn), top)
         return read_overview(
-            store, reader, wanted, count_diagnoses(diagnose(store, now_ms=LATER_MS, options=DoctorOptions(each=1)))
+            store, reader, wanted, count_findings(diagnose(store, now_ms=LATER_MS, options=DoctorOptions(each=1)))
         )
 
 

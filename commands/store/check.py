@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import click
 
 from pulsar_admin.columns import Column, severity_tone
 from pulsar_admin.context import App
 from pulsar_admin.options import command, max_rate, pass_app
+from pulsar_admin.typable import own_items
 from store.errors import StoreNotFound
 from store.wording import counted
 
@@ -40,21 +40,43 @@ def check(app: App, deep: bool) -> None:
     app.emit_rows(_findings(app, deep), _COLUMNS)
 
 
-def _findings(app: App, deep: bool) -> Iterator[Any]:  # Any: Finding
+def _findings(app: App, deep: bool) -> Iterator[dict[str, object]]:
     from pulsar_admin.api.checking import iter_check
-    from store.check.finding import Severity, summary
     from store.db.storeinfo import check_pages
+    from store.rules.table import CAUSES
 
     check_pages(app.store_path)  # before LMDB reads them: it dies of damage
-    counts = {Severity.PROBLEM: 0, Severity.NOTE: 0}
+    counts = {"problem": 0, "note": 0}
     with app.session.read() as txn:
         rows = {name: txn.count(name) for name in ("tree", "logs", "entries", "times", "changes")}
     for finding in iter_check(app.session, deep=deep):
-        counts[finding.severity] += 1
-        app.problems(finding.severity is Severity.PROBLEM)
-        yield finding
+        severity = "problem" if finding.is_problem else "note"
+        counts[severity] += 1
+        app.problems(finding.is_problem)
+        own = {} if finding.severity is CAUSES[finding.code].severity else {"severity": finding.severity}
+        yield own_items(
+            {
+                "severity": severity,
+                "code": finding.code,
+                "scope": finding.scope,
+                "where": finding.where,
+                "message": finding.message,
+                "hint": finding.hint,
+                "repair": finding.repair,
+                "context": {**finding.evidence, **own},
+            }
+        )
     kinds = (("tree", "metadata node"), ("logs", "file"), ("times", "ledger"), ("changes", "change"))
     looked = ", ".join(counted(rows[name], noun) for name, noun in kinds)
     found = " and ".join(counted(counts[severity], severity) for severity in counts)
     message = f"{found} in {looked}" + (", every byte read" if deep else "")
-    yield summary(str(app.store.path), message)
+    yield {
+        "severity": "summary",
+        "code": "checked",
+        "scope": "store",
+        "where": str(app.store.path),
+        "message": message,
+        "hint": "",
+        "repair": "",
+        "context": {},
+    }

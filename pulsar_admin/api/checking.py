@@ -13,10 +13,10 @@ from store.errors import InvalidValue
 from store.frozen import replace
 
 if TYPE_CHECKING:
-    from store.check import Finding
-    from store.doctor import Diagnosis, DoctorOptions
+    from store.doctor import DoctorOptions
     from store.doctor.since import FindingComparison
     from store.engine.operation import Engine
+    from store.rules.finding import Finding
 
 
 def iter_check(session: Session, *, deep: bool) -> Iterator[Finding]:
@@ -29,7 +29,7 @@ def iter_check(session: Session, *, deep: bool) -> Iterator[Finding]:
 
 def iter_doctor(
     session: Session, *, deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]
-) -> Iterator[Diagnosis]:
+) -> Iterator[Finding]:
     """Yield what ``Store.doctor`` returns."""
     from store.doctor import diagnose
 
@@ -43,8 +43,7 @@ def compare_findings(
 ) -> FindingComparison:
     """Return what ``Store.compare_findings`` returns."""
     from store.doctor import diagnose
-    from store.doctor.saved import read_saved
-    from store.doctor.since import LISTED, compare
+    from store.doctor.since import LISTED, compare, read_saved
 
     asked, path = _options(deep, each, codes, severities), given_path("since", since)
     listed = replace(asked, each=max(asked.each, LISTED), severities=())
@@ -61,7 +60,7 @@ def compare_findings(
         return compare(before, found, each=asked.each, deep=deep, severities=asked.severities)
 
 
-def _findings_of(path: Path, session: Session, options: DoctorOptions, engine: Engine | None) -> list[Diagnosis]:
+def _findings_of(path: Path, session: Session, options: DoctorOptions, engine: Engine | None) -> list[Finding]:
     """Return what is wrong with the store at PATH, as of its own time, or where nothing tells that, as of that of SESSION."""
     from store.db.environment import open_store
     from store.db.storeinfo import check_pages
@@ -78,7 +77,7 @@ def _findings_of(path: Path, session: Session, options: DoctorOptions, engine: E
 
 def _options(deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]) -> DoctorOptions:
     from store.doctor import DoctorOptions
-    from store.doctor.explaining import check_codes
+    from store.rules.table import check_codes
 
     wanted, chosen = check_codes(given_texts("codes", codes)), given_texts("severities", severities)
     for severity in chosen:

@@ -72,11 +72,14 @@ def _of_bundles(findings: list[Json]) -> list[Json]:
 def _findings(store: Store) -> list[Json]:
     """Return how many findings of each code there are, problems first."""
     from store.check import check_store
-    from store.check.finding import Severity
 
     # A bundle has the content of rows and not their bytes: whether those of its store have digests is not found again.
     found = Counter(
-        (finding.severity, finding.code) for finding in check_store(store) if finding.code != "rows-without-digests"
+        (not finding.is_problem, finding.code)
+        for finding in check_store(store)
+        if finding.code != "rows-without-digests"
     )
-    order = sorted(found.items(), key=lambda item: (item[0][0] is not Severity.PROBLEM, item[0]))
-    return [{"severity": str(severity), "code": code, "count": count} for (severity, code), count in order]
+    return [
+        {"severity": "note" if is_note else "problem", "code": code, "count": count}
+        for (is_note, code), count in sorted(found.items())
+    ]

@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from pulsar_admin.api.searching import Wanted
     from pulsar_admin.api.topic_policies import TopicPolicies
     from pulsar_admin.api.transactions import Transactions
-    from store.check import Finding
-    from store.doctor import Diagnosis
     from store.doctor.since import FindingComparison
     from store.facts.orphans import Orphan
     from store.index.rebuild import RebuildResult
@@ -66,6 +64,7 @@ if TYPE_CHECKING:
     from store.reports.summary import StoreSummary
     from store.reports.usage import Usage
     from store.reports.verify import LedgerVerdict
+    from store.rules.finding import Finding
     from store.why.disk import WhyBytes
 
 
@@ -354,7 +353,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
             return why_bytes(store, reader, self._session.now_ms, names if topics else None, most)
 
     def check(self, *, deep: bool = False, max_rate: int | None = None) -> tuple[Finding, ...]:
-        """Return what is wrong (``severity`` problem) or worth knowing (note): files, index, audit log, metadata against ledgers.
+        """Return what is wrong (``is_problem``) or worth knowing: files, index, audit log, metadata against ledgers.
 
         DEEP reads every byte, at most MAX_RATE of them a second, in this process alone. Nothing is repaired. Raises InvalidValue.
         """
@@ -366,7 +365,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
     def doctor(
         self, *, deep: bool = False, each: int = 10, codes: Sequence[str] = (), severities: Sequence[str] = ()
-    ) -> tuple[Diagnosis, ...]:
+    ) -> tuple[Finding, ...]:
         """Return what is wrong, the worst first: ``severity``, ``evidence``, what is at stake, what a ``broker`` does, what ``mend``s it.
 
         DEEP reads every byte; EACH: how many of a code, the rest is summed up; CODES and SEVERITIES: these only. Raises InvalidValue.

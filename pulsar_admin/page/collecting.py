@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from pulsar_admin.columns import size_text
-from pulsar_admin.page.values import Disk, Due, Fact, Finding, Page, Rest, Share, Standing, TopicRow, Traffic
+from pulsar_admin.page.values import Disk, Due, Fact, Page, Rest, Share, Standing, TopicRow, Traffic
 from store.aliases import Array
 from store.db.environment import Store
 from store.errors import StoreError
@@ -34,6 +34,7 @@ from store.policies.trimming import consumed_ledgers
 from store.reports.overview import Largest, find_publish_ms
 from store.reports.strips import delayed_ranks, lost_intervals, make_strip
 from store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
+from store.rules.finding import Finding
 
 _DUE_BARS_MAX = 120
 _SIZE_BITS = 64  # topics with findings come before all others

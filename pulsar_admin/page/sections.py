@@ -14,10 +14,11 @@ from pulsar_admin.page.charts import STATE_NAMES, Bars, amount, bars, legend, sh
 from pulsar_admin.page.markup import Markup, clipped, element, joined
 from pulsar_admin.page.topics import left_out
 from pulsar_admin.page.treemap import fold, treemap
-from pulsar_admin.page.values import Disk, Due, Finding, Page, Share, Standing, Traffic
+from pulsar_admin.page.values import Disk, Due, Page, Share, Standing, Traffic
 from pulsar_admin.typable import typable
 from store.reports.strips import STATES
 from store.reports.timeline import Timeline
+from store.rules.finding import Finding
 from store.timespec import format_duration_ms
 from store.wording import counted, plural
 

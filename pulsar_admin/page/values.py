@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Protocol
 
 from store.frozen import frozen
 from store.reports.strips import Strip
 from store.reports.timeline import Timeline
+from store.rules.finding import Finding
 
 
 @frozen
@@ -18,31 +18,6 @@ class Fact:
     label: str
     value: str
     note: str = ""
-
-
-class Finding(Protocol):
-    """What the page asks of a finding; ``severity``: critical, warning or note, 0 at stake: nobody can count it."""
-
-    @property
-    def severity(self) -> str: ...
-    @property
-    def code(self) -> str: ...
-    @property
-    def where(self) -> str: ...
-    @property
-    def message(self) -> str: ...
-    @property
-    def evidence(self) -> Mapping[str, object]: ...
-    @property
-    def at_stake_bytes(self) -> int: ...
-    @property
-    def at_stake_messages(self) -> int: ...
-    @property
-    def broker(self) -> str: ...
-    @property
-    def mend(self) -> str: ...
-    @property
-    def page(self) -> str: ...
 
 
 @frozen

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from store.check.finding import Finding, finding_of
 from store.db.environment import Store
 from store.facts.deep import DeepFacts
 from store.model.reader import open_reader
-from store.rules.alike import message_of, place_of
+from store.rules.finding import Finding, message_of, place_of
 from store.rules.judging import judge_deep, judge_store, refuse_bundle, weight
 
 if TYPE_CHECKING:
@@ -42,11 +41,11 @@ def check_store(
         refuse_bundle(store)
     with open_reader(store) as reader:
         facts = DeepFacts(store, reader, advance, engine)
-        judged = judge_store(facts, now_ms=None, visit=lambda topic: None if deep else advance(1))
-        yield from sum_up(map(finding_of, sorted(judged, key=weight)))
+        found = judge_store(facts, now_ms=None, visit=lambda topic: None if deep else advance(1))
+        yield from sum_up(sorted(found, key=weight))
         if deep:
             # In the same transaction: beside a writer, the catalogue of one and the index of another contradict each other.
-            yield from map(finding_of, judge_deep(facts))
+            yield from judge_deep(facts)
 
 
 def sum_up(findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -67,9 +66,10 @@ def sum_up(findings: Iterable[Finding]) -> Iterator[Finding]:
             where=place_of(first.where, f"{len(found):,} ledgers"),
             message=message_of(first.message, first.where),
             hint="list them with: pulsar-admin ledgers missing",
-            context={"ledgers": len(found)} | {key: value for key, value in first.context.items() if key == "ledgerId"},
+            evidence={"ledgers": len(found)}
+            | {key: value for key, value in first.evidence.items() if key == "ledgerId"},
         )
 
 
 def _kind(finding: Finding) -> tuple[object, ...]:
-    return finding.severity, finding.code, finding.scope, place_of(finding.where)
+    return finding.is_problem, finding.code, finding.scope, place_of(finding.where)

@@ -1,36 +1,39 @@
-"""``doctor``: every check there is as ranked diagnoses, each with what a broker will do and the command that repairs it.
+"""``doctor``: all that is found, ranked, each with what a broker will do and the command that repairs it.
 
-Reads only. Memory is bounded: of each code the worst diagnoses are kept, and the rest is summed up.
+Reads only. Memory is bounded: of each code the worst findings are kept, and the rest is summed up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
+from heapq import heappush, heappushpop
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from store.db.environment import Store
-from store.doctor.diagnosis import Diagnosis
-from store.doctor.findings import diagnosis_of_judged
-from store.doctor.ranking import Ranking
 from store.facts.deep import DeepFacts
 from store.facts.topics import ReadBudget
 from store.frozen import frozen
 from store.model.reader import open_reader
 from store.rules.cause import Severity
+from store.rules.finding import Finding, message_of, place_of
 from store.rules.judging import judge_deep, judge_store, refuse_bundle
+from store.rules.table import CAUSES
+from store.wording import counted
 
 if TYPE_CHECKING:
     from store.engine.operation import Engine
 
-__all__ = ["Diagnosis", "DoctorOptions", "Severity", "diagnose"]
+__all__ = ["DoctorOptions", "Finding", "Ranking", "Severity", "diagnose"]
 
 EACH = 10
+_MORE, _ALIKE = "more", "alike"
 
 
 @frozen
 class DoctorOptions:
-    """What to look for. ``deep``: read every byte, too; ``each``: how many diagnoses of a code are kept; ``codes``: these only."""
+    """What to look for. ``deep``: read every byte, too; ``each``: how many findings of a code are kept; ``codes``: these only."""
 
     deep: bool = False
     each: int = EACH
@@ -45,7 +48,7 @@ def diagnose(
     options: DoctorOptions | None = None,
     advance: Callable[[int], None] = lambda count: None,
     engine: Engine | None = None,
-) -> Iterator[Diagnosis]:
+) -> Iterator[Finding]:
     """Yield what is wrong with STORE and what Pulsar left in it, the worst first: by severity, then by messages and bytes at stake.
 
     NOW_MS is the time that ages and due messages are counted at. ADVANCE gets the bytes that a deep look has read, on ENGINE or in
@@ -53,11 +56,6 @@ def diagnose(
     """
     options = options or DoctorOptions()
     ranking = Ranking(options.each)
-
-    def sink(found: Diagnosis) -> None:
-        if _is_meant(found, options):
-            ranking.add(found)
-
     if options.deep:
         refuse_bundle(store)
     with open_reader(store) as reader:
@@ -65,12 +63,141 @@ def diagnose(
         looked = judge_store(
             facts, now_ms=now_ms, budget=budget, visit=lambda topic: None if options.deep else advance(1)
         )
-        for judged in chain(looked, judge_deep(facts) if options.deep else ()):
-            sink(diagnosis_of_judged(judged))
+        for finding in chain(looked, judge_deep(facts) if options.deep else ()):
+            is_meant = not options.codes or finding.code in options.codes
+            if is_meant and (not options.severities or finding.severity in options.severities):
+                ranking.add(finding)
     yield from ranking.ranked()
 
 
-def _is_meant(found: Diagnosis, options: DoctorOptions) -> bool:
-    return (not options.codes or found.code in options.codes) and (
-        not options.severities or found.severity in options.severities
+class Ranking:
+    """Keeps EACH findings of a severity and code: those with most at stake. The rest is summed up in one more.
+
+    More than EACH that come one after the other and differ in the ledger alone, of a topic or of none, count as one.
+    """
+
+    def __init__(self, each: int) -> None:
+        self._each = each
+        self._kept: dict[tuple[Severity, str], list[tuple[tuple[int, int], int, Finding]]] = {}
+        self._left: dict[tuple[Severity, str], list[int]] = {}
+        self._runs: dict[tuple[Severity, str], _Run] = {}
+        self._count = 0
+
+    def add(self, finding: Finding) -> None:
+        key, place = (finding.severity, finding.code), place_of(finding.where)
+        if place == finding.where:  # it names no ledger
+            self._keep(finding)
+            return
+        run = self._runs.get(key)
+        if run is None or run.place != place:
+            self._end(self._runs.pop(key, None))
+            run = self._runs[key] = _Run(place)
+        run.add(finding, self._each)
+
+    def _end(self, run: _Run | None) -> None:
+        for finding in () if run is None else run.told(self._each):
+            self._keep(finding)
+
+    def _keep(self, finding: Finding) -> None:
+        self._count += 1
+        key = finding.severity, finding.code
+        kept = self._kept.setdefault(key, [])
+        row = _stake(finding), -self._count, finding
+        if len(kept) < self._each:
+            heappush(kept, row)
+            return
+        least = heappushpop(kept, row)[2]
+        left = self._left.setdefault(key, [0, 0, 0])
+        for index, more in enumerate((count_of(least), least.at_stake_bytes, least.at_stake_messages)):
+            left[index] += more
+
+    def ranked(self) -> Iterator[Finding]:
+        """Yield what is kept: by severity, what others come of first, then by messages and bytes at stake; after the last of a code what
+        was left out of it."""
+        while self._runs:
+            self._end(self._runs.popitem()[1])
+        for severity in Severity:
+            groups = [key for key in self._kept if key[0] is severity]
+            for key in sorted(groups, key=lambda key: (CAUSES[key[1]].leads, max(self._kept[key])[0]), reverse=True):
+                yield from (row[2] for row in sorted(self._kept[key], reverse=True))
+                if key in self._left:
+                    yield _rest(*key, *self._left[key])
+
+
+class _Run:
+    """Findings of a code that differ in the ledger alone: the first of them, how many there are, and what is at stake."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self._first: list[Finding] = []
+        self._mend = ""
+        """The command that repairs all of them; "": each has its own."""
+        self._count = self._bytes = self._messages = 0
+
+    def add(self, finding: Finding, each: int) -> None:
+        if len(self._first) < each:
+            self._first.append(finding)
+        self._mend = finding.mend if self._count == 0 or finding.mend == self._mend else ""
+        self._count += 1
+        self._bytes += finding.at_stake_bytes
+        self._messages += finding.at_stake_messages
+
+    def told(self, each: int) -> Iterable[Finding]:
+        """Return them one by one, or as one where there are more than EACH."""
+        if self._count <= each:
+            return self._first
+        first = self._first[0]
+        return [
+            replace(
+                first,
+                where=place_of(first.where, f"{self._count:,} ledgers"),
+                message=message_of(first.message, first.where),
+                evidence={_ALIKE: self._count, "first": first.where},
+                at_stake_bytes=self._bytes,
+                at_stake_messages=self._messages,
+                mend=self._mend or _list(first.code),
+            )
+        ]
+
+
+def _list(code: str) -> str:
+    return f"pulsar-admin doctor --code {code} --each 1000000"
+
+
+def _stake(finding: Finding) -> tuple[int, int]:
+    return finding.at_stake_messages, finding.at_stake_bytes
+
+
+def _rest(severity: Severity, code: str, count: int, size_bytes: int, messages: int) -> Finding:
+    cause = CAUSES[code]
+    return Finding(
+        severity=severity,
+        code=code,
+        where=f"{count:,} more",
+        message=f"{counted(count, 'more finding')} of this code with no more at stake",
+        evidence={_MORE: count},
+        at_stake_bytes=size_bytes,
+        at_stake_messages=messages,
+        broker=cause.broker,
+        mend=_list(code),
+        page=cause.page,
+        scope="use",
+        hint="",
+        repair="",
     )
+
+
+def rest_of(one: Finding, count: int) -> Finding:
+    """Return COUNT findings with the severity and code of ONE of which neither place nor stake is known."""
+    return _rest(one.severity, one.code, count, 0, 0)
+
+
+def is_rest(finding: Finding) -> bool:
+    """Whether FINDING sums up what was left out."""
+    return set(finding.evidence) == {_MORE}
+
+
+def count_of(finding: Finding) -> int:
+    """Return how many findings FINDING tells of."""
+    count = finding.evidence.get(_MORE if is_rest(finding) else _ALIKE, 1)
+    return count if isinstance(count, int) else 1

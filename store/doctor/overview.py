@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 
 from store.db.environment import Store
-from store.doctor import Diagnosis, DoctorOptions, diagnose
-from store.doctor.ranking import count_of
+from store.doctor import DoctorOptions, Finding, count_of, diagnose
 from store.model.copy_age import Now, read_copied_ms
 from store.model.reader import EntryReader, open_reader
 from store.reports.metrics import Chosen, Metric, read_metrics
@@ -60,13 +59,13 @@ def _wanted(store: Store, reader: EntryReader, now: Now, top: int) -> Wanted:
 def _findings(store: Store, reader: EntryReader, now: Now, check: bool | None) -> tuple[FindingCount, ...] | None:
     checked = reader.txn.count("tree") <= CHECKED_NODES if check is None else check
     options = DoctorOptions(each=1)
-    return count_diagnoses(diagnose(store, now_ms=now.time_ms, options=options)) if checked else None
+    return count_findings(diagnose(store, now_ms=now.time_ms, options=options)) if checked else None
 
 
-def count_diagnoses(found: Iterable[Diagnosis]) -> tuple[FindingCount, ...]:
-    """Return how many diagnoses of each severity and code were FOUND, with the first of each, in their order."""
+def count_findings(found: Iterable[Finding]) -> tuple[FindingCount, ...]:
+    """Return how many findings of each severity and code were FOUND, with the first of each, in their order."""
     counts: Counter[tuple[str, str]] = Counter()
-    first: dict[tuple[str, str], Diagnosis] = {}
+    first: dict[tuple[str, str], Finding] = {}
     for one in found:
         key = (str(one.severity), one.code)
         counts[key] += count_of(one)

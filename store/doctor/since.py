@@ -6,21 +6,26 @@ many ledgers are summed up, which of them are named, and the directory of a file
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import PurePath
+from pathlib import Path, PurePath
+from typing import Any
 
-from store.doctor.diagnosis import Diagnosis
-from store.doctor.ranking import Ranking, count_of, is_rest, rest_of
+from store.doctor import Ranking, count_of, is_rest, rest_of
+from store.errors import InvalidValue
 from store.frozen import fields_of, frozen
-from store.rules.alike import place_of
 from store.rules.cause import Severity
+from store.rules.finding import Finding, place_of
 from store.rules.sight import BLIND, BLIND_PLACES, BLIND_TOPIC, DEEP, FILES, UNREAD
+from store.rules.table import check_codes
 
 LISTED = 1_000
 """Findings of a code that are compared one by one, at least."""
+_TEXTS = ("code", "where", "message", "broker", "mend", "page")
+_HINT = "put into the file what this prints: pulsar-admin doctor -o json"
 _LEDGER_IDS = re.compile(r"ledgers? \d[\d, ]*(…)?")
 
 
@@ -44,7 +49,7 @@ class Before:
 
 
 @frozen
-class FindingChange(Diagnosis):
+class FindingChange(Finding):
     """A finding that is new, worse, not seen or gone. ``before``: as it was; None for one that is new.
 
     Of one that is gone or not seen all else, too, is as it was, and ``mend`` is empty: the command was for the earlier look.
@@ -63,7 +68,7 @@ class FindingComparison:
 
     changes: tuple[FindingChange, ...]
     unchanged: int
-    found: tuple[Diagnosis, ...]
+    found: tuple[Finding, ...]
 
     def counts(self) -> str:
         """Return how many there are of each change: ``1 new, 2 gone, 9 unchanged``."""
@@ -75,8 +80,8 @@ class FindingComparison:
 
 
 def compare(
-    before: Iterable[Diagnosis],
-    found: Iterable[Diagnosis],
+    before: Iterable[Finding],
+    found: Iterable[Finding],
     *,
     each: int,
     deep: bool = False,
@@ -112,18 +117,18 @@ def compare(
 class _Group:
     """The findings of one code and place, nearly always one; ``worst`` is the first that was told."""
 
-    worst: Diagnosis
+    worst: Finding
     count: int = 0
     size_bytes: int = 0
     messages: int = 0
 
-    def add(self, one: Diagnosis) -> None:
+    def add(self, one: Finding) -> None:
         self.count += _count(one)
         self.size_bytes += one.at_stake_bytes
         self.messages += one.at_stake_messages
 
     @property
-    def told(self) -> Diagnosis:
+    def told(self) -> Finding:
         return replace(self.worst, at_stake_bytes=self.size_bytes, at_stake_messages=self.messages)
 
     @property
@@ -140,7 +145,7 @@ class _Group:
 class _Look:
     """What one look tells: groups by code and place, and by code the rest that it sums up."""
 
-    def __init__(self, found: Sequence[Diagnosis], summed: Container[_Place]) -> None:
+    def __init__(self, found: Sequence[Finding], summed: Container[_Place]) -> None:
         self.groups: dict[_Place, _Group] = {}
         self.rests: dict[str, _Group] = {}
         for one in found:
@@ -154,7 +159,7 @@ class _Look:
 class _Sight:
     """What a look could not see, by what it tells."""
 
-    def __init__(self, found: Sequence[Diagnosis], *, deep: bool) -> None:
+    def __init__(self, found: Sequence[Finding], *, deep: bool) -> None:
         self._deep = deep and not any(one.code in UNREAD for one in found)
         self._is_blind = any(one.code in BLIND for one in found)
         hiding = [one for one in found if one.code in BLIND_PLACES]
@@ -162,7 +167,7 @@ class _Sight:
             one.evidence["topic"] for one in hiding if one.code == BLIND_TOPIC and "topic" in one.evidence
         }
 
-    def missed(self, gone: Diagnosis) -> bool:
+    def missed(self, gone: Finding) -> bool:
         """Whether GONE need not be gone."""
         if self._is_blind or (gone.code in DEEP and not self._deep):
             return True
@@ -172,7 +177,7 @@ class _Sight:
 def _changes(old: _Look, new: _Look, sight: _Sight) -> Iterator[tuple[Change | None, _Group, _Group | None]]:
     """Yield what became of each group, and how it was before."""
     more: dict[str, int] = {}
-    examples: dict[str, Diagnosis] = {}
+    examples: dict[str, Finding] = {}
 
     def leave(group: _Group, sign: int) -> None:
         code = group.worst.code
@@ -204,8 +209,8 @@ def _changes(old: _Look, new: _Look, sight: _Sight) -> Iterator[tuple[Change | N
             yield change, group, None if count > 0 else group
 
 
-def _changed(one: Diagnosis, change: Change, was: _Group | None) -> FindingChange:
-    fields = {field.name: getattr(one, field.name) for field in fields_of(Diagnosis)}
+def _changed(one: Finding, change: Change, was: _Group | None) -> FindingChange:
+    fields = {field.name: getattr(one, field.name) for field in fields_of(Finding)}
     return FindingChange(**fields, change=change, before=None if was is None else was.before)
 
 
@@ -213,7 +218,7 @@ _Place = tuple[str, str]
 """A code, and a place without what differs between two looks."""
 
 
-def _named(one: Diagnosis) -> str:
+def _named(one: Finding) -> str:
     """Return the place of ONE, its ledger included."""
     if "ledgerIds" in one.evidence and _LEDGER_IDS.fullmatch(one.where):  # the first of them are named
         bookies = one.evidence.get("bookies", ())
@@ -223,18 +228,65 @@ def _named(one: Diagnosis) -> str:
     return one.where
 
 
-def _place(one: Diagnosis) -> _Place:
+def _place(one: Finding) -> _Place:
     """Return the place of ONE without its ledger, or the number of its ledgers."""
     summed = _ledgers_of(one)
     where = one.where.replace(f"{summed:,} ledgers", "ledger", 1) if summed else place_of(_named(one))
     return one.code, where
 
 
-def _ledgers_of(one: Diagnosis) -> int:
+def _ledgers_of(one: Finding) -> int:
     """Return the ledgers that ONE sums up; 0 where it tells of one place."""
     count = one.evidence.get("alike", one.evidence.get("ledgers"))
     return count if isinstance(count, int) and f"{count:,} ledgers" in one.where else 0
 
 
-def _count(one: Diagnosis) -> int:
+def _count(one: Finding) -> int:
     return _ledgers_of(one) or count_of(one)
+
+
+# -- findings that were saved -----------------------------------------------------------------------------------------
+
+
+def read_saved(path: Path) -> tuple[Finding, ...]:
+    """Return the findings in the file PATH; raises InvalidValue for one that has something else."""
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise InvalidValue(f"{path} cannot be read: {error.strerror}", hint=_HINT, path=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise _wrong(path, error) from error
+    try:
+        rows: Any = (
+            json.loads(text) if text.lstrip().startswith("[") else [json.loads(line) for line in text.splitlines()]
+        )
+        found = tuple(map(_finding_of, rows))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _wrong(path, error) from error
+    check_codes({one.code for one in found})
+    return found
+
+
+def _wrong(path: Path, error: Exception) -> InvalidValue:
+    what = f"{error} is missing" if isinstance(error, KeyError) else error
+    return InvalidValue(f"{path} is no list of findings as doctor writes it: {what}", hint=_HINT, path=str(path))
+
+
+def _finding_of(row: Mapping[str, Any]) -> Finding:  # Any: JSON
+    if not isinstance(row, dict):
+        raise TypeError(f"an entry is {json.dumps(row)[:40]}, not an object")
+    if "change" in row:
+        raise ValueError("it was made with --since and lacks what had not changed")
+    texts = {key: row[key] for key in _TEXTS}
+    numbers = {"at_stake_bytes": row["atStakeBytes"], "at_stake_messages": row["atStakeMessages"]}
+    if not all(type(one) is str for one in texts.values()) or not all(type(one) is int for one in numbers.values()):
+        raise TypeError("a value is of another kind")
+    return Finding(
+        severity=Severity(row["severity"]),
+        evidence=dict(row["evidence"]),
+        **texts,
+        **numbers,
+        scope="use",
+        hint="",
+        repair="",
+    )

@@ -15,7 +15,8 @@ from store.model.cursors import iter_cursor_names
 from store.nacks.kept import iter_trackers, iter_wrong_rows
 from store.names import parse_topic, shell_word
 from store.rules.cause import Cause, Severity
-from store.rules.rule import Judged, Rule, Sweep
+from store.rules.finding import Finding
+from store.rules.rule import Rule, Sweep
 from store.rules.words import PREVENT, UNSEEN
 
 CHANGES_DAMAGED: Rule[Any] = Rule(
@@ -83,7 +84,7 @@ NACKS_OF_NOBODY: Rule[Any] = Rule(
 )
 
 
-def _check_changes(facts: ClusterFacts) -> Iterator[Judged]:
+def _check_changes(facts: ClusterFacts) -> Iterator[Finding]:
     """Check that the audit log is the one chain that was written, and that every imported node kept for export can be read."""
     txn = facts.reader.txn
     try:
@@ -102,7 +103,7 @@ def _check_changes(facts: ClusterFacts) -> Iterator[Judged]:
             yield BASE_DAMAGED.of(error, "base")
 
 
-def check_nacks(txn: Txn) -> Iterator[Judged]:
+def check_nacks(txn: Txn) -> Iterator[Finding]:
     """Check the rows of kept negative acks: every row whole, of a subscription, and that subscription still there."""
     damaged = False
     try:

@@ -20,8 +20,9 @@ from store.model.ledger_owners import all_owners
 from store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
 from store.model.open_end import read_confirmed, read_open_end, read_shortfalls
 from store.rules.cause import Cause, Severity
+from store.rules.finding import Finding
 from store.rules.nodes import VALUE_UNDECODABLE
-from store.rules.rule import Judged, Rule, Sweep
+from store.rules.rule import Rule, Sweep
 from store.rules.topic_data import NEWER_LEDGER_MISSING, judge_missing, repair_of
 from store.rules.words import KEEP_COPIES
 from store.wording import counted
@@ -151,7 +152,7 @@ _REFERENCES = {
 _HINT = "see: pulsar-admin ledgers underreplicated"
 
 
-def _check_references(facts: ClusterFacts) -> Iterator[Judged]:
+def _check_references(facts: ClusterFacts) -> Iterator[Finding]:
     """Check that schemas and delayed messages have the ledgers that they name; topics and cursors are looked at with their own."""
     txn = facts.reader.txn
     try:
@@ -163,7 +164,7 @@ def _check_references(facts: ClusterFacts) -> Iterator[Judged]:
         return  # the sweep over owners tells
 
 
-def _lost_reference(ledger_id: int, owner: Owner) -> Judged:
+def _lost_reference(ledger_id: int, owner: Owner) -> Finding:
     rule, what = _REFERENCES[owner.kind]
     where = f"ledger {ledger_id} of {owner.topic}"
     if owner.is_of_newer:
@@ -171,7 +172,7 @@ def _lost_reference(ledger_id: int, owner: Owner) -> Judged:
     return rule.at(where, what, repair_of(ledger_id), ledgerId=ledger_id)
 
 
-def _check_ledgers(facts: ClusterFacts) -> Iterator[Judged]:
+def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
     """Check each ledger's metadata and copies, more of those that belong to no topic's list; note unreferenced and deleted ones."""
     txn, unreferenced = facts.reader.txn, 0
     are_known = False
@@ -242,7 +243,7 @@ def _iter_deleted(txn: Txn) -> Iterator[int]:
             continue
 
 
-def _check_ledger(txn: Txn, ledger: Ledger) -> Iterator[Judged]:
+def _check_ledger(txn: Txn, ledger: Ledger) -> Iterator[Finding]:
     where = f"ledger {ledger.ledger_id}"
     coverage = read_confirmed(txn, ledger) if ledger.ledger_id in read_shortfalls(txn).ledgers else None
     if coverage is not None and any(row.imported and (row.missing or row.damaged) for row in coverage.bookies):

@@ -22,7 +22,8 @@ from store.model.ledgers import iter_ledger_ids, read_ledger
 from store.model.reader import EntryReader
 from store.names import FileKind
 from store.rules.cause import Cause, Severity
-from store.rules.rule import Evidence, Judged, Rule, Sweep
+from store.rules.finding import Finding
+from store.rules.rule import Evidence, Rule, Sweep
 from store.rules.words import KEEP_COPIES, STUCK, UNSEEN, of_index
 from store.wording import counted
 
@@ -105,7 +106,7 @@ INDEX_DIFFERS = of_index(
 )
 
 
-def _check_lengths(facts: DeepFacts) -> Iterator[Judged]:
+def _check_lengths(facts: DeepFacts) -> Iterator[Finding]:
     """Check that a closed ledger's metadata tells the length that its last entry carries, and that its payloads add up to it."""
     for ledger_id in iter_ledger_ids(facts.reader.txn):
         try:
@@ -116,7 +117,7 @@ def _check_lengths(facts: DeepFacts) -> Iterator[Judged]:
             yield ENTRY_UNREADABLE.at(f"ledger {ledger_id}", error.message, error.hint, ledgerId=ledger_id)
 
 
-def _check_length(reader: EntryReader, ledger_id: int) -> Iterator[Judged]:
+def _check_length(reader: EntryReader, ledger_id: int) -> Iterator[Finding]:
     ledger = read_ledger(reader.txn, ledger_id)
     sums = ledger.sums
     if ledger.metadata is None or ledger.metadata.state is not LedgerState.CLOSED or sums is None:
@@ -131,11 +132,11 @@ def _check_length(reader: EntryReader, ledger_id: int) -> Iterator[Judged]:
         yield _length_problem(where, ledger.metadata.length, found, ledger_id)
 
 
-def _length_problem(where: str, length: int, found: str, ledger_id: int) -> Judged:
+def _length_problem(where: str, length: int, found: str, ledger_id: int) -> Finding:
     return LENGTH_DIFFERS.at(where, f"its metadata says {length} payload bytes, {found}", ledgerId=ledger_id)
 
 
-def _check_index_files(facts: DeepFacts) -> Iterator[Judged]:
+def _check_index_files(facts: DeepFacts) -> Iterator[Finding]:
     """Compare the ``.idx`` files of the bookies that were imported with the entry logs that they lead to.
 
     Where the files of a bookie are not there any more, nothing is said: the store has the entries.
@@ -160,7 +161,7 @@ def _check_index_files(facts: DeepFacts) -> Iterator[Judged]:
                 )
 
 
-def _check_files(facts: DeepFacts) -> Iterator[Judged]:
+def _check_files(facts: DeepFacts) -> Iterator[Finding]:
     """Read every file again with every digest verified, and compare index and known damage with what is found."""
     store, txn = facts.store, facts.reader.txn
     # numpy and numba: only a deep check pays for them.
@@ -202,7 +203,7 @@ def _check_files(facts: DeepFacts) -> Iterator[Judged]:
         yield _not_compared(len(logs), len(live), len(gone), len(left))
 
 
-def _not_compared(read: int, live: int, gone: int, ledgers: int) -> Judged:
+def _not_compared(read: int, live: int, gone: int, ledgers: int) -> Finding:
     """Return what a deep check could not compare: a problem, unless somebody writes and files come and go."""
     parts = [
         f"{counted(live, 'file')} written to since, read to where the import ended" if live else "",
@@ -218,7 +219,7 @@ def _not_compared(read: int, live: int, gone: int, ledgers: int) -> Judged:
         else "run `pulsar-admin store refresh` first",
         Severity.NOTE if live else None,
     )
-    return Judged(NOT_CHECKED, evidence)
+    return NOT_CHECKED.found(evidence)
 
 
 def _is_comparable(store: Store, log: LogFile) -> bool:
@@ -242,7 +243,7 @@ def _ledgers_in(txn: Txn, file_ids: Collection[int]) -> Iterator[int]:
         yield from (ledger_id for ledger_id, file_id, _ in iter_all_copies(txn) if file_id in file_ids)
 
 
-def _new_damage(txn: Txn, new: Txn, paths: dict[int, str], ends: dict[int, int]) -> Iterator[Judged]:
+def _new_damage(txn: Txn, new: Txn, paths: dict[int, str], ends: dict[int, int]) -> Iterator[Finding]:
     """Yield damage that is not known; ENDS: behind it a file is being written."""
     known = {(damage.file_id, damage.offset) for damage in iter_damage(txn)}
     found: list[Damage] = [

@@ -15,7 +15,8 @@ from store.errors import IndexCorrupt
 from store.facts.cluster import ClusterFacts
 from store.names import shell_word
 from store.rules.cause import Cause, Severity
-from store.rules.rule import Judged, Rule, Sweep
+from store.rules.finding import Finding
+from store.rules.rule import Rule, Sweep
 from store.rules.words import KEEP_COPIES, PREVENT, UNSEEN, of_index
 from store.wording import counted, plural
 
@@ -168,7 +169,7 @@ _LOST = {
 }
 
 
-def _check_pages(facts: ClusterFacts) -> Iterator[Judged]:
+def _check_pages(facts: ClusterFacts) -> Iterator[Finding]:
     """Check the pages of the database that hold the state of the snapshot; tables have none."""
     store, txn = facts.store, facts.reader.txn
     if txn.columns is not None:
@@ -179,7 +180,7 @@ def _check_pages(facts: ClusterFacts) -> Iterator[Judged]:
         yield PAGES_DAMAGED.at(str(store.path / "meta"), error.message, damaged_pages(store.path, error).hint)
 
 
-def _check_catalogue(facts: ClusterFacts) -> Iterator[Judged]:
+def _check_catalogue(facts: ClusterFacts) -> Iterator[Finding]:
     """Check the catalogued files, the damage known of them, and files that nobody names."""
     store, txn = facts.store, facts.reader.txn
     names = set()
@@ -215,7 +216,7 @@ def _check_catalogue(facts: ClusterFacts) -> Iterator[Judged]:
             )
 
 
-def _copies_differ(log: LogFile, reason: str, ledger_id: int, count: int) -> Judged:
+def _copies_differ(log: LogFile, reason: str, ledger_id: int, count: int) -> Finding:
     hint = (
         "the copy that is shown is of a bookie that the metadata knows"
         if log.stranger
@@ -233,7 +234,7 @@ def _copies_differ(log: LogFile, reason: str, ledger_id: int, count: int) -> Jud
     )
 
 
-def _check_file(store: Store, log: LogFile) -> Iterator[Judged]:
+def _check_file(store: Store, log: LogFile) -> Iterator[Finding]:
     where = str(log.locate(store.path))
     state = file_state(log, store.path)
     if state in _LOST:

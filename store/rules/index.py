@@ -24,7 +24,8 @@ from store.db.files import LogFile, iter_logs
 from store.errors import IndexCorrupt, StoreError
 from store.facts.cluster import ClusterFacts
 from store.model.references import find_references, iter_wrong_owners
-from store.rules.rule import Judged, Sweep
+from store.rules.finding import Finding
+from store.rules.rule import Sweep
 from store.rules.words import of_index
 from store.wording import listed
 
@@ -80,7 +81,7 @@ OWNERS_DAMAGED = of_index(
 )
 
 
-def _check_index(facts: ClusterFacts) -> Iterator[Judged]:
+def _check_index(facts: ClusterFacts) -> Iterator[Finding]:
     """Check every location block in itself, and every time row against its ledger's blocks."""
     txn = facts.reader.txn
     files = {log.file_id: log for log in _logs(txn)}
@@ -110,7 +111,7 @@ def _logs(txn: Txn) -> list[LogFile]:
         return []  # check_catalogue tells
 
 
-def _check_block(number: int, block: Block, files: dict[int, LogFile]) -> Iterator[Judged]:
+def _check_block(number: int, block: Block, files: dict[int, LogFile]) -> Iterator[Finding]:
     where = f"location block {number} of ledger {block.ledger_id}"
     header, slots, counts = block.header, block.slots(), block.message_counts()
     is_ascending = isinstance(slots, range) or all(before < after for before, after in pairwise(slots))
@@ -155,7 +156,7 @@ class _LedgerCheck:
         self._last = block.entry_id(len(block) - 1)
         self._headers[number] = block.header
 
-    def finish(self, txn: Txn) -> Iterator[Judged]:
+    def finish(self, txn: Txn) -> Iterator[Finding]:
         """Yield what is wrong with the ledger's time row."""
         where = f"time row of ledger {self.ledger_id}"
         row = txn.view("times", self.ledger_id.to_bytes(8, "big", signed=True))
@@ -231,7 +232,7 @@ def _running_min(bounds: _Bounds, first: int, last: int) -> list[int]:
     return found[::-1]
 
 
-def _check_times_without_blocks(txn: Txn) -> Iterator[Judged]:
+def _check_times_without_blocks(txn: Txn) -> Iterator[Finding]:
     for key, _ in txn.items("times"):
         try:
             ledger_id = ledger_of_key(key)
@@ -242,7 +243,7 @@ def _check_times_without_blocks(txn: Txn) -> Iterator[Judged]:
             yield TIMES_SURPLUS.at(f"time row of ledger {ledger_id}", "the ledger has no entries")
 
 
-def _check_owners(facts: ClusterFacts) -> Iterator[Judged]:
+def _check_owners(facts: ClusterFacts) -> Iterator[Finding]:
     """Check the owners against the references in the tree."""
     txn = facts.reader.txn
     try:
@@ -256,7 +257,7 @@ def _check_owners(facts: ClusterFacts) -> Iterator[Judged]:
         yield OWNERS_DAMAGED.of(error, "owners")
 
 
-def _check_copies(facts: ClusterFacts) -> Iterator[Judged]:
+def _check_copies(facts: ClusterFacts) -> Iterator[Finding]:
     """Check the rows of copies against the catalogue."""
     txn = facts.reader.txn
     if not has_copies(txn):

@@ -11,12 +11,11 @@ from store.facts.cluster import ClusterFacts, UnreadableTopic
 from store.facts.deep import DeepFacts
 from store.facts.topics import ReadBudget, TopicFacts
 from store.names import EVENTS, PERSISTENT
-from store.rules.cause import Severity
 from store.rules.copies import LEDGERS_DELETED, LEDGERS_UNREFERENCED
 from store.rules.deep import DEEP_SWEEPS
+from store.rules.finding import Finding
 from store.rules.leading import LEADING
 from store.rules.rows import CHECK_STOPPED
-from store.rules.rule import Judged
 from store.rules.sight import NAMELESS
 from store.rules.table import RULES, SWEEPS, TOPIC_RULES
 from store.rules.topic_data import TOPIC_SWEEP, TOPIC_UNREADABLE
@@ -38,6 +37,7 @@ _WORST = (
 )
 """Codes of problems by what they keep from whom: whole namespaces and topics first, then messages, then positions and the rest."""
 _LEADING = {rule.cause.code for rule in LEADING}
+_UNREFERENCED = {LEDGERS_UNREFERENCED.cause.code, LEDGERS_DELETED.cause.code}
 
 
 def refuse_bundle(store: Store) -> None:
@@ -54,7 +54,7 @@ def judge_store(
     now_ms: int | None,
     budget: ReadBudget | None = None,
     visit: Callable[[TopicFacts], None] = lambda facts: None,
-) -> Iterator[Judged]:
+) -> Iterator[Finding]:
     """Yield what holds of FACTS, all but the deep rules; VISIT is called with the facts of each persistent topic.
 
     Without NOW_MS not what topics are judged for where nothing is damaged (scope "use"): ages and due messages are of a time.
@@ -66,7 +66,7 @@ def judge_store(
 
 def _judge_data(
     facts: ClusterFacts, now_ms: int | None, budget: ReadBudget | None, visit: Callable[[TopicFacts], None]
-) -> Iterator[Judged]:
+) -> Iterator[Finding]:
     for rule in RULES:
         yield from _to_the_end(rule.judge(facts), f"rule {rule.cause.code}")
     yield from _to_the_end(_judge_topics(facts, now_ms, budget, visit), "the topics")
@@ -74,7 +74,7 @@ def _judge_data(
         yield from _to_the_end(sweep.judge(facts), sweep.what)
 
 
-def judge_deep(facts: DeepFacts) -> Iterator[Judged]:
+def judge_deep(facts: DeepFacts) -> Iterator[Finding]:
     """Yield what only shows where every catalogued byte is read."""
     with facts.reader.txn.passing_altered():  # the rules tell of them
         for sweep in DEEP_SWEEPS:
@@ -83,7 +83,7 @@ def judge_deep(facts: DeepFacts) -> Iterator[Judged]:
 
 def _judge_topics(
     facts: ClusterFacts, now_ms: int | None, budget: ReadBudget | None, visit: Callable[[TopicFacts], None]
-) -> Iterator[Judged]:
+) -> Iterator[Finding]:
     for topic in facts.iter_topics(now_ms or 0, budget):
         if isinstance(topic, UnreadableTopic):
             yield TOPIC_UNREADABLE.of(topic.error, topic.name, path=topic.path)
@@ -98,19 +98,19 @@ def _judge_topics(
             visit(topic)
 
 
-def _with_uses(facts: ClusterFacts, found: Iterator[Judged]) -> Iterator[Judged]:
+def _with_uses(facts: ClusterFacts, found: Iterator[Finding]) -> Iterator[Finding]:
     """Yield what is FOUND, and what the store as a whole is judged for where nothing is damaged.
 
     Ledgers that nothing references are summed up by what they claim to be, unless what references them may be what is damaged.
     """
-    unreferenced: list[Judged] = []
+    unreferenced: list[Finding] = []
     trusted = True
-    for judged in found:
-        trusted &= judged.code not in NAMELESS
-        if judged.rule in (LEDGERS_UNREFERENCED, LEDGERS_DELETED):
-            unreferenced.append(judged)
+    for finding in found:
+        trusted &= finding.code not in NAMELESS
+        if finding.code in _UNREFERENCED:
+            unreferenced.append(finding)
         else:
-            yield judged
+            yield finding
     if not trusted:
         yield from unreferenced
     for rule in (*CLOSING_RULES, *((LEAK_SWEEP,) if trusted else ()), *DISK_RULES):
@@ -118,7 +118,7 @@ def _with_uses(facts: ClusterFacts, found: Iterator[Judged]) -> Iterator[Judged]
             yield from rule.judge(facts)
 
 
-def _to_the_end(found: Iterator[Judged], what: str) -> Iterator[Judged]:
+def _to_the_end(found: Iterator[Finding], what: str) -> Iterator[Finding]:
     """Yield what is FOUND; where a row stops it that a later rule can do without, say that WHAT was not looked at to its end."""
     try:
         yield from found
@@ -126,13 +126,13 @@ def _to_the_end(found: Iterator[Judged], what: str) -> Iterator[Judged]:
         yield CHECK_STOPPED.of(error, what)
 
 
-def weight(judged: Judged) -> tuple[int, int]:
+def weight(finding: Finding) -> tuple[int, int]:
     """Return what is sorted by: problems before notes, those that concern most first."""
-    code = judged.code
-    if judged.severity is Severity.NOTE:
+    code = finding.code
+    if not finding.is_problem:
         return 1, 0
     if code in _LEADING:
         return 0, -2
-    if EVENTS in judged.evidence.where:  # no topic of its namespace loads
+    if EVENTS in finding.where:  # no topic of its namespace loads
         return 0, -1
     return 0, _WORST.index(code) if code in _WORST else len(_WORST)

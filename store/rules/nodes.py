@@ -14,7 +14,8 @@ from store.model.absent_journals import find_absent_journals
 from store.model.structures import decode_structure, structure_of
 from store.names import topic_of_path
 from store.rules.cause import MEND, Cause, Severity
-from store.rules.rule import Judged, Rule, Sweep
+from store.rules.finding import Finding
+from store.rules.rule import Rule, Sweep
 from store.rules.words import NO_HAND, PREVENT, UNSEEN
 
 NODE_DAMAGED: Rule[Any] = Rule(
@@ -83,7 +84,7 @@ JOURNAL_ABSENT: Rule[Any] = Rule(
 )
 
 
-def _check_nodes(facts: ClusterFacts) -> Iterator[Judged]:
+def _check_nodes(facts: ClusterFacts) -> Iterator[Finding]:
     """Check that every row of the tree, and every value of a known structure, can be read."""
     txn = facts.reader.txn
     for key, row in txn.items("tree"):
@@ -124,7 +125,7 @@ def _is_of_ledger(path: str) -> bool:
     return ledger_id is not None and ledger_path(ledger_id) == path
 
 
-def _check_journals(facts: ClusterFacts) -> Iterator[Judged]:
+def _check_journals(facts: ClusterFacts) -> Iterator[Finding]:
     """Tell of bookies without a journal whose last entries may have been there only."""
     try:
         absent = find_absent_journals(facts.store, facts.reader.txn)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from store.errors import StoreError
 from store.frozen import frozen, replace
-from store.rules.cause import Cause, Severity
+from store.rules.cause import MEND, Cause, Severity
+from store.rules.finding import Finding
 
 if TYPE_CHECKING:
     from store.facts.subscriptions import SubscriptionFacts
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 Facts = TypeVar("Facts")
 """What a rule looks at: ``ClusterFacts``, ``TopicFacts`` or ``SubscriptionFacts``."""
+_MESSAGES = ("messages", "missing", "entries", "unseen")
+"""Keys of evidence that say how many messages are at stake, the best first."""
+_REBUILD = "rebuild the index with: pulsar-admin store index --rebuild"
 
 
 @frozen
@@ -33,24 +37,6 @@ class Evidence:
     values: Mapping[str, object] = field(default_factory=dict)
     hint: str = ""
     severity: Severity | None = None
-
-
-@frozen
-class Judged:
-    """A rule that holds, and what shows it."""
-
-    rule: Rule[Any]  # Any: of whatever facts
-    evidence: Evidence
-
-    @property
-    def code(self) -> str:
-        """The code of the rule's cause."""
-        return self.rule.cause.code
-
-    @property
-    def severity(self) -> Severity:
-        """How bad it is here."""
-        return self.evidence.severity or self.rule.cause.severity
 
 
 def _swept(facts: object) -> Iterator[Evidence]:
@@ -75,26 +61,39 @@ class Rule(Generic[Facts]):
     of_disks: bool = False
     repair: str = ""
 
-    def judge(self, facts: Facts) -> Iterator[Judged]:
-        """Yield the rule with its evidence for FACTS."""
-        for evidence in self.holds(facts):
-            yield Judged(self, evidence)
+    def judge(self, facts: Facts) -> Iterator[Finding]:
+        """Yield what the rule finds in FACTS."""
+        return map(self.found, self.holds(facts))
 
-    def at(self, where: str, sentence: str, hint: str = "", /, **values: object) -> Judged:
+    def at(self, where: str, sentence: str, hint: str = "", /, **values: object) -> Finding:
         """Return that the rule holds at WHERE, as a ``Sweep`` yields it."""
-        return Judged(self, Evidence(where, sentence, values, hint))
+        return self.found(Evidence(where, sentence, values, hint))
 
-    def of(self, error: StoreError, where: str, /, **values: object) -> Judged:
+    def of(self, error: StoreError, where: str, /, **values: object) -> Finding:
         """Return that ERROR at WHERE shows that the rule holds; VALUES beside what it says itself."""
-        return Judged(self, Evidence(where, error.message, {**error.context, **values}, error.hint))
+        return self.found(Evidence(where, error.message, {**error.context, **values}, error.hint))
 
-    def hint(self, evidence: Evidence) -> str:
-        """Return what to do about EVIDENCE, the command at its end."""
-        if evidence.hint:
-            return evidence.hint
-        if self.repair:
-            return "rebuild the index with: pulsar-admin store index --rebuild"
-        return f"{self.cause.how.removesuffix('.')}: {self.cause.command({**evidence.values, 'where': evidence.where})}"
+    def found(self, evidence: Evidence) -> Finding:
+        """Return what EVIDENCE shows as a finding."""
+        cause, values = self.cause, evidence.values
+        size, messages = values.get("bytes"), next((values[key] for key in _MESSAGES if key in values), 0)
+        mend = cause.command({**values, "where": evidence.where})
+        repair = _REBUILD if self.repair else f"{cause.how.removesuffix('.')}: {mend}"
+        return Finding(
+            severity=evidence.severity or cause.severity,
+            code=cause.code,
+            where=evidence.where,
+            message=evidence.sentence,
+            evidence={key: value for key, value in values.items() if key != MEND},
+            at_stake_bytes=size if isinstance(size, int) else 0,
+            at_stake_messages=messages if isinstance(messages, int) else 0,
+            broker=cause.broker,
+            mend=mend,
+            page=cause.page,
+            scope=self.scope,
+            hint=evidence.hint or repair,
+            repair=self.repair,
+        )
 
 
 @frozen
@@ -102,7 +101,7 @@ class Sweep(Generic[Facts]):
     """``rules`` that one pass over many rows judges together. ``what``: what it looks at, in words."""
 
     what: str
-    judge: Callable[[Facts], Iterator[Judged]]
+    judge: Callable[[Facts], Iterator[Finding]]
     rules: tuple[Rule[Any], ...]  # Any: some are of topics, too
 
 

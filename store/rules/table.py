@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import chain
 
+from store.errors import InvalidValue
 from store.facts.cluster import ClusterFacts
 from store.facts.topics import TopicFacts
 from store.rules.backlogs import CHUNK_RULES, MARKER_RULES
@@ -28,7 +30,7 @@ from store.rules.topics import TOPIC_RULES as USE_RULES
 from store.rules.transactions import TRANSACTION_RULES
 from store.rules.whole import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 
-__all__ = ["CAUSES", "RULES", "SUBSCRIPTION_RULES", "SWEEPS", "TOPIC_RULES"]
+__all__ = ["CAUSES", "RULES", "SUBSCRIPTION_RULES", "SWEEPS", "TOPIC_RULES", "check_codes", "explanation"]
 
 RULES: tuple[Rule[ClusterFacts], ...] = (
     *ROW_RULES,
@@ -63,3 +65,20 @@ CAUSES: dict[str, Cause] = {
     )
 }
 """The cause of every rule, by code."""
+
+
+def explanation(code: str) -> Cause:
+    """Return the cause CODE; raises InvalidValue with those that are near."""
+    from difflib import get_close_matches  # 3 ms, and few codes are mistyped
+
+    cause = CAUSES.get(code)
+    if cause is None:
+        near = get_close_matches(code, CAUSES, 2) or [found for found in CAUSES if code in found][:3]
+        hint = f"did you mean {' or '.join(near)}?" if near else "see docs/doctor.md"
+        raise InvalidValue(f"the doctor knows no code {code!r}", hint=hint, code=code)
+    return cause
+
+
+def check_codes(codes: Collection[str]) -> tuple[str, ...]:
+    """Return CODES; raises InvalidValue for one that is not there."""
+    return tuple(explanation(code).code for code in codes)

@@ -20,7 +20,8 @@ from store.model.topics import Topic, TopicLedger
 from store.model.unknown_values import is_known_node
 from store.names import PERSISTENT, shell_word
 from store.rules.cause import MEND, Cause, Severity
-from store.rules.rule import Judged, Rule, Sweep
+from store.rules.finding import Finding
+from store.rules.rule import Rule, Sweep
 from store.rules.words import KEEP_COPIES, NO_HAND, STUCK
 from store.wording import counted, plural
 
@@ -192,7 +193,7 @@ CURSOR_LEDGER_DAMAGED: Rule[Any] = Rule(
 )
 
 
-def _judge_topic(facts: TopicFacts) -> Iterator[Judged]:
+def _judge_topic(facts: TopicFacts) -> Iterator[Finding]:
     """Check the ledgers and cursors of a topic, or of what a newer Pulsar keeps beside topics."""
     txn = facts.reader.txn
     for ledger in facts.topic.ledgers:
@@ -206,7 +207,7 @@ def _judge_topic(facts: TopicFacts) -> Iterator[Judged]:
             yield CURSOR_UNREADABLE.at(where, cursor.message, cursor.hint, topic=facts.where, subscription=name)
 
 
-def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Judged]:
+def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Finding]:
     where = f"ledger {listed.ledger_id} of {topic.name}"
     if listed.info.offloaded:
         return
@@ -272,7 +273,7 @@ def _broker(txn: Txn, topic: Topic, listed: TopicLedger) -> str:
     return "" if found is None else found.broker()
 
 
-def judge_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Judged]:
+def judge_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Finding]:
     """Yield that entries of LEDGER are in no file, or on bookies that are not imported."""
     ranges = missing_ranges(txn, ledger) if ledger.metadata else ()
     unseen, bookies = count_unseen(txn, ledger, ranges)
@@ -297,7 +298,7 @@ def judge_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Judged]:
         )
 
 
-def _judge_cursor(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterator[Judged]:
+def _judge_cursor(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterator[Finding]:
     if cursor.name == COMPACTION_CURSOR:
         yield from _judge_compacted(txn, cursor, where)
     if cursor.recoverable is not None:
@@ -313,7 +314,7 @@ def _judge_cursor(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterato
         yield from _judge_cursor_ledger(txn, topic, cursor, where)
 
 
-def _judge_cursor_ledger(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterator[Judged]:
+def _judge_cursor_ledger(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterator[Finding]:
     if cursor.is_incomplete and (absent := absent_of(txn, cursor.info.cursors_ledger_id)):
         yield ENTRIES_NOT_SEEN.at(
             where,
@@ -347,7 +348,7 @@ def _whose(cursor: Cursor) -> dict[str, object]:
     }
 
 
-def _judge_compacted(txn: Txn, cursor: Cursor, where: str) -> Iterator[Judged]:
+def _judge_compacted(txn: Txn, cursor: Cursor, where: str) -> Iterator[Finding]:
     ledger_id = cursor.state.properties.get(COMPACTED_LEDGER)
     if ledger_id is None or find_node(txn, ledger_path(ledger_id)) is not None:
         return

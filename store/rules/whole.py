@@ -12,7 +12,8 @@ from store.facts.unclosed import NAMED
 from store.facts.unlisted import Unlisted
 from store.rules.cause import Cause, Severity
 from store.rules.copies import LEDGERS_DELETED
-from store.rules.rule import Evidence, Judged, Rule, Sweep
+from store.rules.finding import Finding
+from store.rules.rule import Evidence, Rule, Sweep
 from store.timespec import shown_time
 from store.wording import counted, plural
 
@@ -129,7 +130,7 @@ def _journal_only(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
-def _leaked(facts: ClusterFacts) -> Iterator[Judged]:
+def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
     """Sum up the ledgers that nothing references by what they claim to be."""
     sums: dict[str, list[int]] = {}
     examples: dict[str, list[int]] = {}
@@ -160,7 +161,7 @@ def _leaked(facts: ClusterFacts) -> Iterator[Judged]:
             },
             severity=Severity.WARNING if size_bytes >= LEAKED_BYTES and not is_free else Severity.NOTE,
         )
-        yield Judged(rules[code], evidence)
+        yield rules[code].found(evidence)
 
 
 def _leak_of(reason: str, claims: dict[str, str]) -> Rule[Any]:

@@ -12,8 +12,5 @@ def leading_findings(store: Store) -> dict[str, str]:
     """Return code → what is said of each leading finding about STORE."""
     with open_reader(store) as reader:
         facts = ClusterFacts(store, reader)
-        return {
-            rule.cause.code: f"{evidence.where}: {evidence.sentence}. {rule.hint(evidence)}"
-            for rule in LEADING
-            for evidence in rule.holds(facts)
-        }
+        found = (finding for rule in LEADING for finding in rule.judge(facts))
+        return {one.code: f"{one.where}: {one.message}. {one.hint}" for one in found}

@@ -204,7 +204,7 @@ def test_a_flipped_byte_is_found(source: Path, tmp_path: Path) -> None:
     made = tmp_path / "made"
     pa.import_standalone(source, made)
     with pa.open_store(made) as store:
-        assert all(finding.severity == "note" for finding in store.check(deep=True))
+        assert all(not finding.is_problem for finding in store.check(deep=True))
         assert store.compare_index().changed_rows == 0
         place = next(row for row in store.ledger(ROWS[0][0]).entries(3, 3))
     assert place.file is not None
@@ -215,7 +215,7 @@ def test_a_flipped_byte_is_found(source: Path, tmp_path: Path) -> None:
     data[place.offset + 60] ^= 0x40
     found.write_bytes(data)
     with pa.open_store(made) as store:
-        problems = [finding for finding in store.check(deep=True) if finding.severity == "problem"]
+        problems = [finding for finding in store.check(deep=True) if finding.is_problem]
         assert problems
         with pytest.raises(pa.EntryCorrupt):
             store.ledger(ROWS[0][0]).read(3)

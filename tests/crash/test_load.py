@@ -53,6 +53,6 @@ def test_killed_anywhere(owner: Any, name: str, before: bool, cli: Cli, tmp_path
     loaded = name == "apply_plan"
     assert len(after.splitlines()) == len(lines.splitlines()) * (1 + loaded)
     with open_store(store) as opened:
-        assert [finding.code for finding in check_store(opened) if finding.severity == "problem"] == []
+        assert [finding.code for finding in check_store(opened) if finding.is_problem] == []
     assert cli(*load).exit_code == 0
     assert len(cli("--store", store, *dump).stdout.splitlines()) == len(lines.splitlines()) * (2 + loaded)

@@ -54,6 +54,6 @@ def test_killed_anywhere(owner: Any, name: str, before: bool, cli: Cli, tmp_path
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
     assert tick_ms() == (AFTER if name == "apply_plan" else BEFORE)
     with open_store(store) as opened:
-        assert [finding.code for finding in check_store(opened) if finding.severity == "problem"] == []
+        assert [finding.code for finding in check_store(opened) if finding.is_problem] == []
     assert cli(*change).exit_code == 0
     assert tick_ms() == AFTER

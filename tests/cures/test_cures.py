@@ -23,7 +23,7 @@ from store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, enco
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import open_store
 from store.db.tree import Node, find_node, put_nodes, tree_key
-from store.doctor import Diagnosis
+from store.doctor import Finding
 from store.model.references import index_owners
 from store.names import Position
 from store.rules.table import CAUSES
@@ -204,7 +204,7 @@ def sound(state: str, *, deep: bool) -> frozenset[tuple[str, str]]:
     return frozenset(places(told(imported("small", state), deep=deep)))
 
 
-def places(found: list[Diagnosis]) -> set[tuple[str, str]]:
+def places(found: list[Finding]) -> set[tuple[str, str]]:
     return {(one.code, one.where) for one in found}
 
 

@@ -10,8 +10,8 @@ import pytest
 from store.codec.ledgermetadata import ledger_path
 from store.db.environment import Store, open_store
 from store.db.tree import tree_key
-from store.doctor import Diagnosis, DoctorOptions, Severity, diagnose
-from store.doctor.overview import count_diagnoses
+from store.doctor import DoctorOptions, Finding, Severity, diagnose
+from store.doctor.overview import count_findings
 from store.model.topics import read_topic
 from store.names import parse_topic
 from tests.stores import NOW_MS, copied, imported
@@ -21,13 +21,13 @@ CODE = "ledger-without-metadata"
 _SUMMED_UP = {"ledgers-unreferenced", "ledgers-deleted"}
 
 
-def told(path: Path, *, deep: bool = False, now_ms: int = NOW_MS) -> list[Diagnosis]:
+def told(path: Path, *, deep: bool = False, now_ms: int = NOW_MS) -> list[Finding]:
     with open_store(path) as store:
         return list(diagnose(store, now_ms=now_ms, options=DoctorOptions(deep=deep, each=100_000)))
 
 
 @cache
-def told_of_clean() -> list[Diagnosis]:
+def told_of_clean() -> list[Finding]:
     """What is told of every copy of the clean store that nothing was planted in."""
     return told(imported("small", "clean"))
 
@@ -113,7 +113,7 @@ def test_many_lost_ledgers_of_a_topic_hide_no_other(tmp_path: Path, damages_stor
 
 def read_findings(store: Store) -> int:
     """How many of the code the overview counts."""
-    found = count_diagnoses(diagnose(store, now_ms=NOW_MS, options=DoctorOptions(each=1)))
+    found = count_findings(diagnose(store, now_ms=NOW_MS, options=DoctorOptions(each=1)))
     return sum(one.count for one in found if one.code == CODE)
 
 

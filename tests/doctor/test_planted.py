@@ -17,7 +17,7 @@ from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
 from store.db.tree import Node, put_nodes, read_node
-from store.doctor import Diagnosis, Severity
+from store.doctor import Finding, Severity
 from store.facts import disks
 from store.model.references import index_owners
 from store.names import Position
@@ -51,13 +51,13 @@ def set_cursors(path: Path, topic_path: str, cursors: dict[str, CursorInfo]) -> 
         set_value(path, f"{topic_path}/{name}", lambda _, info=info: encode_cursor_info(info))
 
 
-def new_in(path: Path, before: list[Diagnosis], now_ms: int = NOW_MS) -> list[Diagnosis]:
+def new_in(path: Path, before: list[Finding], now_ms: int = NOW_MS) -> list[Finding]:
     """Return what is told now and was not BEFORE."""
     seen = {(one.code, one.where, one.severity) for one in before}
     return [one for one in told(path, now_ms=now_ms) if (one.code, one.where, one.severity) not in seen]
 
 
-def the_one(found: list[Diagnosis]) -> Diagnosis:
+def the_one(found: list[Finding]) -> Finding:
     assert len(found) == 1, found
     return found[0]
 
@@ -68,14 +68,14 @@ def store_path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def before() -> list[Diagnosis]:
+def before() -> list[Finding]:
     return told_of_clean()
 
 
 # -- clocks, TTL, delays --------------------------------------------------------------------------------------------------
 
 
-def test_a_ledger_closed_in_the_future(store_path: Path, before: list[Diagnosis], damages_stores: None) -> None:
+def test_a_ledger_closed_in_the_future(store_path: Path, before: list[Finding], damages_stores: None) -> None:
     def later(value: bytes) -> bytes:
         managed = decode_managed_ledger(value, "test")
         first, *rest = managed.ledgers
@@ -102,7 +102,7 @@ def test_a_ttl_that_the_future_blocks() -> None:
     assert found.evidence["time"] == published_ms > now_ms
 
 
-def test_a_ttl_shorter_than_delays(store_path: Path, before: list[Diagnosis], cli: Cli) -> None:
+def test_a_ttl_shorter_than_delays(store_path: Path, before: list[Finding], cli: Cli) -> None:
     answer = cli("--store", store_path, "namespaces", "set-message-ttl", "acme/delayed", "-ttl", "60")
     assert answer.exit_code == 0, answer.stderr
     found = new_in(store_path, before)
@@ -131,7 +131,7 @@ def test_a_ttl_shorter_than_delays(store_path: Path, before: list[Diagnosis], cl
     ],
 )
 def test_a_backlog_over_its_quota(
-    words: tuple[str, ...], does: str, store_path: Path, before: list[Diagnosis], cli: Cli
+    words: tuple[str, ...], does: str, store_path: Path, before: list[Finding], cli: Cli
 ) -> None:
     answer = cli("--store", store_path, "namespaces", "set-backlog-quota", "public/default", *words)
     assert answer.exit_code == 0, answer.stderr
@@ -144,14 +144,14 @@ def test_a_backlog_over_its_quota(
         assert mine.evidence["backlogBytes"] == stats["backlogSize"]
 
 
-def test_a_backlog_below_its_quota(store_path: Path, before: list[Diagnosis], cli: Cli) -> None:
+def test_a_backlog_below_its_quota(store_path: Path, before: list[Finding], cli: Cli) -> None:
     words = ("-l", "10G", "-p", "consumer_backlog_eviction")
     assert cli("--store", store_path, "namespaces", "set-backlog-quota", "public/default", *words).exit_code == 0
     assert new_in(store_path, before) == []
 
 
 def test_one_hole_that_pins_ledgers(
-    store_path: Path, before: list[Diagnosis], monkeypatch: pytest.MonkeyPatch, damages_stores: None
+    store_path: Path, before: list[Finding], monkeypatch: pytest.MonkeyPatch, damages_stores: None
 ) -> None:
     end = Position(47, -1)
     held = CursorInfo(-1, Position(9, 3), ranges=((Position(9, 4), end),))  # 9:4 alone is open
@@ -169,7 +169,7 @@ def test_one_hole_that_pins_ledgers(
     assert not [one for one in told(store_path) if one.code == found.code]
 
 
-def test_more_ranges_than_a_broker_stores(store_path: Path, before: list[Diagnosis], damages_stores: None) -> None:
+def test_more_ranges_than_a_broker_stores(store_path: Path, before: list[Finding], damages_stores: None) -> None:
     def with_ranges(count: int) -> CursorInfo:
         ranges = tuple((Position(8, 2 * one), Position(8, 2 * one + 1)) for one in range(count))
         return CursorInfo(-1, Position(9, 3), ranges=ranges)
@@ -185,7 +185,7 @@ def test_more_ranges_than_a_broker_stores(store_path: Path, before: list[Diagnos
 
 
 def test_a_compaction_that_nobody_repeats(
-    store_path: Path, before: list[Diagnosis], cli: Cli, damages_stores: None
+    store_path: Path, before: list[Finding], cli: Cli, damages_stores: None
 ) -> None:
     """`__compaction` stands at the beginning of a topic whose subscriptions are at its end."""
     set_cursors(store_path, PLAIN_PATH, {name: CursorInfo(-1, Position(47, -1)) for name in SUBSCRIPTIONS})
@@ -219,7 +219,7 @@ def test_ledgers_of_odd_sizes(
     size_bytes: int,
     expected: set[str],
     store_path: Path,
-    before: list[Diagnosis],
+    before: list[Finding],
     damages_stores: None,
 ) -> None:
     def listed(value: bytes) -> bytes:
@@ -232,7 +232,7 @@ def test_ledgers_of_odd_sizes(
 
 
 def test_a_list_of_ledgers_near_what_zookeeper_takes(
-    store_path: Path, before: list[Diagnosis], monkeypatch: pytest.MonkeyPatch, damages_stores: None
+    store_path: Path, before: list[Finding], monkeypatch: pytest.MonkeyPatch, damages_stores: None
 ) -> None:
     def listed(value: bytes) -> bytes:
         ledgers = tuple(LedgerInfo(5_000_000 + one, 100, 10, NOW_MS) for one in range(1_001))
@@ -269,7 +269,7 @@ def test_a_list_of_ledgers_near_what_zookeeper_takes(
     ],
 )
 def test_ledgers_that_nothing_references(
-    claims: dict[str, bytes], code: str, store_path: Path, before: list[Diagnosis], damages_stores: None
+    claims: dict[str, bytes], code: str, store_path: Path, before: list[Finding], damages_stores: None
 ) -> None:
     counts = {one.code: one.evidence["ledgers"] for one in before if one.code == code}
 

@@ -18,11 +18,10 @@ import pytest
 from pulsar_admin import open_store as open_api
 from store.db.environment import open_store
 from store.db.tree import tree_key
-from store.doctor import Diagnosis, Severity
-from store.doctor.findings import diagnosis_of
-from store.doctor.ranking import Ranking
+from store.doctor import Finding, Ranking, Severity
 from store.doctor.since import Change, FindingChange, compare
 from store.model.copy_age import AsOf, put_as_of
+from store.rules.rule import Rule
 from store.rules.sight import BLIND, BLIND_PLACES, DEEP, FILES, UNREAD
 from store.rules.table import CAUSES
 from tests.conftest import Cli
@@ -36,15 +35,15 @@ CODE = "ledger-missing"
 LEAK = "leaked-ledgers"
 
 
-def one(code: str, where: str, **evidence: object) -> Diagnosis:
-    return diagnosis_of(code, where, "it is so", evidence)
+def one(code: str, where: str, **evidence: object) -> Finding:
+    return Rule(CAUSES[code]).at(where, "it is so", **evidence)
 
 
-def changes(before: list[Diagnosis], found: list[Diagnosis], each: int = 10) -> list[tuple[str, str, str]]:
+def changes(before: list[Finding], found: list[Finding], each: int = 10) -> list[tuple[str, str, str]]:
     return [(row.change, row.code, row.where) for row in compare(before, found, each=each).changes]
 
 
-def ranked(found: list[Diagnosis], each: int) -> list[Diagnosis]:
+def ranked(found: list[Finding], each: int) -> list[Finding]:
     ranking = Ranking(each)
     for diagnosis in found:
         ranking.add(diagnosis)
@@ -240,7 +239,7 @@ def test_what_is_refused(tmp_path: Path, cli: Cli) -> None:
         (one("entry-damaged", "/a/1.log @ 0x1"), one("clock-ahead", T), ["new", "not-seen"]),  # this look is not deep
     ],
 )  # fmt: skip
-def test_the_same_finding(before: Diagnosis, found: Diagnosis, expected: list[str]) -> None:
+def test_the_same_finding(before: Finding, found: Finding, expected: list[str]) -> None:
     assert [change for change, _, _ in changes([before], [found])] == expected
 
 

@@ -12,7 +12,6 @@ from store.changes.nacks import Nacks, plan_add, plan_pop, popped_groups
 from store.changes.plan import apply_plan, plan_undo, read_change
 from store.db.environment import Store, create_store, open_store
 from store.nacks.kept import find_tracker, iter_due, iter_trackers, next_deadline_ms, pending_entries, read_stats
-from store.rules.cause import Severity
 from store.rules.changes import check_nacks
 
 OWNERS = [(f"persistent://a/b/{topic}", name) for topic in ("t", "t2") for name in ("s", "x" * 600)]
@@ -105,7 +104,7 @@ def test_against_a_list(tmp_path: Path, seed: int) -> None:
 
 def check_counts(store: Store, model: Model, now: int) -> None:
     with store.read() as txn:
-        assert [judged for judged in check_nacks(txn) if judged.severity is not Severity.NOTE] == []
+        assert [found for found in check_nacks(txn) if found.is_problem] == []
         for owner in OWNERS:
             tracker = find_tracker(txn, *owner)
             rows = sorted(row for row in model.rows if row[1] == owner)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 from pulsar_admin.page.values import Disk, Due, Fact, Page, Rest, Share, Standing, TopicRow, Traffic
 from store.names import Position, parse_topic
 from store.reports.strips import Cell, Strip
 from store.reports.timeline import Bucket, Timeline
+from store.rules.cause import Severity
+from store.rules.finding import Finding
 
 NOW_MS = 1_795_260_000_000
 HOUR_MS = 3_600_000
@@ -58,23 +57,9 @@ def _row(name: str, number: int) -> TopicRow:
     )
 
 
-@dataclass(frozen=True)
-class MadeFinding:
-    severity: str
-    code: str
-    where: str
-    message: str
-    evidence: Mapping[str, object]
-    at_stake_bytes: int
-    at_stake_messages: int
-    broker: str
-    mend: str
-    page: str
-
-
-def _finding(name: str, number: int) -> MadeFinding:
-    return MadeFinding(
-        severity=("critical", "warning", "note")[number % 3],
+def _finding(name: str, number: int) -> Finding:
+    return Finding(
+        severity=tuple(Severity)[number % 3],
         code=f"code-{number}",
         where=f"where {name}",
         message=f"message {name}",
@@ -84,6 +69,9 @@ def _finding(name: str, number: int) -> MadeFinding:
         broker=f"broker {name}",
         mend=f"pulsar-admin topics why {name}",
         page=f"docs/doctor.md#code-{number}",
+        scope="data",
+        hint="",
+        repair="",
     )
 
 

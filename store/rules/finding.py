@@ -1,0 +1,51 @@
+"""What is found: one value for ``store check``, ``doctor``, the page, the overview and metrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import field
+
+from store.frozen import frozen
+from store.rules.cause import Severity
+
+_LEDGER = re.compile(r"\bledger \d+")
+
+
+@frozen
+class Finding:
+    """A rule that holds: how bad it is here, where, what is at stake, what a broker will do, and the command that repairs it.
+
+    ``evidence``: names and numbers by key, JSON values. ``at_stake_bytes`` and ``at_stake_messages``: what is lost, or would be, or is
+    kept for nothing; 0 where nobody can count it. ``page``: the section of the documentation. ``scope`` and ``repair``: those of the
+    ``Rule``; ``hint``: what to do, in words, the command at its end.
+    """
+
+    severity: Severity
+    code: str
+    where: str
+    message: str
+    evidence: Mapping[str, object]
+    at_stake_bytes: int = field(metadata={"json": "atStakeBytes"})
+    at_stake_messages: int
+    broker: str
+    mend: str
+    page: str
+    scope: str = field(metadata={"json": None})
+    hint: str = field(metadata={"json": None})
+    repair: str = field(metadata={"json": None})
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether ``store check`` ends with exit code 1 for it: it is more than worth knowing."""
+        return self.severity is not Severity.NOTE
+
+
+def place_of(where: str, ledgers: str = "ledger") -> str:
+    """Return WHERE with LEDGERS in place of its ledger: the same for all findings that differ in that alone."""
+    return _LEDGER.sub(ledgers, where, count=1)
+
+
+def message_of(first: str, where: str) -> str:
+    """Return the message of many findings, the FIRST of which is of WHERE."""
+    return f"{first} (of {where}, and so for each of them)"
