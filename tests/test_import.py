@@ -20,12 +20,14 @@ import rocksdict
 
 from store.codec.rocksvalue import NodeStat, encode_value
 from store.db import environment as meta
-from store.db.environment import open_store
+from store.db.environment import Txn, open_store
 from store.db.files import iter_logs
 from store.db.tree import find_node, iter_nodes
 from store.errors import AlreadyExists, SourceNotFound, Unsupported
+from store.model.absent_bookies import index_absent_bookies
 from store.model.ledgers import find_place
 from store.model.reader import open_reader
+from store.model.references import index_owners
 from store.sources.layout import read_standalone_layout
 from store.transfer import cataloguing
 from store.transfer import imports as importer
@@ -33,7 +35,7 @@ from store.transfer.exports import plan_export
 from store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.crash.forking import RunChild, forking_server
-from tests.stores import copied, import_standalone, imported
+from tests.stores import apply_values, copied, import_standalone, imported
 from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, oracle, scratch_copy, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
@@ -74,6 +76,48 @@ def test_metadata_is_kept_byte_by_byte(name: str, state: str) -> None:
             expected[key.decode()] = (stat, raw[41:])
     with open_store(imported(name, state)) as store, store.read() as txn:
         assert {node.path: (node.stat, node.value) for node in iter_nodes(txn, "/")} == expected
+
+
+@pytest.mark.parametrize(("name", "state"), [*WORLDS, ("compacted", "clean")])
+def test_what_is_noted_of_nodes_while_they_are_written_is_what_they_say(name: str, state: str, tmp_path: Path) -> None:
+    path = copied(name, state, tmp_path)
+    noted = rows_of(path, "owners", "state")
+    with open_store(path, writable=True) as store:
+
+        def note_again(txn: Txn) -> None:
+            index_owners(store, txn)
+            index_absent_bookies(store, txn)
+
+        store.write(note_again)
+    assert len(noted["owners"]) > 20
+    assert rows_of(path, "owners", "state") == noted
+
+
+def test_an_import_reads_no_ledgers_that_it_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be millions of them."""
+    read: list[str] = []
+    original = Txn.items
+
+    def noting(self: Txn, database: str, prefix: bytes = b"", start: bytes | None = None) -> Iterator[Any]:
+        for key, value in original(self, database, prefix, start):
+            if database == "tree" and key.startswith((b"/ledgers/00/", b"/managed-ledgers/")):
+                read.append(key.decode())
+            yield key, value
+
+    monkeypatch.setattr(Txn, "items", noting)
+    assert import_into(tmp_path / "new", world("small") / "clean").nodes > 200
+    assert len(read) < 10
+
+
+def test_a_ledger_of_a_newer_version_is_imported(tmp_path: Path) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    with open_store(imported("small", "clean")) as store, store.read() as txn:
+        path = next(node.path for node in iter_nodes(txn, "/ledgers/00/"))
+        value = find_node(txn, path).value.replace(b"Version\t3\n", b"Version\t4\n")  # type: ignore[union-attr]
+    apply_values(source / "metadata", {path.encode(): encode_value(NodeStat(0, 0, 1, 1, False), value)})
+    import_into(tmp_path / "new", source)
+    with open_store(tmp_path / "new") as store, store.read() as txn:
+        assert find_node(txn, path).value == value  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("name", WORLD_NAMES)

@@ -95,6 +95,14 @@ def modified_ms(row: bytes | memoryview) -> int:
     return found
 
 
+def path_and_value(key: bytes, row: bytes | memoryview) -> tuple[str, bytes]:
+    """Return path and value of the node of a row; raises IndexCorrupt. For passes over millions of rows."""
+    if len(row) >= _HEADER.size and row[0] == 0 and key.isascii() and len(key) <= _KEY_MAX_BYTES:
+        return key.decode(), bytes(row[_HEADER.size :])
+    path, _, value = decode_node(key, row)
+    return path, value
+
+
 def decode_node(key: bytes, row: bytes | memoryview) -> Node:
     """Return the node of a row; raises IndexCorrupt."""
     try:
@@ -152,12 +160,9 @@ def iter_nodes(txn: Txn, prefix: str) -> Iterator[Node]:
 def iter_values(txn: Txn, prefix: str) -> Iterator[tuple[str, bytes]]:
     """Yield (path, value) of the nodes whose path begins with PREFIX, in path order: for passes over millions of them."""
     for key, row in txn.items("tree", _encoded(prefix)[:_KEY_HEAD_BYTES]):
-        if len(row) >= _HEADER.size and row[0] == 0 and key.isascii() and len(key) <= _KEY_MAX_BYTES:
-            yield key.decode(), bytes(row[_HEADER.size :])
-        else:
-            path, _, value = decode_node(key, row)
-            if path.startswith(prefix):
-                yield path, value
+        found = path_and_value(key, row)
+        if found[0].startswith(prefix):
+            yield found
 
 
 def iter_children(txn: Txn, path: str, first: str = "") -> Iterator[str]:

@@ -32,7 +32,7 @@ from store.db.files import (
 from store.db.tree import Node, iter_values
 from store.engine.memory import slice_bytes
 from store.engine.slices import SLICE_BYTES, Cut
-from store.errors import EntryLogCorrupt, MetadataCorrupt, SourceChanged, StoreError
+from store.errors import EntryLogCorrupt, SourceChanged, StoreError
 from store.frozen import NamedTuple, frozen
 from store.index.copies import Copies
 from store.index.writer import Indexer
@@ -94,22 +94,37 @@ def ledger_digests(txn: Txn, also: Iterable[Node] = (), but: DigestType | None =
 
     BUT leaves out the ledgers of one type: CRC32C, Pulsar's default, is what a scan that verifies tries first where it knows none.
     """
-    found, sizes = array("q"), array("h")
+    seen = SeenDigests(but)
     for path, value in chain(iter_values(txn, "/ledgers/"), ((node.path, node.value) for node in also)):
         ledger_id = ledger_id_of_path(path)
-        if ledger_id is None:
-            continue
+        if ledger_id is not None:
+            seen.see(ledger_id, path, value)
+    return seen.digests()
+
+
+class SeenDigests:
+    """Gathers the digest types of ledgers, but for those of one, as their metadata is seen."""
+
+    def __init__(self, but: DigestType | None = None) -> None:
+        self._left_out = (None, but)
+        self._ids, self._sizes = array("q"), array("h")
+
+    def see(self, ledger_id: int, path: str, value: bytes) -> None:
+        """Note the digest type of LEDGER_ID, whose node at PATH has VALUE: of a node that cannot be read the scan finds it by trying."""
         try:
             digest_type = decode_digest_type(value, path)
-        except MetadataCorrupt:
-            continue  # the scan finds its type by trying
-        if digest_type not in (None, but):
-            found.append(ledger_id)
-            sizes.append(DIGEST_SIZE[digest_type])
-    order = np.argsort(np.asarray(found), kind="stable")
-    ids = np.asarray(found)[order]
-    is_last = np.append(ids[1:] != ids[:-1], True)[: len(ids)]  # of a ledger found twice the later counts
-    return LedgerDigests(ids[is_last], np.asarray(sizes)[order][is_last])
+        except StoreError:
+            return
+        if digest_type not in self._left_out:
+            self._ids.append(ledger_id)
+            self._sizes.append(DIGEST_SIZE[digest_type])
+
+    def digests(self) -> LedgerDigests:
+        """Return what was seen; of a ledger that was seen twice the later counts."""
+        order = np.argsort(np.asarray(self._ids), kind="stable")
+        ids = np.asarray(self._ids)[order]
+        is_last = np.append(ids[1:] != ids[:-1], True)[: len(ids)]
+        return LedgerDigests(ids[is_last], np.asarray(self._sizes)[order][is_last])
 
 
 def index_files(store: Store, logs: Iterable[LogFile], how: Scanning) -> dict[int, LogFile]:

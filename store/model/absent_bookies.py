@@ -87,11 +87,22 @@ def find_unknown_bookies(txn: Txn) -> tuple[str, ...] | None:
     return None if unknown is None else tuple(unknown)
 
 
-def index_absent_bookies(store: Store, txn: Txn, left_out: Collection[str] = ()) -> None:
+def members_of(path: str, value: bytes) -> frozenset[str]:
+    """Return the bookies in the ensembles of the ledger whose node at PATH has VALUE; none of one that cannot be read: `store check`
+    names it."""
+    try:
+        return decode_members(value, path)
+    except StoreError:
+        return frozenset()
+
+
+def index_absent_bookies(
+    store: Store, txn: Txn, left_out: Collection[str] = (), members: Collection[str] | None = None
+) -> None:
     """Find the absent bookies among those of the cookies and of every ledger's ensembles, and keep them in TXN.
 
     Where an imported bookie has no id nobody knows which one it is, and nothing is kept. LEFT_OUT: those of
-    another cluster.
+    another cluster; MEMBERS: ``members_of`` all ledgers, None: the tree is read for that.
     """
     ids = [bookie.bookie_id for bookie in iter_imported_bookies(store.info)]
     imported = [bookie_id for bookie_id in ids if bookie_id not in left_out]
@@ -100,12 +111,12 @@ def index_absent_bookies(store: Store, txn: Txn, left_out: Collection[str] = ())
         txn.memo.pop(_split, None)
         return
     named = set(iter_children(txn, COOKIES))
-    for path, value in iter_values(txn, _LEDGERS):
-        if ledger_id_of_path(path) is not None:
-            try:
-                named |= decode_members(value, path)
-            except StoreError:
-                continue  # `store check` names it
+    if members is None:
+        for path, value in iter_values(txn, _LEDGERS):
+            if ledger_id_of_path(path) is not None:
+                named |= members_of(path, value)
+    else:
+        named.update(members)
     fields = {"imported": sorted(imported), "absent": sorted(named.difference(imported))}
     if any(source["kind"] != "bookie" for source in store.info.sources):
         fields["unknown"] = sorted(set(imported) - named)

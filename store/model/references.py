@@ -28,6 +28,8 @@ from store.names import MANAGED_LEDGERS, PERSISTENT
 
 COMPACTED_LEDGER = "CompactedTopicLedger"
 BUCKET_PREFIX = INTERNAL_PROPERTY_PREFIX + "delayed.bucket_"
+NAMING_PREFIXES = (MANAGED_LEDGERS + "/", "/schemas/")
+"""How the paths of the nodes begin that name ledgers."""
 _SCHEMA_PARTS = 5  # /schemas/TENANT/NAMESPACE/TOPIC
 _ROWS = 1 << 16  # that are made ordinary numbers at a time
 
@@ -45,6 +47,27 @@ class References:
         self._cursor_numbers: dict[str, int] = {"": 0}
         self._kind_numbers: dict[str, int] = {}
         self._last = ""
+        self._compactions: list[tuple[str, bytes]] = []
+
+    def see(self, path: str, value: bytes) -> None:
+        """Note what the node at PATH names by its VALUE. One that cannot be decoded references nothing."""
+        try:
+            for kind, name, cursor, ledger_ids in read_namings(path, value):
+                self.add(ledger_ids, kind, name, cursor)
+        except StoreError:
+            return
+        if path.endswith(COMPACTION_CURSOR):
+            self._compactions.append((path, value))
+
+    def see_compacted(self, store: Store, txn: Txn) -> None:
+        """Note the compacted ledgers that only cursor ledgers name, now that all nodes were seen and entries can be read."""
+        with EntryFiles(store, txn) as files:
+            reader = EntryReader(files, txn)
+            for path, value in self._compactions:
+                with suppress(StoreError):
+                    compacted = _compacted_ledger(txn, reader, path, value)
+                    if compacted is not None:
+                        self.add([compacted[0]], compacted[1].kind, compacted[1].topic)
 
     def add(self, ledger_ids: list[int], kind: str, topic: str, cursor: str = "") -> None:
         """Note that CURSOR or TOPIC names each of LEDGER_IDS."""
@@ -89,10 +112,10 @@ def index_owners(store: Store, txn: Txn) -> None:
     txn.put_all("owners", found.rows())
 
 
-def make_owners(store: Store) -> None:
-    """Do what ``index_owners`` does to a STORE that is not ready, in transactions of a bounded size."""
+def make_owners(store: Store, found: References) -> None:
+    """Do what ``index_owners`` does to a STORE that is not ready, in transactions of a bounded size. FOUND has seen all its nodes."""
     with store.read() as txn:
-        found = find_references(store, txn)
+        found.see_compacted(store, txn)
     store.replace_all("owners", found.rows())
 
 
@@ -129,20 +152,10 @@ def count_wrong_owners(store: Store, txn: Txn) -> int:
 def find_references(store: Store, txn: Txn) -> References:
     """Return every reference to a ledger in the tree."""
     found = References()
-    with EntryFiles(store, txn) as files:
-        reader = EntryReader(files, txn)
-        for path, value in chain(iter_values(txn, MANAGED_LEDGERS + "/"), iter_values(txn, "/schemas/")):
-            with suppress(StoreError):
-                _add_references(found, txn, reader, path, value)
+    for path, value in chain.from_iterable(iter_values(txn, prefix) for prefix in NAMING_PREFIXES):
+        found.see(path, value)
+    found.see_compacted(store, txn)
     return found
-
-
-def _add_references(found: References, txn: Txn, reader: EntryReader, path: str, value: bytes) -> None:
-    for kind, name, cursor, ledger_ids in read_namings(path, value):
-        found.add(ledger_ids, kind, name, cursor)
-    compacted = _compacted_ledger(txn, reader, path, value)
-    if compacted is not None:
-        found.add([compacted[0]], compacted[1].kind, compacted[1].topic)
 
 
 class Naming(NamedTuple):

@@ -17,7 +17,7 @@ from store.db.bookies import Bookie
 from store.db.environment import Store, Txn
 from store.db.files import FileMode, LogFile, iter_logs
 from store.db.own_ledgers import find_own_ledgers
-from store.db.tree import Row, modified_ms
+from store.db.tree import modified_ms
 from store.model.copy_age import AsOf, find_as_of
 from store.names import FileKind
 from store.sources.layout import Layout
@@ -48,14 +48,6 @@ class NewestNode:
         """Look at the row of a node."""
         if self.time_ms < (found := modified_ms(row)) <= self._limit_ms:
             self.time_ms = found
-
-    def watch(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield the rows, of nodes, and look at each."""
-        newest_ms, limit_ms = self.time_ms, self._limit_ms
-        for row in rows:  # there may be millions
-            if newest_ms < (found := modified_ms(row[1])) <= limit_ms:
-                newest_ms = self.time_ms = found
-            yield row
 
 
 def _limit(read_ms: int) -> int:

@@ -37,19 +37,21 @@ from store.db.unserved import Marks
 from store.errors import AlreadyExists, InvalidValue, Refused, SourceChanged
 from store.files import PRIVATE_DIRECTORY
 from store.frozen import frozen
-from store.index.build import Advance, Scanning, ledger_digests
+from store.index.build import Advance, Scanning
 from store.index.unserved import index_unserved
 from store.model.absent_bookies import AbsentBookies, find_absent_bookies, index_absent_bookies
 from store.model.absent_journals import find_absent_journals
 from store.model.copy_age import AsOf, put_as_of
 from store.model.references import make_owners
+from store.scan.files import LedgerDigests
 from store.sources.bookies import files_of, foreign_ids, journal_marks, size_of
 from store.sources.given import missing_directories
 from store.sources.layout import Layout
 from store.sources.nodes import MetadataDirectory, iter_source_rows
-from store.transfer.copy_time import NewestNode, read_as_of
+from store.transfer.copy_time import read_as_of
 from store.transfer.leading import leading_findings
 from store.transfer.reading import read_disks
+from store.transfer.seen_nodes import SeenNodes
 from store.wording import counted
 
 if TYPE_CHECKING:
@@ -165,16 +167,18 @@ def import_layout(
     with writer_lock(path, mode, wait_ms=options.wait_ms) as lock, _begin(path, layout, sources, mode, lock) as store:
         _note_holder(layout, result, warn)
         marks = journal_marks(layout.bookies)  # first: a bookie that runs moves them on
-        newest = NewestNode(options.now_ms)
-        tree = import_tree(store, layout, newest)
+        seen = SeenNodes(options.now_ms)
+        tree = import_tree(store, layout, seen)
         result.nodes = tree.nodes
         result.undecodable_values = sum(not damage.costs_nothing for damage in tree.damages)
         result.warnings += (damage.reason for damage in tree.damages if damage.offset >= WHOLE_METADATA)
-        _import_files(store, layout, options, result, advance)
+        _import_files(store, layout, options, result, advance, seen.digests.digests())
         meanwhile = next_id_meanwhile(store, layout, tree.next_ledger_id)
-        make_owners(store)
-        as_of = read_as_of(store, layout, options.now_ms, newest.time_ms)
-        store.write(lambda txn: _index_state(store, txn, layout, marks, as_of, tree.next_ledger_id, meanwhile))
+        make_owners(store, seen.references)
+        as_of = read_as_of(store, layout, options.now_ms, seen.newest.time_ms)
+        store.write(
+            lambda txn: _index_state(store, txn, layout, marks, as_of, tree.next_ledger_id, meanwhile, seen.members)
+        )
         _note_absent(store, layout, result)
         leading = leading_findings(store)
         result.findings = [*leading] or None
@@ -208,10 +212,11 @@ def _index_state(
     as_of: AsOf | None,
     next_ledger_id: int | None,
     meanwhile: int | None,
+    members: set[str],
 ) -> None:
     put_next_ledger_id(txn, next_ledger_id)
     put_given_meanwhile(txn, meanwhile)
-    index_absent_bookies(store, txn, foreign_ids(txn, layout.bookies))
+    index_absent_bookies(store, txn, foreign_ids(txn, layout.bookies), members)
     index_unserved(store, txn, marks)
     if as_of is not None:
         put_as_of(txn, as_of)
@@ -384,12 +389,11 @@ class ImportedTree:
     next_ledger_id: int | None
 
 
-def import_tree(store: Store, layout: Layout, newest: NewestNode | None = None) -> ImportedTree:
-    """Read the metadata store into ``tree``. ``newest`` sees all nodes."""
+def import_tree(store: Store, layout: Layout, seen: SeenNodes) -> ImportedTree:
+    """Read the metadata store into ``tree``. SEEN watches all nodes."""
     damages: list[Damage] = []
     next_ids: list[int] = []
-    rows = _rows_of(layout, damages, next_ids.append)
-    store.replace_all("tree", rows if newest is None else newest.watch(rows))
+    store.replace_all("tree", seen.watch(_rows_of(layout, damages, next_ids.append)))
 
     def finish(txn: Txn) -> int:
         clear_damage(txn, METADATA_FILE_ID)
@@ -412,10 +416,16 @@ def _rows_of(layout: Layout, damages: list[Damage], tell_next_id: Callable[[int]
 # -- entries ----------------------------------------------------------------------------------------------------------
 
 
-def _import_files(store: Store, layout: Layout, options: ImportOptions, result: ImportResult, advance: Advance) -> None:
+def _import_files(
+    store: Store,
+    layout: Layout,
+    options: ImportOptions,
+    result: ImportResult,
+    advance: Advance,
+    digests: LedgerDigests,
+) -> None:
     _check_goes_on(store, index=options.index)
     with store.read() as txn:
-        digests = ledger_digests(txn)
         known = list(iter_logs(txn))
     advance(sum(log.next_offset if log.unfinished else log.size_bytes for log in known))
     how = Scanning(digests, options.verify, advance, options.engine)
