@@ -62,7 +62,8 @@ _LIST_COLUMNS = (
 def list_ledgers(app: App, word: str | None) -> None:
     """List every ledger of the metadata and of the entry logs.
 
-    States of entries without metadata: DELETED, not garbage-collected yet; NEWER, the metadata is older than the ledger
+    States of entries without metadata: DELETED, not garbage-collected yet; GONE, deleted by a broker, or lost: `ledgers
+    orphans` tells where ZooKeeper's logs show which; NEWER, the metadata is older than the ledger
     and never gave its id; UNLISTED, nothing shows whether it was deleted. INDEX: part of a delayed message index,
     unknown to brokers. UNREADABLE: its metadata is damaged. MISSING counts the entries before the ledger's end that are
     in no file.
@@ -241,7 +242,8 @@ def orphans(app: App) -> None:
     `unreferenced` ledgers have metadata: they were created but never listed, or their list was lost. What
     `unknown` ones say to be of is not in this metadata, and nothing shows that it was deleted: it may be lost, or of
     another Pulsar that uses the same BookKeeper. `deleted` ones
-    have only entries that a bookie has not garbage-collected yet. `newer` ones have ids that this metadata never gave:
+    have only entries that a bookie has not garbage-collected yet; of `gone` ones, too, and nothing shows whether a
+    broker deleted them or their metadata was lost. `newer` ones have ids that this metadata never gave:
     it is older than the bookies. Of `unlisted` ones nothing shows whether they were deleted: the metadata is not whole,
     or does not say which ids it gave. `leaked-index` ones belonged to a delayed message index that was rebuilt or undone.
     """

@@ -48,7 +48,7 @@ def codes(path: Path, *, deep: bool = False) -> set[str]:
 @pytest.mark.parametrize("state", STATES)
 def test_recorded_worlds_have_no_problem(name: str, state: str) -> None:
     found = findings(imported(name, state), deep=True)
-    assert {finding.code for finding in found} == {"ledgers-unreferenced", "ledgers-deleted"}
+    assert {finding.code for finding in found} == {"ledgers-unreferenced", "ledgers-gone"}
     assert {finding.severity for finding in found} == {"note"}
 
 

@@ -58,14 +58,14 @@ def test_segments_own_their_ledgers(cli: Cli) -> None:
         for ledger in ledgers:
             assert found[ledger] == [("managed-ledger", name, "")]
     orphans = cli("--store", path, "ledgers", "orphans", "-o", "jsonl").json_lines
-    assert {row["reason"] for row in orphans} == {"deleted"}
+    assert {row["reason"] for row in orphans} == {"gone"}
 
 
 def test_nothing_is_called_leaked_or_lost(cli: Cli) -> None:
     path = imported(WORLD, "clean")
     assert cli("--store", path, "store", "check", "--deep").exit_code == 0
     found = {row["code"] for row in cli("--store", path, "doctor", "-o", "jsonl").json_lines}
-    assert found == {"other-managed-ledgers", "unknown-tree", "unknown-value", "ledgers-deleted", "dead-bytes-kept"}
+    assert found == {"other-managed-ledgers", "unknown-tree", "unknown-value", "ledgers-gone", "dead-bytes-kept"}
 
 
 def test_segments_are_listed_by_name_and_size_and_are_no_topics(cli: Cli) -> None:

@@ -115,7 +115,7 @@ def test_what_is_there_is_no_deleted_ledger(cli: Cli, store: Path) -> None:
         _add(cli, store, world("offloaded") / place)
     orphans = {row["ledgerId"] for row in cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines}
     codes = {row["code"] for row in cli("--store", store, "store", "check", "-o", "jsonl").json_lines}
-    assert ("ledgers-deleted" in codes) == bool(orphans)
+    assert ("ledgers-gone" in codes) == bool(orphans)
 
 
 def test_a_ledger_that_is_not_brought_yet_is_named_so(cli: Cli, store: Path) -> None:

@@ -46,7 +46,7 @@ _VALUES = {
     "-f": "schema.json",
     "--at": "-1m",
     "--time": "1795252992639",
-    "--code": "ledgers-deleted",
+    "--code": "ledgers-gone",
     "--only": "topics",
     "--names": "names.csv",
     "--directory": "out",

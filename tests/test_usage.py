@@ -12,7 +12,7 @@ from store.codec.ledgermetadata import ledger_path
 from store.codec.logscan import Record, iter_records
 from store.db.environment import open_store
 from store.db.tree import find_node
-from store.reports.usage import DELETED, read_usage
+from store.reports.usage import GONE, read_usage
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.worlds import copy_tree, world
@@ -41,7 +41,7 @@ def test_bytes_of_every_log_and_of_deleted_ledgers(name: str, state: str) -> Non
             assert (file.live_bytes, file.dead_bytes) == (live[log_name], dead[log_name])
             assert file.freed == (not live[log_name])
             assert file.live_bytes + file.dead_bytes + file.other_bytes == file.size_bytes
-    deleted = next(row for row in usage.owners if row.owner == DELETED)
+    deleted = next(row for row in usage.owners if row.owner == GONE)
     assert deleted.disk_bytes == dead.total()
     assert deleted.bytes == sum(size for (ledger_id, _), (_, size) in place.items() if not alive[ledger_id])
     assert sum(row.bytes for row in usage.owners) == sum(size for _, size in place.values())

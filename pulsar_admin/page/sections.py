@@ -198,7 +198,7 @@ def _logs(value: Disk) -> Markup | None:
     """Return the bytes of the entry logs as one bar."""
     parts = (
         ("live", "live", value.live_bytes),
-        ("dead", "dead: of deleted ledgers", value.dead_bytes),
+        ("dead", "dead: of ledgers without metadata", value.dead_bytes),
         ("other", "headers, damage and unused", value.other_bytes),
     )
     total = sum(size for _, _, size in parts)

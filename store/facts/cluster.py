@@ -58,8 +58,8 @@ class ClusterFacts:
         self.reader = reader
 
     def iter_topics(self, now_ms: int, budget: ReadBudget | None = None) -> Iterator[TopicFacts | UnreadableTopic]:
-        """Yield the facts of each topic at NOW_MS, then those of what a newer Pulsar keeps beside topics; values of a newer version are
-        left out, their own facts tell of them.
+        """Yield the facts of each topic at NOW_MS, then those of what a newer Pulsar keeps beside topics; values of a newer version and
+        topics that vanished are left out, their own facts tell of them.
         """
         from store.facts.topics import TopicFacts
 
@@ -70,6 +70,8 @@ class ClusterFacts:
             except Unsupported:
                 continue
             except StoreError as error:
+                if any(one.name == name for one in self.vanished.topics):
+                    continue
                 yield UnreadableTopic(str(name), name.path, error)
                 continue
             yield TopicFacts(self.reader, topic, None, now_ms, budget)

@@ -35,7 +35,7 @@ class StuckLog:
 
 @frozen
 class DiskTotals:
-    """The entry logs of the copy: record bytes that live, and those of deleted ledgers, every bookie's copy counted.
+    """The entry logs of the copy: record bytes that live, and those of ledgers that bookies free, every bookie's copy counted.
 
     ``freed_bytes``: logs in which nothing lives, which garbage collection deletes; ``stuck``: the logs with the most dead bytes
     beside live ones, which only compaction frees, ``stuck_logs`` and ``stuck_bytes`` of them in all; ``missing_files``: catalogued
@@ -85,7 +85,7 @@ def read_disk_totals(
     files = {log.file_id: _File(log) for log in iter_logs(txn)}
     unlisted = UnlistedLedgers(txn)
     for ledger_id, parts in groupby(iter_parts(txn), key=lambda part: part[0]):
-        _add_ledger(files, parts, ledger_id, lives=not unlisted.is_deleted(ledger_id))
+        _add_ledger(files, parts, ledger_id, lives=not unlisted.is_freed(ledger_id))
         advance(1)
     logs = [_whole(store, file, unlisted) for file in files.values() if file.log.kind == FileKind.ENTRY_LOG]
     freed = [file for file in logs if not file.live_bytes and file.dead_bytes and file.log.size_bytes > HEADER_BYTES]
@@ -132,7 +132,7 @@ def _whole(store: Store, file: _File, unlisted: UnlistedLedgers) -> _File:
         return file
     whole = _File(file.log)
     for ledger_id, size_bytes in read_ledger_sizes(path).items():
-        whole.add(ledger_id, size_bytes, lives=not unlisted.is_deleted(ledger_id))
+        whole.add(ledger_id, size_bytes, lives=not unlisted.is_freed(ledger_id))
     return whole
 
 

@@ -47,7 +47,7 @@ def iter_marks(txn: Txn) -> Iterator[Mark]:
         if name.isascii() and name.isdigit():
             ledger_id, is_gone, is_complete = int(name), False, False
             with suppress(StoreError):  # the checks tell of what cannot be read
-                is_gone = unlisted.is_deleted(ledger_id)
+                is_gone = unlisted.is_freed(ledger_id)
                 is_complete = not is_gone and _is_complete(txn, ledger_id)
             bookies = tuple(_REPLICA.findall(node.value.decode(errors="replace")))
             yield Mark(ledger_id, node.path, bookies, is_gone, is_complete)

@@ -21,9 +21,9 @@ UNKNOWN = "unknown"
 
 @frozen
 class Orphan:
-    """An unreferenced ledger: "unreferenced" (it has metadata), "unknown" (its owner is not in this metadata), "deleted", "newer" or
-    "unlisted" (entries alone, see ``store.facts.unlisted``) or "leaked-index" (of a delayed message index that was made anew, or undone).
-    ``claims``: its custom metadata."""
+    """An unreferenced ledger: "unreferenced" (it has metadata), "unknown" (its owner is not in this metadata), "deleted", "gone",
+    "newer" or "unlisted" (entries alone, see ``store.facts.unlisted``) or "leaked-index" (of a delayed message index that was made
+    anew, or undone). ``claims``: its custom metadata."""
 
     ledger_id: int
     reason: str
@@ -46,7 +46,7 @@ def iter_orphans(txn: Txn, foreign: Collection[int] = ()) -> Iterator[Orphan]:
         try:
             metadata = find_metadata(txn, ledger_id)
             claims = {} if metadata is None else custom_text(metadata)
-            reason = str(unlisted.why(ledger_id)) if metadata is None else UNREFERENCED
+            reason = str(unlisted.why_by_logs(ledger_id)) if metadata is None else UNREFERENCED
             if ledger_id in foreign:
                 reason = UNKNOWN
         except StoreError:

@@ -1,14 +1,18 @@
 """What it means that a ledger has no node in the metadata.
 
 Upstream ``LedgerIdGenerator`` (BookKeeper 4.17) counts up: an id from the next one on was never given by this metadata, so nobody deleted
-that ledger in it; the metadata is older than the bookies. Of a smaller id "deleted" is said only where all of the metadata was read.
+that ledger in it; the metadata is older than the bookies. Of a smaller id "deleted" is said only where something shows it: a change of
+this store, tiered storage, ZooKeeper's logs. RocksDB keeps no history: there a ledger was deleted by a broker, or lost with its node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
+from contextlib import suppress
 from enum import StrEnum
+from functools import cached_property
 
+from store.codec.ledgermetadata import ledger_id_of_path, ledger_path
 from store.codec.managedledger import decode_managed_ledger
 from store.db.blocks import ledger_key, ledger_of_key
 from store.db.delayed import find_index_ledgers
@@ -17,7 +21,8 @@ from store.db.files import iter_metadata_damage
 from store.db.next_ledger_id import find_given_meanwhile, find_next_ledger_id
 from store.db.own_ledgers import find_own_ledgers
 from store.db.owners import Owner, OwnerKind, find_owners, has_owners
-from store.db.tree import find_node
+from store.db.tree import find_node, tree_key
+from store.errors import MetadataCorrupt, Refused, SourceNotFound
 from store.facts import Unknown
 from store.frozen import frozen
 from store.model.ledgers import find_times, has_node, iter_indexed_ids, merge_ids
@@ -27,9 +32,11 @@ _SHOWN = 5
 
 
 class Unlisted(StrEnum):
-    """Why a ledger has no node. UNLISTED: nobody knows, as the metadata is not whole or does not say which ids it gave."""
+    """Why a ledger has no node. GONE: the metadata is whole and gave its id, and nothing shows whether the ledger was deleted, or lost.
+    UNLISTED: nobody knows, as the metadata is not whole or does not say which ids it gave."""
 
     DELETED = "deleted"
+    GONE = "gone"
     NEWER = "newer"
     UNLISTED = "unlisted"
 
@@ -71,7 +78,33 @@ class UnlistedLedgers:
             return Unlisted.DELETED if self._is_in_tiered_storage(ledger_id, owners) else Unlisted.UNLISTED
         if ledger_id in self._own:
             return Unlisted.DELETED  # undoing the change that wrote it did that
-        return Unlisted.DELETED if self.is_whole else Unlisted.UNLISTED
+        if not self.is_whole:
+            return Unlisted.UNLISTED
+        return Unlisted.DELETED if self._txn.get("base", tree_key(ledger_path(ledger_id))) else Unlisted.GONE
+
+    def why_by_logs(self, ledger_id: int) -> Unlisted:
+        """Return the same, where ZooKeeper's logs tell what is GONE from what was deleted: they are read once, as a whole."""
+        why = self.why(ledger_id)
+        return Unlisted.DELETED if why is Unlisted.GONE and ledger_path(ledger_id) in self._removed else why
+
+    @cached_property
+    def _removed(self) -> Set[str]:
+        """The nodes of ledgers without one whose removal ZooKeeper's logs show."""
+        from store.history.servers import find_servers  # RocksDB keeps no history, and few questions need it
+        from store.history.versions import Version, iter_versions
+
+        found: set[str] = set()
+        with suppress(
+            Refused, SourceNotFound, MetadataCorrupt, OSError
+        ):  # none, or none that can be read: it shows nothing
+            for item in iter_versions(find_servers(self._txn.store.info.sources), self._is_removed):
+                if isinstance(item, Version) and item.kind == "delete":
+                    found.add(item.path)
+        return found
+
+    def _is_removed(self, path: str) -> bool:
+        ledger_id = ledger_id_of_path(path)
+        return ledger_id is not None and not has_node(self._txn, ledger_id)
 
     def _is_in_tiered_storage(self, ledger_id: int, owners: Iterable[Owner]) -> bool:
         """Whether the topic that lists the ledger says that it was deleted on bookies, as tiered storage has it."""
@@ -88,9 +121,9 @@ class UnlistedLedgers:
         """Whether LEDGER_ID should have a node and has none."""
         return ledger_id not in self.indexes and not has_node(self._txn, ledger_id)
 
-    def is_deleted(self, ledger_id: int) -> bool:
-        """Whether LEDGER_ID has no node, and that means that it was deleted."""
-        return self.is_absent(ledger_id) and self.why(ledger_id) is Unlisted.DELETED
+    def is_freed(self, ledger_id: int) -> bool:
+        """Whether LEDGER_ID has no node and a bookie frees its entries: it was deleted, or is gone from metadata that is whole."""
+        return self.is_absent(ledger_id) and self.why(ledger_id) in (Unlisted.DELETED, Unlisted.GONE)
 
 
 @frozen

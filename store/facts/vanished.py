@@ -1,8 +1,8 @@
-"""Topics that vanished: their node is gone, and ledgers that say they are theirs are still listed.
+"""Topics that vanished: their node is gone, and ledgers that say they are theirs are still listed, or subscriptions of theirs.
 
 Upstream ``ManagedLedgerImpl.asyncDelete`` and ``ManagedLedgerFactoryImpl`` (Pulsar 4.0.8): a broker deletes a topic's ledgers first and its
-node last. So a ledger of a topic without a node was left by no such deletion, unless the topic did not list it then: ZooKeeper's logs
-tell what it listed.
+node last; subscriptions go before that, too. So a ledger or cursor of a topic without a node was left by no such deletion, unless the
+topic did not list the ledger then: ZooKeeper's logs tell what it listed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from store.facts import Unknown
 from store.frozen import frozen
 from store.history.servers import find_servers
 from store.history.versions import Version, iter_versions
-from store.model.cursors import COMPACTION_CURSOR, read_cursor
+from store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor
 from store.model.ledger_owners import claimed_paths
 from store.model.ledgers import find_ledger, sorted_ledger_ids
 from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
-from store.model.topics import partition_count, read_topic
+from store.model.topics import iter_topics, partition_count, read_topic
 from store.names import TopicName
 from store.sources.roots import stored_roots
 
@@ -38,12 +38,14 @@ _MEMO = "vanished-topics"
 
 @frozen
 class VanishedTopic:
-    """A topic whose node is gone without a deletion: the ledgers of its messages that are listed, their entries and bytes."""
+    """A topic whose node is gone without a deletion: the ledgers of its messages that are listed, their entries and bytes, and the
+    subscriptions whose nodes are there."""
 
     name: TopicName
     ledger_ids: tuple[int, ...]
     entries: int
     bytes: int
+    subscriptions: tuple[str, ...] = ()
 
 
 @frozen
@@ -72,13 +74,15 @@ class VanishedSchema:
 class Vanished:
     """What is gone from the metadata while its ledgers are listed. ``schemas``: those of topics that are there. ``kept``: ledgers that may
     be the only copy of something, those of cursors and schemas of such topics among them: nobody advises to delete them. ``foreign``:
-    those of ``kept`` whose owner is not in this metadata, and no log shows that it was deleted: it vanished, or is of another Pulsar."""
+    those of ``kept`` whose owner is not in this metadata, and no log shows that it was deleted: it vanished, or is of another Pulsar.
+    ``owners``: the path of the node that each of these says to be of."""
 
     topics: tuple[VanishedTopic, ...] = ()
     views: tuple[DetachedView, ...] = ()
     schemas: tuple[VanishedSchema, ...] = ()
     kept: frozenset[int] = field(default_factory=frozenset)
     foreign: frozenset[int] = field(default_factory=frozenset)
+    owners: Mapping[int, str] = field(default_factory=dict)
 
 
 @frozen
@@ -116,13 +120,13 @@ def _find(reader: EntryReader) -> Vanished:
     orphans = [*_iter_orphans(reader)]
     absent = [one for one in orphans if is_shared or find_node(txn, one.owner) is None]
     if is_shared or next(iter_metadata_damage(txn), None) is not None:
-        foreign = frozenset(one.ledger_id for one in absent)
-        return Vanished(kept=foreign, foreign=foreign)
+        owners = {one.ledger_id: one.owner for one in absent}
+        return Vanished(kept=frozenset(owners), foreign=frozenset(owners), owners=owners)
     last = _last_values(reader, {one.owner for one in absent}) if absent else {}
     deleted_here = {
         one.owner for one in absent if txn.get("base", tree_key(one.owner))
     }  # a change of this store did it
-    foreign = frozenset(one.ledger_id for one in absent if one.owner not in deleted_here.union(last))
+    owners = {one.ledger_id: one.owner for one in absent if one.owner not in deleted_here.union(last)}
     gone: dict[TopicName, list[_Orphan]] = defaultdict(list)
     bare: dict[TopicName, list[int]] = defaultdict(list)
     for one in absent:
@@ -130,13 +134,19 @@ def _find(reader: EntryReader) -> Vanished:
             gone[one.name].append(one)
         if one.name is not None and one.is_of_schema:
             bare[one.name].append(one.ledger_id)
+    headless = {
+        name: tuple(iter_cursor_names(txn, name))
+        for name in iter_topics(txn)
+        if txn.view("tree", tree_key(name.path)) is None
+    }
     topics = []
-    for name, all_of_it in sorted(gone.items(), key=lambda item: str(item[0])):
+    for name in sorted(gone.keys() | headless.keys(), key=str):
         listed = _listed_in(last.get(name.path), name)
-        lost = [one for one in all_of_it if listed is None or one.ledger_id in listed]
-        if lost:
+        lost = [one for one in gone[name] if listed is None or one.ledger_id in listed]
+        if lost or name in headless:
             ids = tuple(one.ledger_id for one in lost)
-            topics.append(VanishedTopic(name, ids, sum(one.entries for one in lost), sum(one.bytes for one in lost)))
+            entries, size_bytes = sum(one.entries for one in lost), sum(one.bytes for one in lost)
+            topics.append(VanishedTopic(name, ids, entries, size_bytes, headless.get(name, ())))
     views = tuple(_detached(reader, orphans))
     names = {topic.name for topic in topics} | {topic.name.base for topic in topics}
     schemas = tuple(
@@ -145,8 +155,8 @@ def _find(reader: EntryReader) -> Vanished:
         if find_node(txn, name.path) is not None or partition_count(txn, name)
     )
     kept = {one.ledger_id for one in orphans if one.name in names} | {view.ledger_id for view in views}
-    kept.update(foreign, *bare.values())
-    return Vanished(tuple(topics), views, schemas, frozenset(kept), foreign)
+    kept.update(owners, *bare.values())
+    return Vanished(tuple(topics), views, schemas, frozenset(kept), frozenset(owners), owners)
 
 
 def _iter_orphans(reader: EntryReader) -> Iterable[_Orphan]:

@@ -21,7 +21,7 @@ from store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledge
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.db.environment import Txn
 from store.db.tree import find_node, read_node
-from store.errors import MetadataCorrupt, Refused
+from store.errors import MetadataCorrupt, Refused, TopicNotFound
 from store.frozen import frozen
 from store.model.coverage import absent_ids, read_disks, read_held
 from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor, read_cursor_ledger
@@ -87,7 +87,7 @@ def plan_rolling(sources: Sources, survey: Survey) -> Plan:
         made = [(found, len(found)) for found in (rolled.steps, rolled.parts, rolled.kept, rolled.gone)]
         try:
             _roll_topic(rolled, world, name, () if group is None else group.ledger_ids)
-        except MetadataCorrupt as error:
+        except (MetadataCorrupt, TopicNotFound) as error:
             for found, count in made:  # all of a topic, or nothing
                 del found[count:]
             survey.passed_over[name.path] = error.message
@@ -115,7 +115,7 @@ def _read_world(sources: Sources, survey: Survey) -> _World:
     for name in iter_topics(txn):
         try:
             ids = read_topic(txn, name).ids
-        except MetadataCorrupt as error:
+        except (MetadataCorrupt, TopicNotFound) as error:  # not found: its subscriptions are, its own node is gone
             survey.passed_over[name.path] = error.message
             continue
         unlisted = (one for one in survey.data.get(name, ()) if not ids or one > ids[-1])

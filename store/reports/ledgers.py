@@ -36,7 +36,8 @@ _RECORD_BYTES = 36  # around a payload: the entry's header and its usual digest
 @frozen
 class LedgerRow:
     """One ledger in a list. ``state``: upstream's, "UNREADABLE" with metadata that is damaged, "INDEX" for a ledger of a delayed
-    message index, which no broker knows; without metadata, ``store.facts.unlisted`` says why: "DELETED", "NEWER" or "UNLISTED"."""
+    message index, which no broker knows; without metadata, ``store.facts.unlisted`` says why: "DELETED",
+    "GONE", "NEWER" or "UNLISTED"."""
 
     ledger_id: int
     state: str

@@ -173,7 +173,7 @@ def _of_disks(found: Overview) -> Iterator[Metric]:
     yield _single("entry_logs", "Entry logs of the copy.", disk.files)
     yield _single("entry_log_bytes", "Bytes of all entry logs.", disk.size_bytes)
     yield _single("entry_log_live_bytes", "Record bytes of ledgers that have metadata, every copy.", disk.live_bytes)
-    yield _single("entry_log_dead_bytes", "Record bytes of deleted ledgers, every copy.", disk.dead_bytes)
+    yield _single("entry_log_dead_bytes", "Record bytes of ledgers without metadata, every copy.", disk.dead_bytes)
     yield _single(
         "entry_log_stuck_bytes",
         "Dead bytes in logs that also hold live ledgers: only compaction frees them.",

@@ -24,25 +24,26 @@ from store.names import FileKind
 from store.scan.ledgers_map import read_ledger_sizes
 
 NOBODY = "(unreferenced)"
-DELETED = "(deleted ledgers)"
+GONE = "(ledgers without metadata)"
 LEFTOVER, LEFTOVERS = "leftover", "(leftovers of compaction)"
 _LEFT = (".log.compacting", ".compacted")
 Names = Mapping[int, tuple[str, str]]
 """Ledger id → (topic, kind) of who it belongs to."""
 _UNLISTED = {
-    Unlisted.DELETED: (DELETED, "deleted"),
+    Unlisted.DELETED: (GONE, "gone"),
+    Unlisted.GONE: (GONE, "gone"),
     Unlisted.NEWER: ("(newer than the metadata)", "newer"),
     Unlisted.UNLISTED: ("(not in the metadata)", "unlisted"),
 }
 """Name and kind of ledgers without a node that nothing references."""
-_DEAD = _UNLISTED[Unlisted.DELETED]
+_DEAD = _UNLISTED[Unlisted.GONE]
 _KEPT_SHOWN = 3
 
 
 @frozen
 class FileUsage:
-    """One file. ``live_bytes``: records of ledgers that are not known to be deleted; ``dead_bytes``: of deleted
-    ones, the copies of other bookies' entries too; ``other_bytes``: header, ledgers map, damage, unwritten space, and what a journal
+    """One file. ``live_bytes``: records of ledgers that bookies keep; ``dead_bytes``: of ledgers that are deleted, or gone from the
+    metadata, the copies of other bookies' entries too; ``other_bytes``: header, ledgers map, damage, unwritten space, and what a journal
     holds that is in a log; all of a file of kind ``leftover``. ``freed``: garbage collection would delete it.
     ``kept_for``: the owners of its largest live ledgers."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -14,7 +15,7 @@ from store.db.owners import Owner, OwnerKind, has_owners, iter_owners
 from store.db.tree import find_node
 from store.errors import IndexCorrupt, MetadataCorrupt, StoreError
 from store.facts.cluster import ClusterFacts
-from store.facts.unlisted import UnlistedLedgers
+from store.facts.unlisted import Unlisted, UnlistedLedgers
 from store.model.coverage import read_disks
 from store.model.ledger_owners import all_owners
 from store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
@@ -68,11 +69,25 @@ LEDGERS_DELETED: Rule[Any] = Rule(
         "ledgers-deleted",
         Severity.NOTE,
         "Deleted ledgers that still have entries on disk",
-        "Their metadata is gone and nothing references them, so they wait for garbage collection. `topics "
-        "undelete` may restore them. That somebody deleted them follows from metadata that is whole: RocksDB has no history that shows it.",
+        "Their metadata is gone and nothing references them, so they wait for garbage collection. A change of this store deleted them,"
+        " or ZooKeeper's logs show it. `topics undelete` may restore them.",
         "Bookies free them in a garbage collection, if a whole entry log is dead or compaction reaches them.",
         "pulsar-admin ledgers orphans",
         "Nothing to do. To keep them, stop the bookies and see `topics undelete`.",
+    )
+)
+LEDGERS_GONE: Rule[Any] = Rule(
+    Cause(
+        "ledgers-gone",
+        Severity.NOTE,
+        "Ledgers with entries on disk whose metadata is gone, for a reason that nothing shows",
+        "The metadata is whole and gave their ids, and nothing references them. After a deletion it looks so, and most often it was one;"
+        " after a loss of the nodes of a topic and its ledgers, too. RocksDB keeps no history that would tell, nor do ZooKeeper's logs once"
+        " they are purged.",
+        "Bookies free them in a garbage collection, if a whole entry log is dead or compaction reaches them.",
+        "pulsar-admin ledgers orphans",
+        "If no topic is missed, there is nothing to do. If one is, start no bookie before it is back: bring a backup of the metadata, or,"
+        " with ZooKeeper, its older files and `topics undelete`.",
     )
 )
 COPIES_UNKNOWN: Rule[Any] = Rule(
@@ -220,25 +235,30 @@ def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
             counted(unreferenced, "ledger has no owner", "ledgers have no owner"),
             "see: pulsar-admin ledgers orphans",
         )
-    deleted = sum(1 for _ in _iter_deleted(txn))
-    if deleted:
-        yield LEDGERS_DELETED.at(
-            "entry logs",
-            f"{counted(deleted, 'ledger has', 'ledgers have')} entries and no metadata: deleted, and not yet garbage-collected",
-            "see: pulsar-admin ledgers orphans",
-        )
+    fates = Counter(_iter_fates(txn))
+    for why, rule, fate in (
+        (Unlisted.DELETED, LEDGERS_DELETED, "deleted, and not yet garbage-collected"),
+        (Unlisted.GONE, LEDGERS_GONE, "deleted by a broker, or lost"),
+    ):
+        if fates[why]:
+            yield rule.at(
+                "entry logs",
+                f"{counted(fates[why], 'ledger has', 'ledgers have')} entries and no metadata: {fate}",
+                "see: pulsar-admin ledgers orphans",
+            )
 
 
-def _iter_deleted(txn: Txn) -> Iterator[int]:
+def _iter_fates(txn: Txn) -> Iterator[Unlisted]:
+    """Yield why each ledger that has entries alone has no node."""
     unlisted = UnlistedLedgers(txn)
     for key, row in txn.items("times"):
         try:
             ledger_id = ledger_of_key(key)
             decode_times(ledger_id, row)
-            if not has_owners(txn, ledger_id) and unlisted.is_deleted(
+            if not has_owners(txn, ledger_id) and unlisted.is_absent(
                 ledger_id
             ):  # else offloaded, or lost: told elsewhere
-                yield ledger_id
+                yield unlisted.why_by_logs(ledger_id)
         except StoreError:
             continue
 
@@ -271,6 +291,7 @@ LEDGER_SWEEPS = (
         (
             LEDGERS_UNREFERENCED,
             LEDGERS_DELETED,
+            LEDGERS_GONE,
             COPIES_UNKNOWN,
             BOOKIE_NOT_IMPORTED,
             COPIES_MISSING,

@@ -26,7 +26,7 @@ HOLDERS: Mapping[str, str] = {
     OTHER_DOMAIN: "managed ledgers that only a newer Pulsar reads, such as segments of scalable topics",
     ORPHAN: "ledgers with metadata that nothing references",
     UNLISTED: "ledgers that the metadata does not list, and that nothing shows to be deleted",
-    SHARED: "deleted ledgers in an entry log in which others live",
+    SHARED: "ledgers without metadata in an entry log in which others live",
     GARBAGE: "entry logs in which nothing lives: the next garbage collection deletes them",
     JOURNAL: "journals",
     OVERHEAD: "headers and maps of entry logs, damage, unwritten space",

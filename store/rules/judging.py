@@ -11,7 +11,7 @@ from store.facts.cluster import ClusterFacts, UnreadableTopic
 from store.facts.deep import DeepFacts
 from store.facts.topics import ReadBudget, TopicFacts
 from store.names import EVENTS, PERSISTENT
-from store.rules.copies import LEDGERS_DELETED, LEDGERS_UNREFERENCED
+from store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE, LEDGERS_UNREFERENCED
 from store.rules.deep import DEEP_SWEEPS
 from store.rules.finding import Finding
 from store.rules.leading import LEADING
@@ -37,7 +37,7 @@ _WORST = (
 )
 """Codes of problems by what they keep from whom: whole namespaces and topics first, then messages, then positions and the rest."""
 _LEADING = {rule.cause.code for rule in LEADING}
-_UNREFERENCED = {LEDGERS_UNREFERENCED.cause.code, LEDGERS_DELETED.cause.code}
+_UNREFERENCED = {rule.cause.code for rule in (LEDGERS_UNREFERENCED, LEDGERS_DELETED, LEDGERS_GONE)}
 
 
 def refuse_bundle(store: Store) -> None:

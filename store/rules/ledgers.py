@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from store.facts import Unknown
 from store.facts.cluster import ClusterFacts
 from store.facts.vanished import DetachedView
-from store.rules.cause import Cause, Severity
+from store.rules.cause import MEND, Cause, Severity
 from store.rules.rule import Evidence, Rule
 from store.wording import counted, listed, plural
 
@@ -49,16 +49,22 @@ def _unlisted(facts: ClusterFacts) -> Iterator[Evidence]:
 def _vanished(facts: ClusterFacts) -> Iterator[Evidence]:
     for topic in facts.vanished.topics:
         count, size = len(topic.ledger_ids), f"{counted(topic.entries, 'entry')} of {counted(topic.bytes, 'byte')}"
+        ledgers = [f"{counted(count, 'ledger')} of it with {size}"] if count else []
+        held = [f"{counted(len(topic.subscriptions), 'subscription')} of it"] if topic.subscriptions else []
+        left = " and ".join(ledgers + held) or "nodes below it"
+        is_one = count + len(topic.subscriptions) == 1
         yield Evidence(
             str(topic.name),
-            f"its node is gone, and {counted(count, 'ledger')} of it with {size} {plural(count, 'is', 'are')} still listed: a broker that"
-            " deletes a topic deletes its ledgers first, and no log shows that",
+            f"its node is gone, and {left} {plural(1 if is_one else 2, 'is', 'are')} still listed: a broker that deletes a topic deletes"
+            f" {'its ledgers' if count else 'its subscriptions and ledgers'} first, and no log shows that",
             {
+                **({} if count else {MEND: _LOST_WITH_LEDGERS}),
                 "topic": str(topic.name),
                 "ledgers": count,
                 "ledgerIds": list(topic.ledger_ids[:_SHOWN]),
                 "entries": topic.entries,
                 "bytes": topic.bytes,
+                "subscriptions": list(topic.subscriptions[:_SHOWN]),
             },
         )
 
@@ -111,14 +117,17 @@ def _foreign(facts: ClusterFacts) -> Iterator[Evidence]:
     ids = sorted(found.foreign - told)
     if ids:
         shown = f"{', '.join(map(str, ids[:_SHOWN]))}{' …' if len(ids) > _SHOWN else ''}"
+        owners = list(dict.fromkeys(found.owners[one] for one in ids))
         yield Evidence(
             f"{plural(len(ids), 'ledger')} {shown}",
             f"{counted(len(ids), 'ledger')} {plural(len(ids), 'names an owner', 'name owners')} that this metadata does not have, and no"
-            f" log shows that {plural(len(ids), 'it was', 'they were')} deleted",
-            {"ledgers": len(ids), "ledgerIds": ids[:_SHOWN]},
+            f" log shows that {plural(len(ids), 'it was', 'they were')} deleted: {listed(owners, _SHOWN)}",
+            {"ledgers": len(ids), "ledgerIds": ids[:_SHOWN], "owners": owners[:_SHOWN]},
         )
 
 
+_LOST_WITH_LEDGERS = "pulsar-admin ledgers orphans"
+"""What looks for a topic whose ledgers are not listed either."""
 _SHOWN = 5
 _VIEWS_READ = 5
 """Compacted views that are read for their keys."""
@@ -146,11 +155,13 @@ LEDGER_RULES = (
             "topic-vanished",
             Severity.CRITICAL,
             "A topic is gone from the metadata without having been deleted",
-            "Ledgers that are still listed name it as theirs. Its node was lost, or deleted by hand.",
+            "Ledgers that are still listed name it as theirs, or its subscriptions are there. Its node was lost, or deleted by hand.",
             "Does not know the topic: a client that uses it gets a new, empty one. Nobody deletes the ledgers, and nobody reads them.",
             "pulsar-admin store recover --level A",
             "Bring it back before clients create it again. `topics undelete TOPIC --in-place` also restores where subscriptions stood, if"
-            " ZooKeeper's logs show how the node went, and refuses where they do not. Delete none of its ledgers.",
+            " ZooKeeper's logs show how the node went, and refuses where they do not. Where its ledgers are not listed either, they are"
+            " `gone` in `ledgers orphans`: start no bookie before a backup of the metadata, or ZooKeeper's older files, bring them back."
+            " Delete none of its ledgers.",
             "Delete topics with `topics delete`, never nodes of the metadata store.",
         ),
         _vanished,

@@ -11,7 +11,7 @@ from store.facts.orphans import LEAKED_INDEX as MADE_ANEW
 from store.facts.unclosed import NAMED
 from store.facts.unlisted import Unlisted
 from store.rules.cause import Cause, Severity
-from store.rules.copies import LEDGERS_DELETED
+from store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE
 from store.rules.finding import Finding
 from store.rules.rule import Evidence, Rule, Sweep
 from store.timespec import shown_time
@@ -91,6 +91,11 @@ LEAKED_INDEX: Rule[Any] = Rule(
     ),
     scope="use",
 )
+_GONE: dict[str, Rule[Any]] = {Unlisted.DELETED: LEDGERS_DELETED, Unlisted.GONE: LEDGERS_GONE}
+_FATES = {
+    LEDGERS_DELETED.cause.code: "; they were deleted, and their entries wait for garbage collection",
+    LEDGERS_GONE.cause.code: " whose metadata is gone: a broker deleted them, or it was lost",
+}
 _LEAKS = {
     "compacted-ledger": LEAKED_COMPACTED_LEDGERS,
     "delayed-index-bucket": LEAKED_BUCKETS,
@@ -145,13 +150,13 @@ def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
         if len(examples.setdefault(code, [])) < NAMED:
             examples[code].append(orphan.ledger_id)
     for code, (ledgers, entries, size_bytes) in sums.items():
-        is_deleted = rules[code] is LEDGERS_DELETED
-        is_free = is_deleted or rules[code] is LEAKED_INDEX
+        is_gone = rules[code] in (LEDGERS_DELETED, LEDGERS_GONE)
+        is_free = is_gone or rules[code] is LEAKED_INDEX
         what = plural(ledgers, "ledger")
         evidence = Evidence(
             f"{what} {', '.join(map(str, examples[code]))}{' …' if ledgers > NAMED else ''}",
             f"{counted(ledgers, 'ledger')} of {counted(size_bytes, 'byte')}"
-            + ("; their metadata is gone" if is_deleted else " that nothing references"),
+            + (_FATES[code] if is_gone else " that nothing references"),
             {
                 "ledgers": ledgers,
                 "entries": entries,
@@ -165,8 +170,8 @@ def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _leak_of(reason: str, claims: dict[str, str]) -> Rule[Any]:
-    if reason == Unlisted.DELETED:
-        return LEDGERS_DELETED
+    if reason in _GONE:
+        return _GONE[reason]
     if reason == MADE_ANEW:
         return LEAKED_INDEX
     component = claims.get("component", "")

@@ -332,8 +332,8 @@ def _add_file(
 
 
 def _key_of(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> _Key | None:
-    """Return what holds a ledger that no topic lists, None for one that is deleted."""
-    if unlisted.is_deleted(ledger_id):
+    """Return what holds a ledger that no topic lists, None for one that bookies free."""
+    if unlisted.is_freed(ledger_id):
         return None
     indexes = unlisted.indexes
     owners = (indexes[ledger_id],) if ledger_id in indexes else all_owners(txn, ledger_id)

@@ -67,7 +67,7 @@ def test_list_agrees_with_the_broker(cli: Cli) -> None:
             if listed["entries"]:  # an open ledger has no count there
                 assert (row["entries"], row["size"], row["missingEntries"]) == (listed["entries"], listed["size"], 0)
     assert list(rows) == sorted(rows)
-    assert {row["state"] for row in rows.values()} == {"CLOSED", "DELETED"}
+    assert {row["state"] for row in rows.values()} == {"CLOSED", "GONE"}
 
 
 def test_list_of_one_topic(cli: Cli) -> None:
@@ -131,7 +131,7 @@ def test_orphans(cli: Cli) -> None:
     # Schema ledgers of a lost race, and cursor ledgers whose cursors were closed cleanly.
     assert set(unreferenced) == {17, 20, 53, 69, 102, 111, 113}
     assert unreferenced[113]["pulsar/cursor"] == "holes"
-    assert all(row["entries"] > 0 for row in rows if row["reason"] == "deleted")
+    assert all(row["entries"] > 0 for row in rows if row["reason"] == "gone")
 
 
 def test_nothing_is_missing_in_recorded_worlds(cli: Cli) -> None:

@@ -134,7 +134,7 @@ def moved_back(value: bytes) -> bytes:
 
 
 _ROWS = ("tree", "entries", "times", "owners", "copies", "logs", "damage")
-LEAKS = {"ledgers-unreferenced", "ledgers-deleted"}
+LEAKS = {"ledgers-unreferenced", "ledgers-gone"}
 """What is told of ledgers without an owner where damage forbids to call them leaked."""
 CURED: dict[str, Fault] = {
     "block-inconsistent": Fault(stored("messages of a block"), {"times-differ"}),
@@ -318,6 +318,7 @@ LOOKS: dict[str, str] = {
     "bookie-not-known": _ELSEWHERE,
     "ledgers-unreferenced": _CHOICE,
     "ledgers-deleted": _NOTHING,
+    "ledgers-gone": _NOTHING,
     "not-closed": _NOTHING,
     "acknowledgements-not-stored": _CLIENTS,
     "entries-only-in-journal": _NOTHING,

@@ -18,7 +18,7 @@ from tests.stores import NOW_MS, copied, imported
 from tests.test_check import CASES, DEEP, findings
 
 CODE = "ledger-without-metadata"
-_SUMMED_UP = {"ledgers-unreferenced", "ledgers-deleted"}
+_SUMMED_UP = {"ledgers-unreferenced", "ledgers-deleted", "ledgers-gone"}
 
 
 def told(path: Path, *, deep: bool = False, now_ms: int = NOW_MS) -> list[Finding]:

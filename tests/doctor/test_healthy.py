@@ -13,7 +13,7 @@ from tests.stores import imported
 from tests.worlds import STATES, oracle
 
 WORLDS = ("small", "nometa", "cluster")
-NOTES = {"ledgers-deleted", "leaked-schema-ledgers", "leaked-cursor-ledgers", "dead-bytes-kept"}
+NOTES = {"ledgers-gone", "ledgers-deleted", "leaked-schema-ledgers", "leaked-cursor-ledgers", "dead-bytes-kept"}
 CLOCKS = {"clock-ahead", "clock-behind"}
 CRASH = {"not-closed", "acknowledgements-not-stored", "entries-only-in-journal"}
 

@@ -230,3 +230,74 @@ def test_logs_that_show_a_deletion_tell_a_leak_from_a_lost_topic(cli: Cli, tmp_p
     ]
     assert cli("--store", store, "ledgers", "restore", "--deleted", str(listed[0]), "-y").exit_code == 0
     assert "topic-vanished" not in {row["code"] for row in diagnoses(cli, store)}
+
+
+def ledgers_of(cli: Cli, store: Path, name: str) -> list[int]:
+    rows = cli("--store", store, "ledgers", "list", "--topic", name, "-o", "jsonl").json_lines
+    owner = {"kind": "managed-ledger", "topic": f"persistent://{name}", "cursor": ""}
+    return [row["ledgerId"] for row in rows if owner in row["owners"]]
+
+
+@pytest.mark.parametrize("with_cursors", [False, True], ids=["cursors are there", "cursors are gone"])
+@pytest.mark.parametrize("name", NAMES)
+def test_of_a_topic_that_is_gone_with_its_ledgers_nothing_says_deleted(
+    name: str, with_cursors: bool, cli: Cli, tmp_path: Path
+) -> None:
+    """RocksDB keeps no history: after a loss of all its nodes it looks as after a deletion, but for what names the topic."""
+    lost = ledgers_of(cli, imported("small", "clean"), name)
+    with open_store(imported("small", "clean")) as opened, opened.read() as txn:
+        below = [
+            key for key in txn.keys("tree", path_of(name).encode()) if key == path_of(name).encode() or with_cursors
+        ]
+        cursors = list(txn.keys("tree", f"{path_of(name)}/".encode()))
+    source, store = tmp_path / "source", tmp_path / "s"
+    copy_tree(world("small") / "clean", source)
+    apply_values(source / "metadata", dict.fromkeys([*below, *(ledger_path(one).encode() for one in lost)]))
+    assert cli("--store", store, "store", "import", "standalone", source).exit_code == 0
+    held = {one for one in lost if one in entries_of(cli, imported("small", "clean"), name)}
+    reasons = {
+        row["ledgerId"]: row["reason"] for row in cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
+    }
+    assert {reasons[one] for one in held} == {"gone"}
+    states = {
+        row["ledgerId"]: row["state"] for row in cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
+    }
+    assert {states[one] for one in held} == {"GONE"}
+    found = {row["code"]: row for row in diagnoses(cli, store)}
+    assert "ledgers-deleted" not in found
+    assert "topic-unreadable" not in found
+    refused = cli("--store", store, "ledgers", "delete", *map(str, sorted(held)), "--force", "-y")
+    assert refused.exit_code != 0
+    if with_cursors or not cursors:
+        assert "topic-vanished" not in found
+        return
+    told = found["topic-vanished"]
+    assert (told["severity"], told["where"]) == ("critical", f"persistent://{name}")
+    assert told["evidence"]["subscriptions"] == sorted(key.decode().rpartition("/")[2] for key in cursors)[:5]
+    assert cli("--store", store, *told["mend"].split()[1:]).exit_code == 0
+    rolled = cli("--store", store, "store", "recover", "--level", "B", "--dry-run")
+    assert (rolled.exit_code, f"no topic persistent://{name}" in rolled.stdout + rolled.stderr) == (0, True)
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_what_shows_a_deletion_is_said(cli: Cli, tmp_path: Path) -> None:
+    """A change of this store; and ZooKeeper's logs, of the ledgers of ``doomed`` that a broker deleted, and of no others."""
+    store = copied("small", "clean", tmp_path)
+    listed = ledgers_of(cli, store, NAMES[0])
+    assert cli("--store", store, "topics", "delete", NAMES[0], "--force", "-y").exit_code == 0
+    reasons = {
+        row["ledgerId"]: row["reason"] for row in cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
+    }
+    assert {reasons[one] for one in listed if one in reasons} == {"deleted"}
+    assert "ledgers-deleted" in {row["code"] for row in diagnoses(cli, store)}
+    other = copied(CLUSTER, "crashed", tmp_path / "other")
+    doomed = cli("--store", other, "topics", "undelete", "public/default/doomed", "--dry-run", "-o", "json").json[0][
+        "after"
+    ]
+    kept = ledgers_of(cli, other, NAMES[1])[0]
+    lose_nodes(other, ledger_path(kept), path_of(NAMES[1]))  # from our rows alone: no log shows it
+    rows = {
+        row["ledgerId"]: row["reason"] for row in cli("--store", other, "ledgers", "orphans", "-o", "jsonl").json_lines
+    }
+    assert {rows[one] for one in doomed["ledgers"]} == {"deleted"}
+    assert rows[kept] == "gone"
