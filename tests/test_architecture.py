@@ -105,7 +105,7 @@ ARROWS = {
     "delayed": {"facts", "changes", "search", "policies", "scan", "codec", "db", "model"},
     "why": {"facts", "rules", "reports", "policies", "db", "model"},
     "dump": {"changes", "policies", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
-    "tables": {"policies", "index", "scan", "kernels", "engine", "codec", "db", "model"},
+    "tables": {"facts", "policies", "index", "scan", "kernels", "engine", "codec", "db", "model"},
     "transfer": {"rules", "facts", "sources", "reports", "scan", "index", "changes", "codec", "db", "model"},
     "facts": {"compaction", "history", "kernels", "policies", "scan", "search", "sources", "codec", "db", "model"},
     "rules": {"facts", "index", "nacks", "changes", "codec", "db", "model"},

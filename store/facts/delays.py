@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from store.codec.cursor import CursorState
 from store.frozen import frozen
 from store.model.cursors import Cursor
-from store.model.extent import iter_ledger_parts, pending_intervals
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
-from store.policies.in_force import find_delivery, find_message_ttl
+from store.policies.in_force import find_message_ttl
 
 
 @frozen
@@ -47,27 +45,3 @@ def find_ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor) -> TtlC
 
     early = expiring_before_due(reader, topic, cursor, ttl.seconds * 1000)
     return TtlConflict(ttl.seconds, ttl.source, early.messages, tuple(one.position for one in early.first))
-
-
-def read_not_due(reader: EntryReader, topic: Topic, state: CursorState, now_ms: int) -> NotDue:
-    """Return which entries of a backlog are due after NOW_MS; none where delayed delivery is disabled. Reads all headers of it.
-
-    Raises SourceChanged, EntryLogCorrupt, MetadataCorrupt.
-    """
-    in_force = find_delivery(reader.txn, topic.name)
-    intervals = pending_intervals(topic, state)
-    if not intervals or (in_force is not None and not in_force.delivery.active):
-        return NotDue(0, None, None)
-    from store.scan.entries import EntryScan
-
-    scan = EntryScan(
-        reader, (part for start, end in intervals for part in iter_ledger_parts(topic, start, end)), heads=True
-    )
-    entries, edges = 0, []
-    for batch in scan.batches():
-        due = batch.rows["deliver_at_ms"]
-        due = due[due > now_ms]
-        if len(due):
-            entries += len(due)
-            edges += [int(due.min()), int(due.max())]
-    return NotDue(entries, min(edges, default=None), max(edges, default=None), scan.missing + len(scan.unreadable))

@@ -1,5 +1,7 @@
-"""What is no message by itself in a part of a topic: markers of brokers (replicated subscriptions, transactions), which no client gets,
-and chunks, which consumers join."""
+"""What the headers of a part of a topic say: which entries are no message by themselves, and which wait for their time.
+
+No message are markers of brokers (replicated subscriptions, transactions), which no client gets, and chunks, which consumers join.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from typing import TYPE_CHECKING
 from store.codec.message import is_marker
 from store.errors import StoreError
 from store.facts.chunks import read_header
+from store.facts.delays import NotDue
 from store.frozen import frozen, replace
 from store.model.extent import Extent, Intervals, extent_of, iter_ledger_parts
 from store.model.reader import EntryReader
@@ -23,12 +26,14 @@ _FEW = 10_000
 
 @frozen
 class Contents:
-    """How many of ``entries`` are ``markers``, or ``parts``: chunks but the last one of their message. ``unread``: could not be read."""
+    """How many of ``entries`` are ``markers``, or ``parts``: chunks but the last one of their message. ``due``: delayed ones whose time
+    has come, ``not_due``: those that wait for it, whether or not delays are enabled."""
 
     entries: int
     markers: int
-    parts: int = 0
-    unread: int = 0
+    parts: int
+    due: int
+    not_due: NotDue
 
 
 def has_marker_at_edges(reader: EntryReader, topic: Topic, pending: Intervals) -> bool:
@@ -37,8 +42,10 @@ def has_marker_at_edges(reader: EntryReader, topic: Topic, pending: Intervals) -
     return any(header is not None and is_marker(header.metadata) for header in edges)
 
 
-def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals) -> Contents:
-    """Count the markers and the parts of messages among the entries of ``topic`` at the ranks ``intervals``; reads their headers.
+def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_ms: int) -> Contents:
+    """Count markers, parts of messages and what is due at ``now_ms`` among the entries of ``topic`` at the ranks ``intervals``.
+
+    Reads all headers of them.
 
     Upstream ``Markers.isServerOnlyMarker`` (4.0.8): a dispatcher acknowledges them for the consumer. Raises SourceChanged,
     EntryLogCorrupt.
@@ -51,16 +58,24 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals) -> Co
     scan = EntryScan(
         reader, (part for start, end in intervals for part in iter_ledger_parts(topic, start, end)), heads=True
     )
-    entries = markers = parts = 0
+    entries = markers = parts = delayed = waiting = 0
+    times: list[int] = []
     for batch in scan.batches():
         entries += len(batch.rows)
         markers += int((batch.rows["flags"] & MARKER != 0).sum())
+        due_ms = batch.rows["deliver_at_ms"]
+        delayed += int((due_ms > 0).sum())
+        due_ms = due_ms[due_ms > now_ms]
+        if len(due_ms):
+            waiting += len(due_ms)
+            times += [int(due_ms.min()), int(due_ms.max())]
         for index in np.flatnonzero(batch.rows["flags"] & CHUNK != 0).tolist():
             position = Position(int(batch.ledger_ids[index]), int(batch.entry_ids[index]))
             header = read_header(reader, topic, topic.rank(position))
             parts += header is not None and header.metadata.chunk_id + 1 < header.metadata.num_chunks_from_msg
     unread = scan.missing + len(scan.unreadable)
-    return Contents(entries + unread, markers, parts, unread)
+    not_due = NotDue(waiting, min(times, default=None), max(times, default=None), unread)
+    return Contents(entries + unread, markers, parts, delayed - waiting, not_due)
 
 
 def extent_of_messages(reader: EntryReader, topic: Topic, intervals: Intervals) -> Extent:
@@ -76,7 +91,7 @@ def extent_of_messages(reader: EntryReader, topic: Topic, intervals: Intervals) 
     if not any(header is not None and _is_no_message(header.metadata) for header in edges):
         return extent
     try:
-        found = read_contents(reader, topic, intervals)
+        found = read_contents(reader, topic, intervals, 0)
     except StoreError:
         return extent
     return replace(extent, messages=extent.messages - found.markers - found.parts)

@@ -13,7 +13,7 @@ from store.codec.transactions import TxnId
 from store.errors import StoreError
 from store.facts import Unknown
 from store.facts.clocks import Clocks
-from store.facts.delays import NotDue, TtlConflict, find_ttl_conflict, read_not_due
+from store.facts.delays import NotDue, TtlConflict, find_ttl_conflict
 from store.facts.pending_acks import PendingAckLog, read_pending_ack_log
 from store.frozen import frozen
 from store.model.broken import NOT_SEEN, BrokenLedger
@@ -22,7 +22,7 @@ from store.model.cursors import Cursor, is_consumed, is_own, normal_ranges
 from store.model.extent import Extent, Intervals, extent_of, pending_intervals, subtract
 from store.model.transactions import Buffer, read_pending_acks
 from store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, Position
-from store.policies.in_force import MessageTtl, may_delay
+from store.policies.in_force import MessageTtl, find_delivery, may_delay
 
 if TYPE_CHECKING:
     from store.facts.chunks import CutMessage
@@ -166,17 +166,30 @@ class SubscriptionFacts:
         """What its backlog consists of; None without a backlog, without a marker at its ends, or where that would read too much."""
         if not self._may_look_at_edges:
             return None
-        from store.facts.markers import has_marker_at_edges, read_contents
+        from store.facts.markers import has_marker_at_edges
 
         of = self.of
         if not of.budget.unlimited and not has_marker_at_edges(of.reader, of.topic, self.pending):
             return None
-        if not of.budget.take(self.pending_entries):
-            return None
+        return self._headers if of.budget.take(self.pending_entries) else None
+
+    @cached_property
+    def _headers(self) -> Contents | Unknown:
+        """What all headers of its backlog say."""
+        from store.facts.markers import read_contents
+
         try:
-            return read_contents(of.reader, of.topic, self.pending)
+            return read_contents(self.of.reader, self.of.topic, self.pending, self.of.now_ms)
         except StoreError as error:
             return Unknown.of(error)
+
+    @cached_property
+    def messages(self) -> int:
+        """How many messages clients get of its backlog: of what ``contents`` knows, markers are none, and the chunks of one are one."""
+        known = self.contents
+        return self.backlog.messages - (
+            0 if known is None or isinstance(known, Unknown) else known.markers + known.parts
+        )
 
     @cached_property
     def _may_look_at_edges(self) -> bool:
@@ -258,13 +271,16 @@ class SubscriptionFacts:
 
     @cached_property
     def not_due(self) -> NotDue | Unknown:
-        """The entries of the backlog that wait for their time; reads all headers of it."""
-        if not self.holds_messages:
+        """The entries of the backlog that wait for their time, none where delayed delivery is disabled; reads all headers of it."""
+        if not self.holds_messages or not self.pending:
             return NotDue(0, None, None)
         try:
-            return read_not_due(self.of.reader, self.of.topic, self.cursor.state, self.of.now_ms)
+            in_force = find_delivery(self.of.reader.txn, self.of.topic.name)
         except StoreError as error:
             return Unknown.of(error)
+        if in_force is not None and not in_force.delivery.active:
+            return NotDue(0, None, None)
+        return self._headers if isinstance(self._headers, Unknown) else self._headers.not_due
 
     @property
     def may_expire(self) -> bool:

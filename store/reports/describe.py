@@ -9,6 +9,7 @@ from typing import Any
 from store.compaction.status import CompactionStatus, read_status
 from store.compaction.view import find_compaction_cursor
 from store.errors import StoreError
+from store.facts.markers import extent_of_messages
 from store.frozen import frozen
 from store.model.extent import extent_of
 from store.model.publish_times import find_publish_times
@@ -88,12 +89,14 @@ def describe_topic(reader: EntryReader, name: TopicName, asked: Asked, problems:
     topic = read_topic(reader.txn, name)
     ledgers = tuple(_ledger(reader, topic, ledger) for ledger in topic.ledgers)
     whole = ((0, topic.number_of_entries),)
+    is_quick = asked.delayed_ms is None
+    messages = (extent_of(reader.txn, topic, whole) if is_quick else extent_of_messages(reader, topic, whole)).messages
     return TopicDescription(
         topic=topic.name,
         created_ms=topic.stat.created_ms,
         state="open" if topic.managed.terminated is None else "terminated",
         entries=topic.number_of_entries,
-        messages=extent_of(reader.txn, topic, whole).messages,
+        messages=messages,
         size_bytes=topic.total_size_bytes,
         last_confirmed=topic.last_confirmed,
         first_publish_ms=min(

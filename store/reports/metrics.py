@@ -14,9 +14,10 @@ from store.codec.cursor import CursorState
 from store.db.environment import Store
 from store.errors import StoreError
 from store.facts.counts import subscriptions_of
+from store.facts.markers import read_contents
 from store.frozen import frozen
 from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_entries, read_cursor
-from store.model.extent import extent_of, iter_ledger_parts, pending_intervals
+from store.model.extent import extent_of, pending_intervals
 from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import parse_topic
@@ -237,15 +238,8 @@ def _read_delays(reader: EntryReader, name: str, subscription: str, now_ms: int)
     intervals = pending_intervals(topic, state)
     if not intervals or (in_force is not None and not in_force.delivery.active):
         return 0, 0
-    from store.scan.entries import EntryScan  # brings numpy
-
-    parts = (part for start, end in intervals for part in iter_ledger_parts(topic, start, end))
-    waiting = due = 0
-    for batch in EntryScan(reader, parts, heads=True).batches():
-        times = batch.rows["deliver_at_ms"]
-        waiting += int((times > now_ms).sum())
-        due += int(((times > 0) & (times <= now_ms)).sum())
-    return waiting, due
+    found = read_contents(reader, topic, intervals, now_ms)
+    return found.not_due.entries, found.due
 
 
 def _of_compaction(reader: EntryReader, rows: _Rows) -> Iterator[Metric]:

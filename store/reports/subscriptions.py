@@ -13,7 +13,7 @@ from store.errors import StoreError
 from store.facts import Unknown
 from store.facts.delays import NotDue
 from store.facts.subscriptions import SubscriptionFacts as Facts
-from store.facts.topics import TopicFacts
+from store.facts.topics import ReadBudget, TopicFacts
 from store.frozen import frozen
 from store.model.cursors import (
     COMPACTION_CURSOR,
@@ -106,7 +106,9 @@ def iter_facts_of(
 ) -> Iterator[SubscriptionFacts]:
     """Yield the facts of every subscription of TOPIC; see ``iter_subscription_facts``."""
     names = sorted(name for name in iter_cursor_names(reader.txn, topic.name) if is_subscription(name))
-    found = TopicFacts(reader, topic, None, asked.delayed_ms or 0)
+    # Without a look at headers, ``messages`` is what the index says.
+    budget = ReadBudget(edges_left=0) if asked.delayed_ms is None else ReadBudget(unlimited=True)
+    found = TopicFacts(reader, topic, None, asked.delayed_ms or 0, budget)
     if names:
         _known(found.policies, fail)
     for name in names:
@@ -135,7 +137,7 @@ def _facts_of(facts: Facts, asked: Asked, fail: Callable[[StoreError], None]) ->
         stored_mark_delete=facts.ahead,
         backlog_entries=facts.pending_entries,
         backlog_bytes=backlog_size_bytes(facts.of.topic, cursor.mark_delete),
-        backlog_messages=facts.backlog.messages if asked.messages else None,
+        backlog_messages=facts.messages if asked.messages else None,
         oldest_position=facts.oldest,
         oldest_publish_ms=_publish_ms(facts.of.reader, facts.oldest)
         if asked.oldest and facts.oldest is not None

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from store.facts import Unknown
 from store.facts.delays import TtlConflict
-from store.facts.markers import Contents
 from store.facts.subscriptions import Loss, SubscriptionFacts
 from store.model.broken import NO_METADATA
 from store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, CursorSource, is_own
@@ -531,9 +530,8 @@ def _backlog(facts: SubscriptionFacts) -> Iterator[Evidence]:
         return
     extent = facts.backlog
     is_unseen = any(True for rule in (_not_imported, _transactions_unknown) for _ in rule(facts))
-    contents = Contents(0, 0) if facts.contents is None or isinstance(facts.contents, Unknown) else facts.contents
-    markers = contents.markers
-    given = extent.messages - markers - contents.parts
+    markers = 0 if facts.contents is None or isinstance(facts.contents, Unknown) else facts.contents.markers
+    given = facts.messages
     of_them = f" and {counted(markers, 'marker')}" if markers else ""
     messages = "" if is_unseen else f" ({counted(given, 'message')}{of_them})"
     waits = f"{_entries(extent.entries)}{messages} {plural(extent.entries, 'waits', 'wait')}"

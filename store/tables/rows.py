@@ -13,11 +13,11 @@ from store.codec.schema import decode_schema_locator
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_children, iter_nodes
 from store.errors import StoreError
+from store.facts.counts import TopicCounts
 from store.model.cursors import (
     Cursor,
     backlog_entries,
     cursor_of,
-    is_subscription,
     iter_cursor_names,
     iter_cursor_nodes,
     normal_ranges,
@@ -104,7 +104,7 @@ def _topic_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row
         index = name.partition_index
         partition = (None, None) if index < 0 else (str(name.base), index)
         names = (str(name), name.namespace.tenant, str(name.namespace), *partition)
-        subscriptions = sum(map(is_subscription, iter_cursor_names(reader.txn, name)))
+        subscriptions = TopicCounts().of(name, iter_cursor_names(reader.txn, name)).subscriptions
         if topic is None:
             yield (*names, None, None, None, subscriptions, None, None)
             continue
