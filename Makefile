@@ -17,7 +17,7 @@ help:
 	@echo "make docs       write the generated pages of docs/ again"
 	@echo "make site       the documentation as a site, into site/; make man: as manual pages, into man/"
 	@echo "make screenshots  draws the pictures of docs/images again (needs Chromium, playwright and pillow)"
-	@echo "make test-live  against a real Pulsar (needs Maven and Java)"
+	@echo "make test-live  against a real Pulsar (needs Maven and Java); ALL=1: and every rule of the doctor that is tried on one"
 	@echo "make test-deep  the slow properties, and every fault at every step (hours)"
 	@echo "make fuzz       fuzz every decoder and reader, SECONDS=60 each; ONLY=journal,avro for some (docs/fuzzing.md)"
 	@echo "make fuzz-lines run LINES=20000 hostile command lines on a small store"

@@ -120,7 +120,7 @@ PARTITION_RULES: tuple[Rule[ClusterFacts], ...] = (
             Severity.WARNING,
             "Partitions are there without the metadata of their topic",
             "The node below `/admin/partitioned-topics` that says how many partitions the topic has is gone (apache/pulsar#24225).",
-            "Answers that the topic has no partitions. Consumers and producers of the name get a new topic without partitions, or none"
+            "Does not find the topic. Consumers and producers of the name get a new topic without partitions, or none"
             " where topics are not created automatically; what is in the partitions reaches only clients that name each of them.",
             "pulsar-admin topics create-partitioned-topic {topic} -p {partitions}",
             "Create the metadata again, before a client creates a topic of the name: the partitions become part of it as they are.",

@@ -1,0 +1,449 @@
+"""Rules of the doctor on a real cluster: the broker fails as the sentence says, and serves once the printed command was typed.
+
+Five in every run; with ``ALL=1`` in the environment the others, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
+import pytest
+from kazoo.client import KazooClient
+
+from store.codec.cursor import CursorInfo, decode_cursor_info, encode_cursor_info
+from store.codec.ledgermetadata import ledger_path
+from store.names import Position
+from tests.live.broker import BASE_SETTINGS, BrokerError, wait_until
+from tests.live.cluster import Cluster, Disks
+from tests.live.compacting import compact
+from tests.live.planted import SUBSCRIPTION, Fault, Planted, key_of, receive, send, texts
+from tests.live.producing import RECEIVE_MS, SILENCE_MS
+
+pytestmark = pytest.mark.live
+
+PER_LEDGER, ENTRIES, PARTITIONS = 10, 25, 3
+CHUNK_BYTES = 20_000
+SETTINGS = {
+    **BASE_SETTINGS,
+    **{f"managedLedgerDefault{name}": "1" for name in ("AckQuorum", "EnsembleSize", "WriteQuorum")},
+    "backlogQuotaCheckEnabled": "true",
+    "backlogQuotaCheckIntervalInSeconds": "1",
+    "managedLedgerMaxEntriesPerLedger": str(PER_LEDGER),
+    "managedLedgerMaxUnackedRangesToPersistInMetadataStore": "3",
+    "maxMessageSize": str(CHUNK_BYTES),
+}
+
+
+def ledgers_of(broker: Cluster, topic: str) -> list[int]:
+    return [one["ledgerId"] for one in broker.get(f"persistent/{topic}/internalStats")["ledgers"]]
+
+
+def deleted_ledger(broker: Cluster, client: pulsar.Client, topic: str) -> int:
+    """A ledger without an entry, of a topic that the broker deleted."""
+    client.create_producer(f"persistent://{topic}-gone").close()
+    (found,) = ledgers_of(broker, f"{topic}-gone")
+    broker.request("DELETE", f"persistent/{topic}-gone")
+    return found
+
+
+def view(client: pulsar.Client, topic: str) -> dict[str, bytes]:
+    """What a reader of the compacted view gets: the value of each key."""
+    reader = client.create_reader(f"persistent://{topic}", pulsar.MessageId.earliest, is_read_compacted=True)
+    found = {}
+    while reader.has_message_available():
+        message = reader.read_next(SILENCE_MS)
+        if message.data():
+            found[message.partition_key()] = message.data()
+    reader.close()
+    return found
+
+
+def values(first: int) -> dict[str, bytes]:
+    """The last value of each key from the message with the number FIRST on."""
+    return {key_of(number): b"%d" % number for number in range(first, ENTRIES)}
+
+
+class Filled(Fault):
+    """A topic of several ledgers with a subscription at its beginning."""
+
+    def fill(self, broker: Cluster, client: pulsar.Client) -> None:
+        broker.subscribe(self.topic, SUBSCRIPTION)
+        self.sent = [Position(one.ledger_id(), one.entry_id()) for one in send(client, self.topic, ENTRIES)]
+
+    def serves(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert receive(client, self.topic) == texts(ENTRIES)
+        send(client, self.topic, 1)
+
+
+class CursorUnreadable(Filled):
+    code = "cursor-unreadable"
+    brings = ("value-undecodable",)
+
+    def plant(self, keeper: KazooClient) -> None:
+        keeper.set(self.cursor_path, b"\xff\xff")
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        with pytest.raises(BrokerError):
+            broker.get(f"persistent/{self.topic}/internalStats")
+        with pytest.raises(pulsar.PulsarException):
+            send(client, self.topic, 1)
+
+
+class LedgerWithoutMetadata(Filled):
+    code = "ledger-without-metadata"
+
+    def plant(self, keeper: KazooClient) -> None:
+        keeper.delete(ledger_path(self.sent[PER_LEDGER].ledger_id))
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert receive(client, self.topic) == texts(PER_LEDGER)
+
+
+class LastLedgerWithoutMetadata(Filled):
+    code, kind = "ledger-without-metadata", "last"
+
+    def plant(self, keeper: KazooClient) -> None:
+        keeper.delete(ledger_path(self.sent[-1].ledger_id))
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert self.sent[-1].ledger_id not in ledgers_of(broker, self.topic)
+        assert receive(client, self.topic) == texts(ENTRIES // PER_LEDGER * PER_LEDGER)
+
+
+class Acknowledged(Filled):
+    """Every second message is acknowledged: so many ranges are in a cursor ledger alone."""
+
+    def fill(self, broker: Cluster, client: pulsar.Client) -> None:
+        super().fill(broker, client)
+        consumer = client.subscribe(f"persistent://{self.topic}", SUBSCRIPTION, pulsar.ConsumerType.Shared)
+        for _ in range(ENTRIES):
+            message = consumer.receive(RECEIVE_MS)
+            if int(message.data()) % 2:
+                consumer.acknowledge(message)
+        consumer.close()
+
+    def serves(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert receive(client, self.topic) == texts(ENTRIES)[::2]
+
+
+class CursorLedgerWithoutMetadata(Acknowledged):
+    code = "cursor-ledger-without-metadata"
+
+    def plant(self, keeper: KazooClient) -> None:
+        info = decode_cursor_info(keeper.get(self.cursor_path)[0], self.topic)
+        keeper.delete(ledger_path(info.cursors_ledger_id))
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert receive(client, self.topic) == texts(ENTRIES)
+
+
+class CursorLedgerLost(Acknowledged):
+    code = "cursor-ledger-lost"
+
+    def fill(self, broker: Cluster, client: pulsar.Client) -> None:
+        super().fill(broker, client)
+        self.gone = deleted_ledger(broker, client, self.topic)
+
+    def plant(self, keeper: KazooClient) -> None:
+        keeper.set(self.cursor_path, encode_cursor_info(CursorInfo(self.gone, self.sent[4])))
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert receive(client, self.topic) == texts(ENTRIES)[5:]
+
+    def serves(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert receive(client, self.topic) == texts(ENTRIES)[5:]
+
+
+class CursorAhead(Filled):
+    code = "cursor-ahead"
+
+    def fill(self, broker: Cluster, client: pulsar.Client) -> None:
+        super().fill(broker, client)
+        self.gone = deleted_ledger(broker, client, self.topic)
+
+    def plant(self, keeper: KazooClient) -> None:
+        keeper.set(self.cursor_path, encode_cursor_info(CursorInfo(-1, Position(self.gone, 3))))
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert receive(client, self.topic) == []
+        send(client, self.topic, 1)
+        assert receive(client, self.topic) == texts(1)
+
+    serves = fails
+
+
+class ChunkCut(Fault):
+    code = "chunk-cut"
+
+    def fill(self, broker: Cluster, client: pulsar.Client) -> None:
+        broker.subscribe(self.topic, SUBSCRIPTION)
+        producer = client.create_producer(f"persistent://{self.topic}", batching_enabled=False, chunking_enabled=True)
+        self.messages = [b"first", bytes(range(250)) * (3 * CHUNK_BYTES // 250), b"last"]
+        places = [producer.send(message) for message in self.messages]
+        producer.close()
+        self.inside = Position(places[0].ledger_id(), places[0].entry_id() + 1)
+        self.left = places[2].entry_id() - self.inside.entry_id - 1
+        assert self.left > 1
+
+    def plant(self, keeper: KazooClient) -> None:
+        keeper.set(self.cursor_path, encode_cursor_info(CursorInfo(-1, self.inside)))
+
+    def _backlog(self, broker: Cluster) -> int:
+        return int(broker.get(f"persistent/{self.topic}/stats")["subscriptions"][SUBSCRIPTION]["msgBacklog"])
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert receive(client, self.topic, acknowledge=True) == self.messages[2:]
+        assert self._backlog(broker) == self.left
+
+    def serves(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert receive(client, self.topic, acknowledge=True) == self.messages[1:]
+        wait_until(lambda: self._backlog(broker) == 0, "the acknowledgement")
+
+
+class Partitioned(Fault):
+    """A partitioned topic with a message in each partition at least."""
+
+    def fill(self, broker: Cluster, client: pulsar.Client) -> None:
+        broker.put(f"persistent/{self.topic}/partitions", PARTITIONS)
+        broker.subscribe(self.topic, SUBSCRIPTION)
+        producer = client.create_producer(
+            f"persistent://{self.topic}",
+            message_routing_mode=pulsar.PartitionsRoutingMode.RoundRobinDistribution,
+        )
+        self.sent = [producer.send(text).partition() for text in texts(ENTRIES)]
+        producer.close()
+        assert set(self.sent) == set(range(PARTITIONS))
+
+    def serves(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert sorted(receive(client, self.topic)) == sorted(texts(ENTRIES))
+
+
+class PartitionsWithoutMetadata(Partitioned):
+    code = "partitions-without-metadata"
+
+    def plant(self, keeper: KazooClient) -> None:
+        keeper.delete(self.topic_name.partitioned_path)
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        with pytest.raises(BrokerError) as refused:
+            broker.get(f"persistent/{self.topic}/partitions")
+        assert refused.value.status == 404
+        assert receive(client, self.topic) == []
+        assert f"persistent://{self.topic}" in broker.get("persistent/public/default")
+        partition = f"{self.topic}-partition-0"
+        assert len(receive(client, partition)) == self.sent.count(0)
+
+
+class PartitionsBeyondMetadata(Partitioned):
+    code = "partitions-beyond-metadata"
+
+    def plant(self, keeper: KazooClient) -> None:
+        keeper.set(self.topic_name.partitioned_path, json.dumps({"partitions": PARTITIONS - 1}).encode())
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert len(receive(client, self.topic)) == sum(one < PARTITIONS - 1 for one in self.sent)
+
+
+class PartitionedTopicHalfDeleted(Fault):
+    code = "partitioned-topic-half-deleted"
+
+    def fill(self, broker: Cluster, client: pulsar.Client) -> None:
+        """As a broker marks the topic; it had no partition yet."""
+
+    def plant(self, keeper: KazooClient) -> None:
+        value = json.dumps({"partitions": PARTITIONS, "deleted": True}).encode()
+        keeper.create(self.topic_name.partitioned_path, value, makepath=True)
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        with pytest.raises(pulsar.PulsarException):
+            send(client, self.topic, 1)
+        with pytest.raises(BrokerError):
+            broker.put(f"persistent/{self.topic}/partitions", PARTITIONS)
+        assert not [one for one in broker.get("persistent/public/default") if self.topic in one]
+
+    def serves(self, broker: Cluster, client: pulsar.Client) -> None:
+        broker.put(f"persistent/{self.topic}/partitions", PARTITIONS)
+        send(client, self.topic, 1)
+
+
+class PartitionedNameOverTopic(Filled):
+    code = "partitioned-name-over-topic"
+
+    def plant(self, keeper: KazooClient) -> None:
+        keeper.create(self.topic_name.partitioned_path, json.dumps({"partitions": 2}).encode(), makepath=True)
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert receive(client, self.topic) == []
+
+
+class Compacted(Filled):
+    def fill(self, broker: Cluster, client: pulsar.Client) -> None:
+        super().fill(broker, client)
+        assert compact(broker, self.topic) == "SUCCESS"
+
+    def serves(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert view(client, self.topic) == values(0)
+
+
+class CompactedViewDetached(Compacted):
+    code = "compacted-view-detached"
+
+    def fill(self, broker: Cluster, client: pulsar.Client) -> None:
+        super().fill(broker, client)
+        broker.request("DELETE", f"persistent/{self.topic}/truncate")
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        (left,) = {one.ledger_id for one in self.sent} & {*ledgers_of(broker, self.topic)}
+        assert view(client, self.topic) == values([one.ledger_id for one in self.sent].index(left))
+
+
+class CompactedLedgerWithoutMetadata(Compacted):
+    code = "compacted-ledger-without-metadata"
+
+    def fill(self, broker: Cluster, client: pulsar.Client) -> None:
+        super().fill(broker, client)
+        self.ledger = broker.get(f"persistent/{self.topic}/internalStats")["compactedLedger"]["ledgerId"]
+
+    def plant(self, keeper: KazooClient) -> None:
+        keeper.delete(ledger_path(self.ledger))
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        with pytest.raises(pulsar.PulsarException):
+            view(client, self.topic)
+
+
+class SchemaLedgerWithoutMetadata(Fault):
+    code = "schema-ledger-without-metadata"
+    schema = '{"type":"record","name":"R","fields":[{"name":"f","type":"int"}]}'
+
+    def fill(self, broker: Cluster, client: pulsar.Client) -> None:
+        broker.put(f"persistent/{self.topic}")
+        broker.post(f"schemas/{self.topic}/schema", {"type": "AVRO", "schema": self.schema, "properties": {}})
+        (self.ledger,) = (
+            one["ledgerId"] for one in broker.get(f"persistent/{self.topic}/internalStats")["schemaLedgers"]
+        )
+
+    def plant(self, keeper: KazooClient) -> None:
+        keeper.delete(ledger_path(self.ledger))
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        with pytest.raises(BrokerError):
+            broker.get(f"schemas/{self.topic}/schema")
+
+    def serves(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert json.loads(broker.get(f"schemas/{self.topic}/schema")["data"]) == json.loads(self.schema)
+
+
+class DedupCursorLeft(Filled):
+    code = "dedup-cursor-left"
+    namespace = "public/dedup"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.topic = f"{self.namespace}/{self.name}"
+
+    def fill(self, broker: Cluster, client: pulsar.Client) -> None:
+        broker.put(f"namespaces/{self.namespace}", {})
+        broker.post(f"namespaces/{self.namespace}/deduplication", True)
+        super().fill(broker, client)
+
+    def plant(self, keeper: KazooClient) -> None:
+        path = f"/admin/policies/{self.namespace}"
+        policies = json.loads(keeper.get(path)[0])
+        assert policies["deduplicationEnabled"]
+        keeper.set(path, json.dumps(policies | {"deduplicationEnabled": False}).encode())
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        """A broker of 2.11 and later removes it when it loads the topic."""
+        path = self.topic_name.cursor_path("pulsar.dedup")
+        with broker.zookeeper() as keeper:
+            assert keeper.exists(path)
+            assert receive(client, self.topic) == texts(ENTRIES)
+            wait_until(lambda: not keeper.exists(path), "the cursor to go")
+
+    def serves(self, broker: Cluster, client: pulsar.Client) -> None:
+        with broker.zookeeper() as keeper:
+            assert not keeper.exists(self.topic_name.cursor_path("pulsar.dedup"))
+        super().serves(broker, client)
+
+
+class BacklogOverQuota(Filled):
+    code = "backlog-over-quota"
+    namespace = "public/quota"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.topic = f"{self.namespace}/{self.name}"
+        self.by_hand = (f"pulsar-admin topics clear-backlog {self.topic} -s {SUBSCRIPTION}",)
+
+    def fill(self, broker: Cluster, client: pulsar.Client) -> None:
+        broker.put(f"namespaces/{self.namespace}", {})
+        super().fill(broker, client)
+
+    def plant(self, keeper: KazooClient) -> None:
+        path = f"/admin/policies/{self.namespace}"
+        policies = json.loads(keeper.get(path)[0])
+        quota = {"destination_storage": {"limitSize": 100, "limitTime": -1, "policy": "producer_exception"}}
+        keeper.set(path, json.dumps(policies | {"backlog_quota_map": quota}).encode())
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        def is_refused() -> bool:
+            try:
+                client.create_producer(f"persistent://{self.topic}").close()
+            except pulsar.ProducerBlockedQuotaExceededException:
+                return True
+            return False
+
+        wait_until(is_refused, "producers to be refused")
+
+    def serves(self, broker: Cluster, client: pulsar.Client) -> None:
+        send(client, self.topic, 1)
+
+
+SAMPLE = (
+    CursorUnreadable,
+    LedgerWithoutMetadata,
+    ChunkCut,
+    PartitionsWithoutMetadata,
+    CompactedViewDetached,
+)
+OTHERS = (
+    LastLedgerWithoutMetadata,
+    CursorLedgerWithoutMetadata,
+    CursorLedgerLost,
+    CursorAhead,
+    PartitionsBeyondMetadata,
+    PartitionedTopicHalfDeleted,
+    PartitionedNameOverTopic,
+    CompactedLedgerWithoutMetadata,
+    SchemaLedgerWithoutMetadata,
+    DedupCursorLeft,
+    BacklogOverQuota,
+)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path / "cluster", SETTINGS, [{}], [Disks(("journal",), ("ledgers",))])
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+def test_a_broker_fails_as_it_is_told_and_serves_when_it_is_cured(cluster: Cluster) -> None:
+    faults = [one() for one in (*SAMPLE, *(OTHERS if os.environ.get("ALL") else ()))]
+    planted = Planted(cluster, faults)
+    planted.plant()
+    wrong = planted.ask_before()
+    before, after = planted.cure()
+    assert before == Counter(code for fault in faults for code in (fault.code, *fault.brings))
+    assert after == Counter()
+    wrong += planted.ask_after()
+    print(planted.seconds)
+    assert wrong == []
