@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -497,6 +496,8 @@ class App(Results):
 
     def _command_line(self, *options: str) -> str:
         """Return the line of the running command with OPTIONS: what ``typable`` adds is not among its words."""
+        import shlex  # no answer needs it
+
         ctx = click.get_current_context()
         own = ctx.command.own_words(ctx)  # type: ignore[attr-defined]  # a Command of pulsar_admin.options
         flags, arguments = own[: own.index("--")], own[own.index("--") + 1 :]

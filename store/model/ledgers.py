@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from heapq import merge
 from itertools import pairwise
 
 from store.codec.ledgermetadata import (
@@ -218,6 +217,8 @@ def iter_indexed_ids(txn: Txn) -> Iterator[int]:
 
 def merge_ids(*each: Iterable[int]) -> Iterator[int]:
     """Yield every ledger id of EACH, which ascend, once, ascending."""
+    from heapq import merge  # no question about one topic needs it
+
     last = None
     for ledger_id in merge(*each):
         if ledger_id != last:

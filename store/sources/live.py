@@ -32,17 +32,18 @@ def is_written(directories: Iterable[Path]) -> bool:
     own = str(os.getpid())
     with suppress(OSError):  # a system without /proc
         for process in os.listdir(_PROCESSES):
-            if process.isdigit() and process != own and _writes(_PROCESSES / process, inside):
+            if process.isdigit() and process != own and _writes(f"{_PROCESSES}/{process}", inside):
                 return True
     return False
 
 
-def _writes(process: Path, inside: tuple[str, ...]) -> bool:
+def _writes(process: str, inside: tuple[str, ...]) -> bool:
+    """Whether PROCESS, a directory, has a file open for writing that lies INSIDE. In strings: a machine has thousands of descriptors."""
     with suppress(OSError):  # it ended, or is another user's
-        for descriptor in os.listdir(process / "fd"):
+        for descriptor in os.listdir(f"{process}/fd"):
             with suppress(OSError):
-                if os.readlink(process / "fd" / descriptor).startswith(inside):
-                    lines = (process / "fdinfo" / descriptor).read_text().splitlines()
+                if os.readlink(f"{process}/fd/{descriptor}").startswith(inside):
+                    lines = Path(f"{process}/fdinfo/{descriptor}").read_text().splitlines()
                     flags = next((line.split()[1] for line in lines if line.startswith("flags:")), "0")
                     if int(flags, 8) & os.O_ACCMODE != os.O_RDONLY:
                         return True

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _KEY_BYTES = 16
 _SLOT_BYTES = 8
-_CHUNK_KEYS = 1 << 18
+_CHUNK_KEYS = 1 << 12  # they stay in the processor's cache
 _IN_MEMORY = ("active-mem-table", "imm-mem-tables")
 
 
