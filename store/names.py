@@ -17,6 +17,7 @@ EVENTS = "__change_events"
 TRANSACTION_LOG_PREFIX, PENDING_ACK_SUFFIX = "__transaction_log_", "__transaction_pending_ack"
 PARTITION_SUFFIX = "-partition-"
 MANAGED_LEDGERS = "/managed-ledgers"
+LEDGERS = "/ledgers"
 PERSISTENT = "persistent"
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1

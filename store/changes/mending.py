@@ -24,7 +24,7 @@ from store.db.environment import Txn
 from store.db.owners import Owner, OwnerKind
 from store.db.tree import find_node, read_node
 from store.errors import Corrupt, InvalidValue, Refused, Unsupported
-from store.facts.trees import check_owners_seen
+from store.facts.trees import check_ledgers_seen
 from store.model.broken import find_missing
 from store.model.coverage import absent_of
 from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor
@@ -76,7 +76,7 @@ def plan_forget(
     or of which (without FORCE) nothing is lost.
     """
     txn, ids = reader.txn, tuple(dict.fromkeys(ledger_ids))
-    check_owners_seen(txn, accepted)
+    check_ledgers_seen(txn, accepted)
     referring = _Referring()
     for ledger_id in ids:
         for owner in _check(txn, ledger_id, force=force):

@@ -11,7 +11,7 @@ from store.db.environment import Store
 from store.db.files import LogFile, iter_log_ends, iter_not_needed
 from store.errors import StoreError, Unsupported
 from store.facts import Unknown
-from store.facts.trees import Tree, lacks_managed_ledgers, unknown_trees
+from store.facts.trees import Tree, lacks_ledgers, lacks_managed_ledgers, unknown_trees
 from store.facts.unlisted import HeldLedgers, UnlistedLedgers, find_newer, find_unlisted
 from store.frozen import frozen
 from store.model.absent_bookies import find_unknown_bookies
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from store.facts.values import UnknownValues
     from store.facts.vanished import DetachedView, Vanished
 
-LAYOUT = b"/ledgers/LAYOUT"
 _STUCK_MAX = 1_000
 
 
@@ -164,8 +163,7 @@ class ClusterFacts:
         """Whether the metadata has BookKeeper's part: its layout (``LedgerLayout``), or any ledger."""
         if not self.has_metadata:
             return Unknown("there is no metadata")
-        txn = self.reader.txn
-        return txn.view("tree", LAYOUT) is not None or next(iter_ledger_ids(txn), None) is not None
+        return not lacks_ledgers(self.reader.txn)
 
     @cached_property
     def bare_ledgers(self) -> int:

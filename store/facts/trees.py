@@ -15,11 +15,13 @@ from store.db.files import iter_incompleteness
 from store.db.tree import iter_children, iter_paths, tree_key
 from store.errors import Refused
 from store.frozen import frozen
+from store.model.absent_bookies import knows_no_bookie
 from store.model.ledgers import iter_ledger_ids
-from store.names import MANAGED_LEDGERS, shell_word
+from store.names import LEDGERS, MANAGED_LEDGERS, shell_word
 from store.sources.roots import stored_roots
 from store.wording import counted, plural
 
+LAYOUT = b"/ledgers/LAYOUT"
 KNOWN_TREES = frozenset(
     [
         "admin",
@@ -174,6 +176,32 @@ def check_owners_seen(txn: Txn, accepted: Collection[str]) -> None:
             f" --accept-unknown-tree {MANAGED_LEDGERS}",
             trees=[{"path": MANAGED_LEDGERS, "nodes": 0}],
         )
+
+
+def lacks_ledgers(txn: Txn) -> bool:
+    """Whether the metadata has no part of BookKeeper: no layout (``LedgerLayout``), and not one ledger."""
+    return txn.view("tree", LAYOUT) is None and next(iter_ledger_ids(txn), None) is None
+
+
+def check_ledgers_seen(txn: Txn, accepted: Collection[str]) -> None:
+    """Raise Refused as ``check_owners_seen``, and where the metadata is not that of the bookies, unless ACCEPTED has the path of ledgers.
+
+    For what gives ledgers up because they have no metadata and no entries: BookKeeper's metadata may be elsewhere.
+    """
+    check_owners_seen(txn, accepted)
+    if LEDGERS in _rooted(accepted):
+        return
+    if lacks_ledgers(txn):
+        why, code = "the metadata has no part of BookKeeper", "bookkeeper-metadata-absent"
+    elif knows_no_bookie(txn):
+        why, code = "the metadata knows none of the imported bookies", "bookie-unknown"
+    else:
+        return
+    raise Refused(
+        f"{why}: that a ledger has no metadata here says nothing of it",
+        hint=f"see: pulsar-admin doctor --code {code}; where BookKeeper's metadata are lost, add --accept-unknown-tree {LEDGERS}",
+        trees=[{"path": LEDGERS, "nodes": 0}],
+    )
 
 
 def _rooted(paths: Collection[str]) -> Collection[str]:

@@ -39,13 +39,14 @@ _MEMO = "vanished-topics"
 @frozen
 class VanishedTopic:
     """A topic whose node is gone without a deletion: the ledgers of its messages that are listed, their entries and bytes, and the
-    subscriptions whose nodes are there."""
+    subscriptions whose nodes are there. ``has_namespace``: whether its namespace is there; else it may be another Pulsar's."""
 
     name: TopicName
     ledger_ids: tuple[int, ...]
     entries: int
     bytes: int
     subscriptions: tuple[str, ...] = ()
+    has_namespace: bool = True
 
 
 @frozen
@@ -146,7 +147,8 @@ def _find(reader: EntryReader) -> Vanished:
         if lost or name in headless:
             ids = tuple(one.ledger_id for one in lost)
             entries, size_bytes = sum(one.entries for one in lost), sum(one.bytes for one in lost)
-            topics.append(VanishedTopic(name, ids, entries, size_bytes, headless.get(name, ())))
+            has_namespace = txn.view("tree", tree_key(name.namespace.policies_path)) is not None
+            topics.append(VanishedTopic(name, ids, entries, size_bytes, headless.get(name, ()), has_namespace))
     views = tuple(_detached(reader, orphans))
     names = {topic.name for topic in topics} | {topic.name.base for topic in topics}
     schemas = tuple(

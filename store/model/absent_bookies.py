@@ -87,6 +87,12 @@ def find_unknown_bookies(txn: Txn) -> tuple[str, ...] | None:
     return None if unknown is None else tuple(unknown)
 
 
+def knows_no_bookie(txn: Txn) -> bool:
+    """Whether there are imported bookies and metadata, and that names none of them."""
+    unknown = find_unknown_bookies(txn)
+    return bool(unknown) and set(unknown or ()) == {*_split(txn)[0]}
+
+
 def members_of(path: str, value: bytes) -> frozenset[str]:
     """Return the bookies in the ensembles of the ledger whose node at PATH has VALUE; none of one that cannot be read: `store check`
     names it."""

@@ -110,6 +110,7 @@ CLUSTER_RULES = (
             "Import the metadata that the bookie's `bookkeeper.conf` names (`metadataServiceUri`) into a store of its own; of a ZooKeeper "
             "with several clusters, `--chroot` names one. If that is lost, import the bookies alone and run `store recover`.",
             "Run `store preflight` before bookies start on other metadata.",
+            leads=True,
         ),
         _unknown_bookies,
         "All entries of the bookie, if it starts on this metadata.",
@@ -123,7 +124,8 @@ CLUSTER_RULES = (
             "Bookies that start on it delete all that they have.",
             "pulsar-admin store ls /ledgers",
             "Import again with BookKeeper's root: `--ledgers-root`, or the `bookkeeper.conf` of a bookie. If it is lost, run `store "
-            "recover`.",
+            "recover`. Until then forget no ledger: that its metadata is not here says nothing of it.",
+            leads=True,
         ),
         _no_bookkeeper,
     ),

@@ -56,7 +56,12 @@ def _vanished(facts: ClusterFacts) -> Iterator[Evidence]:
         yield Evidence(
             str(topic.name),
             f"its node is gone, and {left} {plural(1 if is_one else 2, 'is', 'are')} still listed: a broker that deletes a topic deletes"
-            f" {'its ledgers' if count else 'its subscriptions and ledgers'} first, and no log shows that",
+            f" {'its ledgers' if count else 'its subscriptions and ledgers'} first, and no log shows that"
+            + (
+                ""
+                if topic.has_namespace
+                else "; its namespace is not here either: it is lost, or of another Pulsar on this BookKeeper"
+            ),
             {
                 **({} if count else {MEND: _LOST_WITH_LEDGERS}),
                 "topic": str(topic.name),
@@ -161,7 +166,8 @@ LEDGER_RULES = (
             "Bring it back before clients create it again. `topics undelete TOPIC --in-place` also restores where subscriptions stood, if"
             " ZooKeeper's logs show how the node went, and refuses where they do not. Where its ledgers are not listed either, they are"
             " `gone` in `ledgers orphans`: start no bookie before a backup of the metadata, or ZooKeeper's older files, bring them back."
-            " Delete none of its ledgers.",
+            " Delete none of its ledgers. Topics of another Pulsar, with a ZooKeeper of its own, on this BookKeeper are told, too: leave"
+            " them alone.",
             "Delete topics with `topics delete`, never nodes of the metadata store.",
         ),
         _vanished,

@@ -118,12 +118,16 @@ class Cluster(Admin):
         settings: Mapping[str, str] | None = None,
         bookie_settings: Sequence[Mapping[str, str]] = ({},) * BOOKIES,
         disks: Sequence[Disks] = DISKS,
+        chroot: str = "",
     ) -> None:
-        """``settings`` are the broker's, ``bookie_settings`` those of each bookie; ports are chosen here and kept."""
+        """``settings`` are the broker's, ``bookie_settings`` those of each bookie; ports are chosen here and kept. The cluster's metadata
+        are below the path CHROOT of ZooKeeper's tree, as Helm's ``metadataPrefix`` puts them."""
         super().__init__(folder)
         self.distribution = find_distribution()
         self.zookeeper_port = free_port()
         self.zookeeper_address = f"127.0.0.1:{self.zookeeper_port}"
+        self.chroot = chroot
+        self.metadata_address = f"{self.zookeeper_address}{chroot}"
         self.zookeeper_data = folder / "zookeeper"
         self.zookeeper_data.mkdir(parents=True)
         self.settings = dict(settings or {})
@@ -132,7 +136,7 @@ class Cluster(Admin):
                 self.distribution,
                 folder / f"bookie{number}",
                 disks[number],
-                {**own, "zkServers": self.zookeeper_address},
+                {**own, "zkServers": self.zookeeper_address, "zkLedgersRootPath": f"{chroot}/ledgers"},
             )
             for number, own in enumerate(bookie_settings)
         ]
@@ -191,9 +195,10 @@ class Cluster(Admin):
 
     @contextmanager
     def zookeeper(self) -> Iterator[KazooClient]:
-        """A client of the running ZooKeeper."""
+        """A client of the running ZooKeeper, for which the cluster's root is the root."""
         client = KazooClient(self.zookeeper_address)
         client.start(timeout=60)
+        client.chroot = self.chroot  # not in its address: it would miss the path before the cluster is initialized
         try:
             yield client
         finally:
@@ -206,8 +211,8 @@ class Cluster(Admin):
             if client.exists("/admin/clusters/standalone"):
                 return
         command = [self.distribution / "bin" / "pulsar", "initialize-cluster-metadata", "--cluster", "standalone"]
-        command += ["--metadata-store", f"zk:{self.zookeeper_address}", "--web-service-url", self.web_url]
-        command += ["--configuration-metadata-store", f"zk:{self.zookeeper_address}"]
+        command += ["--metadata-store", f"zk:{self.metadata_address}", "--web-service-url", self.web_url]
+        command += ["--configuration-metadata-store", f"zk:{self.metadata_address}"]
         command += ["--broker-service-url", self.service_url]
         with (self.folder / "initialize.log").open("wb") as log:
             subprocess.run(
@@ -245,7 +250,7 @@ class Cluster(Admin):
 
     def start_broker(self) -> None:
         """Start the broker and wait until its admin interface answers."""
-        store = f"zk:{self.zookeeper_address}"
+        store = f"zk:{self.metadata_address}"
         own = {
             "brokerServicePort": str(self.port),
             "webServicePort": str(self.web_port),

@@ -119,3 +119,65 @@ def test_ledgers_of_another_pulsar_on_the_same_bookkeeper_are_not_leaked(
     refreshed = cli("--store", store, "store", "refresh")
     assert refreshed.exit_code == 0
     assert {row["reason"] for row in orphans(cli, store) if row["ledgerId"] in of_other} == {"unknown"}
+
+
+def of_one_pulsar(tenant: str, *, has_ledgers: bool) -> list[ZooKeeperNode]:
+    """The ZooKeeper of one of two Pulsars, with its tenant's nodes; BookKeeper's are in that of one of them."""
+    other = {"public": "/acme", "acme": "/public"}[tenant]
+    nodes = of_cluster()
+    ledgers = [node for node in nodes if node.path.startswith("/ledgers")] if has_ledgers else []
+    return [*(node for node in nodes if not node.path.startswith("/ledgers") and other not in node.path), *ledgers]
+
+
+def import_with_bookies(cli: Cli, tmp_path: Path, disks: Path, nodes: list[ZooKeeperNode]) -> tuple[Path, Json]:  # noqa: F811
+    store, zookeeper = tmp_path / "s", write_files(tmp_path / "zk", nodes)
+    bookies = [word for number in (1, 2, 3) for word in ("--bookie", bookie(disks, number))]
+    return store, cli("--store", store, "store", "import", "cluster", "--zookeeper", zookeeper, *bookies, "-o", "json")
+
+
+def test_the_pulsar_with_bookkeepers_metadata_does_not_give_up_ledgers_of_the_one_without(
+    disks: Path,  # noqa: F811
+    cli: Cli,
+    tmp_path: Path,
+) -> None:
+    """Two Pulsars with a ZooKeeper each on one BookKeeper: of the other's topics one cannot tell whether they are lost, and says both."""
+    store, done = import_with_bookies(cli, tmp_path, disks, of_one_pulsar("public", has_ledgers=True))
+    assert done.exit_code == 0
+    reasons = {row["ledgerId"]: row["reason"] for row in orphans(cli, store)}
+    assert set(reasons.values()) == {"unknown", "gone"}
+    listed = [one for one, reason in reasons.items() if reason == "unknown"]
+    for one in listed:
+        assert cli("--store", store, "ledgers", "delete", one, "-y").exit_code == 3
+    found = cli("--store", store, "doctor", "--each", "1000000", "-o", "jsonl").json_lines
+    told = [row for row in found if row["code"] == "topic-vanished"]
+    assert told
+    assert all("/acme/" in row["where"] and "another Pulsar" in row["message"] for row in told)
+    assert not [row for row in found if row["code"].startswith("leaked")]
+
+
+@pytest.mark.parametrize("has_layout", [False, True], ids=["no BookKeeper", "a BookKeeper of its own"])
+def test_the_pulsar_without_gives_up_no_ledger_of_its_own(
+    has_layout: bool,
+    disks: Path,  # noqa: F811
+    cli: Cli,
+    tmp_path: Path,
+) -> None:
+    nodes = of_one_pulsar("acme", has_ledgers=False)
+    if has_layout:
+        own = ("/ledgers", "/ledgers/LAYOUT", "/ledgers/INSTANCEID", "/ledgers/cookies", "/ledgers/available")
+        nodes += [node for node in of_cluster() if node.path in own]
+    store, done = import_with_bookies(cli, tmp_path, disks, nodes)
+    assert done.exit_code == 1
+    code = "bookie-unknown" if has_layout else "bookkeeper-metadata-absent"
+    assert {code, "bookie-unknown"} <= {*done.json["findings"]}
+    found = cli("--store", store, "doctor", "-o", "jsonl").json_lines
+    leading = {row["code"] for row in found[: [row["code"] for row in found].index("ledger-without-metadata")]}
+    assert {code, "bookie-unknown"} <= leading
+    assert {row["reason"] for row in orphans(cli, store)} == {"newer" if has_layout else "unlisted"}
+    missing = next(row for row in found if row["code"] == "ledger-missing")
+    refused = cli("--store", store, *shlex.split(missing["mend"])[1:], "-y")
+    assert (refused.exit_code, "--accept-unknown-tree /ledgers" in refused.stderr) == (3, True)
+    looked = cli("--store", store, *shlex.split(refused.stderr.partition("see: ")[2].partition(";")[0])[1:])
+    assert (looked.exit_code, code in looked.stdout or "bookie-unknown" in looked.stdout) == (1, True)
+    accepted = ("--accept-unknown-tree", "/ledgers", "--dry-run")
+    assert cli("--store", store, *shlex.split(missing["mend"])[1:], *accepted).exit_code == 0

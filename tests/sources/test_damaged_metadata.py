@@ -238,7 +238,8 @@ def test_a_bookie_that_the_metadata_does_not_know_is_a_critical(disks: Path, tmp
 
 def test_metadata_without_bookkeepers_part_is_a_critical(tmp_path: Path, cli: Cli) -> None:
     zookeeper = write_files(tmp_path / "zk", [node for node in of_cluster() if not node.path.startswith("/ledgers")])
-    assert cli("--store", tmp_path / "s", "store", "import", "cluster", "--zookeeper", zookeeper).exit_code == 0
+    done = cli("--store", tmp_path / "s", "store", "import", "cluster", "--zookeeper", zookeeper, "-o", "json")
+    assert (done.exit_code, done.json["findings"]) == (1, ["bookkeeper-metadata-absent"])
     assert findings(tmp_path / "s", cli)["bookkeeper-metadata-absent"] == "critical"
 
 
