@@ -266,6 +266,15 @@ def decode_publish_bounds(ledger_id: int, row: bytes | memoryview) -> tuple[int,
     return (smallest, largest) if smallest <= largest else None
 
 
+def decode_sums(ledger_id: int, row: bytes | memoryview) -> LedgerSums:
+    """Return the sums of a time row, for a pass over all: half the time of ``decode_times``, which raises what this raises."""
+    if len(row) >= _TIMES.size:
+        version, flags, blocks, *values = _TIMES.unpack_from(row)
+        if version == TIMES_VERSION and len(row) == _TIMES.size + 8 * blocks * (4 if flags & HAS_AUTO else 2):
+            return LedgerSums._make(values)
+    return decode_times(ledger_id, row).sums
+
+
 def decode_entry_count(ledger_id: int, row: bytes | memoryview) -> int:
     """Return the indexed entries of a ledger from its time row, for sums of all; raises IndexCorrupt."""
     if len(row) < _TIMES.size:

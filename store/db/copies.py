@@ -26,7 +26,11 @@ _WHOLE = b"copies"
 
 def has_copies(txn: Txn) -> bool:
     """Whether the rows tell of every file."""
-    return txn.get("state", _WHOLE) is not None
+    if not txn.is_snapshot:
+        return txn.get("state", _WHOLE) is not None
+    if has_copies not in txn.memo:  # asked of each ledger
+        txn.memo[has_copies] = txn.get("state", _WHOLE) is not None
+    return bool(txn.memo[has_copies])
 
 
 def are_copies_taken_over(txn: Txn) -> bool:

@@ -80,16 +80,25 @@ class Txn:
     begin and end, and for those whose keys alone are asked for. What is not so raises IndexCorrupt; where that is suppressed, for
     one of many, the transaction still ends with it: nobody answers from what an altered row left out, or commits it.
 
-    ``memo``: what read models keep of this snapshot, each under a key of its own.
+    ``memo``: what read models keep of this snapshot, each under a key of its own. ``is_snapshot``: nothing changes in it, so that they
+    may keep what they read of rows; else what they keep is compared with the rows, or goes with what changes these.
     """
 
-    __slots__ = ("_handles", "_met", "_on_altered", "_store", "_txn", "id", "memo")
+    __slots__ = ("_handles", "_met", "_on_altered", "_store", "_txn", "id", "is_snapshot", "memo")
 
-    def __init__(self, store: Store, txn: lmdb.Transaction, handles: Mapping[str, Any]) -> None:  # Any: lmdb's own
+    def __init__(
+        self,
+        store: Store,
+        txn: lmdb.Transaction,
+        handles: Mapping[str, Any],  # Any: lmdb's own
+        *,
+        is_snapshot: bool = False,
+    ) -> None:
         self._store = store
         self._txn = txn
         self._handles = handles
         self.id: int = txn.id()
+        self.is_snapshot = is_snapshot
         self.memo: dict[object, Any] = {}  # Any: each reader's own
         self._on_altered: Callable[[bytes], None] | None = None
         self._met: IndexCorrupt | None = None
@@ -476,7 +485,7 @@ class Store:
     def read(self) -> Iterator[Txn]:
         """Open a snapshot for reading."""
         with self._translated_once(), self._begin() as txn:
-            found = (Txn if self._has_digests else UndigestedTxn)(self, txn, self._handles)
+            found = (Txn if self._has_digests else UndigestedTxn)(self, txn, self._handles, is_snapshot=True)
             yield found
             found.check_met()
 

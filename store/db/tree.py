@@ -126,6 +126,11 @@ def decode_node(key: bytes, row: bytes | memoryview) -> Node:
     return Node(path, NodeStat(version, owner, created_ms, modified_ms, False), bytes(row[start:]))
 
 
+def plain_value(row: memoryview) -> bytes:
+    """Return the value in the row of a node whose path is its key, b"" where it is not, or the row is damaged: for passes over millions."""
+    return bytes(row[_HEADER.size :]) if len(row) >= _HEADER.size and row[0] == 0 else b""
+
+
 def find_node(txn: Txn, path: str) -> Node | None:
     """Return the node at PATH, or None."""
     key = tree_key(path)
@@ -177,13 +182,13 @@ def iter_children(txn: Txn, path: str, first: str = "") -> Iterator[str]:
         if len(key) <= _KEY_HEAD_BYTES and part.isascii():
             name = part.decode()
         else:
-            name = _path_of(txn, key)[len(prefix) :].partition("/")[0]
+            name = path_of_key(txn, key)[len(prefix) :].partition("/")[0]
         if name not in seen:  # "x", "x-partition-0", "x/cursor": "x" comes up twice
             seen.add(name)
             yield name
 
 
-def _path_of(txn: Txn, key: bytes) -> str:
+def path_of_key(txn: Txn, key: bytes) -> str:
     """Return the path of the node that has KEY; raises IndexCorrupt."""
     if len(key) <= _KEY_HEAD_BYTES and key.isascii():
         return key.decode()
@@ -194,7 +199,7 @@ def iter_paths(txn: Txn, prefix: str) -> Iterator[str]:
     """Yield the paths that begin with PREFIX, in path order."""
     head = _encoded(prefix)[:_KEY_HEAD_BYTES]
     for key in txn.keys("tree", head):
-        path = _path_of(txn, key)
+        path = path_of_key(txn, key)
         if path.startswith(prefix):
             yield path
 

@@ -15,7 +15,7 @@ from store.facts.clocks import Clocks, read_clocks
 from store.facts.subscriptions import SubscriptionFacts
 from store.model.absent_bookies import AbsentBookies, find_absent_bookies
 from store.model.broken import BrokenLedger, find_broken
-from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_size_bytes, iter_cursor_names, read_cursor
+from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_size_bytes, read_cursor, read_each_cursor
 from store.model.managed_nodes import iter_other_cursors
 from store.model.reader import EntryReader
 from store.model.topics import Topic
@@ -94,8 +94,9 @@ class TopicFacts:
     def cursor_readings(self) -> tuple[tuple[str, Cursor | StoreError], ...]:
         """Each of its durable cursors by name, or why it cannot be read."""
         txn, name = self.reader.txn, self.topic.name
-        names = iter_cursor_names(txn, name) if name.domain == PERSISTENT else iter_other_cursors(txn, name)
-        return tuple((cursor, self._read_cursor(cursor)) for cursor in names)
+        if name.domain == PERSISTENT:
+            return tuple(read_each_cursor(txn, self.reader, self.topic))
+        return tuple((cursor, self._read_cursor(cursor)) for cursor in iter_other_cursors(txn, name))
 
     def _read_cursor(self, name: str) -> Cursor | StoreError:
         try:

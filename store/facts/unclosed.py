@@ -8,7 +8,7 @@ from store.codec.ledgermetadata import LedgerState
 from store.db.environment import Txn
 from store.errors import StoreError
 from store.facts.topics import TopicFacts
-from store.model.ledgers import find_metadata, find_times
+from store.model.ledgers import find_metadata, find_times, find_whole
 
 NAMED = 5
 
@@ -43,6 +43,9 @@ class Unclosed:
 
 
 def _is_open(txn: Txn, ledger_id: int) -> bool:
+    whole = find_whole(txn, ledger_id)
+    if whole is not None:
+        return not whole.is_closed
     try:
         metadata = find_metadata(txn, ledger_id)
     except StoreError:

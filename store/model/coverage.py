@@ -140,6 +140,14 @@ def read_disks(txn: Txn) -> Disks:
     return disks
 
 
+def find_lone_bookie(txn: Txn) -> str:
+    """Return the one bookie that all files are from, and that the location index tells of; "" where there are several, or none is known."""
+    disks = read_disks(txn)
+    bookies = {*disks.by_file.values()}
+    is_told = disks.tells and disks.imported and not has_copies(txn) and not disks.own
+    return bookies.pop() if is_told and len(bookies) == 1 and bookies <= disks.imported else ""
+
+
 def read_coverage(txn: Txn, ledger: Ledger, last_entry_id: int | None = None) -> Coverage | None:
     """Return how many copies there are of LEDGER's entries, to its end or LAST_ENTRY_ID.
 

@@ -126,6 +126,30 @@ def iter_cursor_nodes(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Node]]:
             yield decode_name(component), node
 
 
+def read_each_cursor(txn: Txn, reader: EntryReader, topic: Topic) -> Iterator[tuple[str, Cursor | StoreError]]:
+    """Yield the name of each cursor of TOPIC, as ``iter_cursor_names``, with what ``read_cursor`` returns, or raises."""
+    try:
+        nodes = list(iter_nodes(txn, f"{topic.name.path}/"))
+    except StoreError:
+        nodes = []  # one by one: a row that cannot be read is one cursor's
+    root_length = len(topic.name.path) + 1
+    names = [node.path[root_length:] for node in nodes]
+    if not nodes or any("/" in name for name in names):
+        for name in iter_cursor_names(txn, topic.name):
+            yield name, _or_error(lambda name=name: read_cursor(txn, reader, topic, name))  # type: ignore[misc]  # binds this one
+        return
+    for component, node in zip(names, nodes, strict=True):
+        name = decode_name(component)
+        yield name, _or_error(lambda name=name, node=node: cursor_of(txn, reader, topic, name, node))  # type: ignore[misc]
+
+
+def _or_error(read: Callable[[], Cursor]) -> Cursor | StoreError:
+    try:
+        return read()
+    except StoreError as error:
+        return error
+
+
 def cursor_of(txn: Txn, reader: EntryReader, topic: Topic, name: str, node: Node) -> Cursor:
     """Return the cursor NAME of TOPIC that NODE holds; raises MetadataCorrupt."""
     info = decode_cursor_info(node.value, node.path)

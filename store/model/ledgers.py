@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from array import array
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
+from typing import TypeVar
 
 from store.codec.ledgermetadata import (
     LedgerMetadata,
@@ -25,9 +28,14 @@ from store.db.blocks import (
 )
 from store.db.environment import Txn
 from store.db.files import Damage, iter_damage
-from store.db.tree import find_node, iter_paths, tree_key
+from store.db.tree import find_node, iter_paths, path_of_key, plain_value, tree_key
 from store.errors import LedgerNotFound
-from store.frozen import frozen
+from store.frozen import NamedTuple, frozen
+from store.names import INT_MAX
+
+_Found = TypeVar("_Found")
+_KEPT_LEDGERS = 256
+_USUAL_KEY = re.compile(rb"/ledgers/([0-9]{2})/([0-9]{4})/L([0-9]{4})")
 
 
 @frozen
@@ -49,8 +57,60 @@ class Ledger:
         return self.last_entry_id + 1
 
 
+class WholeLedger(NamedTuple):
+    """How many entries and payload bytes a ledger has of which its one bookie has every entry, and whether it is closed."""
+
+    entries: int
+    size_bytes: int
+    is_closed: bool
+
+
+class WholeLedgers:
+    """The ledgers that a look at all of them found to be whole: their metadata can be read, its one bookie serves every entry, up to their
+    end none is missing. In 25 bytes each, as there may be millions; kept in the memo of a transaction."""
+
+    def __init__(self) -> None:
+        self._ids, self._entries, self._sizes, self._closed = array("q"), array("q"), array("q"), array("b")
+
+    def add(self, ledger_id: int, found: WholeLedger) -> None:
+        """Add a ledger behind those that are here; one that is not behind them is left out."""
+        if not self._ids or self._ids[-1] < ledger_id:
+            self._ids.append(ledger_id)
+            for column, value in zip((self._entries, self._sizes, self._closed), found, strict=True):
+                column.append(value)
+
+    def find(self, ledger_id: int) -> WholeLedger | None:
+        """Return the ledger, None where it is not known to be whole."""
+        place = bisect_left(self._ids, ledger_id)
+        if place == len(self._ids) or self._ids[place] != ledger_id:
+            return None
+        return WholeLedger(self._entries[place], self._sizes[place], bool(self._closed[place]))
+
+
+def find_whole(txn: Txn, ledger_id: int) -> WholeLedger | None:
+    """Return a ledger that is known to be whole; None of others, and where nobody looked at all ledgers: ``read_shortfalls`` does."""
+    kept: WholeLedgers | None = txn.memo.get(WholeLedgers)
+    return None if kept is None else kept.find(ledger_id)
+
+
+def _kept(txn: Txn, find: Callable[[Txn, int], _Found], ledger_id: int) -> _Found:
+    """Return what FIND says of a ledger; of a snapshot once, as long as not many others are asked for: one question asks at many places."""
+    if not txn.is_snapshot:
+        return find(txn, ledger_id)
+    kept: dict[int, _Found] = txn.memo.setdefault(find, {})
+    if ledger_id not in kept:
+        if len(kept) >= _KEPT_LEDGERS:
+            kept.clear()
+        kept[ledger_id] = find(txn, ledger_id)
+    return kept[ledger_id]
+
+
 def find_metadata(txn: Txn, ledger_id: int) -> LedgerMetadata | None:
     """Return the ledger's metadata, or None; raises MetadataCorrupt."""
+    return _kept(txn, _find_metadata, ledger_id)
+
+
+def _find_metadata(txn: Txn, ledger_id: int) -> LedgerMetadata | None:
     path = ledger_path(ledger_id)
     node = find_node(txn, path)
     return None if node is None else decode_ledger_metadata(node.value, path)
@@ -63,6 +123,10 @@ def has_node(txn: Txn, ledger_id: int) -> bool:
 
 def find_times(txn: Txn, ledger_id: int) -> LedgerTimes | None:
     """Return the ledger's time row (views into the map: valid while TXN is open), or None when no entry is indexed."""
+    return _kept(txn, _find_times, ledger_id)
+
+
+def _find_times(txn: Txn, ledger_id: int) -> LedgerTimes | None:
     row = txn.view("times", ledger_key(ledger_id))
     return None if row is None else decode_times(ledger_id, row)
 
@@ -81,6 +145,10 @@ def read_ledger(txn: Txn, ledger_id: int) -> Ledger:
 
 def find_ledger(txn: Txn, ledger_id: int) -> Ledger | None:
     """Return the ledger, or None when neither metadata nor entries know it; raises MetadataCorrupt and IndexCorrupt."""
+    return _kept(txn, _find_ledger, ledger_id)
+
+
+def _find_ledger(txn: Txn, ledger_id: int) -> Ledger | None:
     metadata = find_metadata(txn, ledger_id)
     times = find_times(txn, ledger_id)
     sums = times.sums if times else None
@@ -208,6 +276,18 @@ def iter_ledger_ids(txn: Txn) -> Iterator[int]:
         ledger_id = ledger_id_of_path(path)
         if ledger_id is not None:
             yield ledger_id
+
+
+def iter_ledger_values(txn: Txn) -> Iterator[tuple[int, bytes]]:
+    """Yield the ids of ``iter_ledger_ids`` with the values of their nodes; empty where the value is to be looked up."""
+    for key, row in txn.items("tree", b"/ledgers/"):
+        usual = _USUAL_KEY.fullmatch(key)
+        if usual is not None and (ledger_id := int(b"".join(usual.groups()))) < INT_MAX:
+            yield ledger_id, plain_value(row)
+        else:
+            other = ledger_id_of_path(path_of_key(txn, key))
+            if other is not None:
+                yield other, b""
 
 
 def iter_indexed_ids(txn: Txn) -> Iterator[int]:

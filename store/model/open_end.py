@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState
+from store.codec.ledgermetadata import LedgerMetadata, LedgerState, find_lone_ledger
+from store.db.blocks import decode_sums, ledger_key
 from store.db.environment import Txn
+from store.db.unserved import has_unserved
 from store.errors import StoreError
 from store.frozen import frozen
 from store.model.coverage import (
     SHORT_LEDGERS,
     Coverage,
+    find_lone_bookie,
     read_coverage,
     read_damaged,
     read_disks,
     read_held,
     read_served,
 )
-from store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
+from store.model.ledgers import Ledger, WholeLedger, WholeLedgers, find_whole, iter_ledger_values, read_ledger
 from store.model.placement import write_set
 
 
@@ -102,6 +105,11 @@ def gone_quorum(metadata: LedgerMetadata, gone: Collection[str]) -> tuple[str, .
     return ()
 
 
+def is_final(txn: Txn, ledger_id: int) -> bool:
+    """Whether a ledger is whole, as far as is known, and ``read_open_end`` has it closed, or closed behind its last entry for certain."""
+    return find_whole(txn, ledger_id) is not None and ledger_id not in read_damaged(txn)
+
+
 def read_confirmed(txn: Txn, ledger: Ledger) -> Coverage | None:
     """Return the coverage of the entries that were acknowledged for certain: what was in flight need not be on every bookie yet."""
     end = read_open_end(txn, ledger)
@@ -115,7 +123,7 @@ class Shortfalls:
     entries on it (``absent``)."""
 
     ledgers: frozenset[int]
-    others: frozenset[int]
+    others: Set[int]
     absent: Mapping[str, int]
 
     def settles(self, ledger_id: int) -> bool:
@@ -127,7 +135,13 @@ def read_shortfalls(txn: Txn) -> Shortfalls:
     """Look at the copies of all ledgers, once in a transaction."""
     if read_shortfalls not in txn.memo:
         short, others, absent = set[int](), set[int](), Counter[str]()
-        for ledger_id in iter_ledger_ids(txn):
+        whole, bookie = WholeLedgers(), find_lone_bookie(txn)
+        for ledger_id, value in iter_ledger_values(txn):
+            if value and bookie and (found := _find_whole(txn, ledger_id, value, bookie)) is not None:
+                whole.add(ledger_id, found)
+                if not found.is_closed:
+                    others.add(ledger_id)
+                continue
             try:
                 ledger = read_ledger(txn, ledger_id)
                 coverage = read_confirmed(txn, ledger)
@@ -141,6 +155,25 @@ def read_shortfalls(txn: Txn) -> Shortfalls:
                 if coverage.short:
                     short.add(ledger_id)
         txn.memo[SHORT_LEDGERS] = ledgers = frozenset(short)
-        txn.memo[read_shortfalls] = Shortfalls(ledgers, frozenset(others), absent)
+        txn.memo[WholeLedgers] = whole
+        txn.memo[read_shortfalls] = Shortfalls(ledgers, others, absent)
     found: Shortfalls = txn.memo[read_shortfalls]
     return found
+
+
+def _find_whole(txn: Txn, ledger_id: int, value: bytes, bookie: str) -> WholeLedger | None:
+    """Return what a ledger has of which BOOKIE alone has every entry and serves it, where most are such; None of any other."""
+    found = find_lone_ledger(value)
+    if found is None or found.bookie != bookie or has_unserved(txn, ledger_id):
+        return None
+    try:
+        row = txn.view("times", ledger_key(ledger_id))
+        sums = None if row is None else decode_sums(ledger_id, row)
+    except StoreError:
+        return None
+    if sums is None:
+        return WholeLedger(0, 0, found.is_closed) if found.last_entry_id < 0 and not found.length else None
+    last = found.last_entry_id if found.is_closed else sums.last_entry
+    if (sums.entries, sums.first_entry, sums.last_entry) != (last + 1, 0, last) or last < sums.max_lac:
+        return None
+    return WholeLedger(last + 1, found.length if found.is_closed else sums.payload_bytes, found.is_closed)

@@ -59,6 +59,11 @@ def stated_times(info: LedgerInfo) -> PublishTimes | None:
     return found if 0 <= found.begin_ms <= found.end_ms else None
 
 
+def may_be_stated(info: LedgerInfo) -> bool:
+    """Whether INFO may state a publish time."""
+    return bool(info.properties) or info.begin_publish_ms is not None or info.end_publish_ms is not None
+
+
 def is_stated_earlier(txn: Txn, topic: Topic, ledger: TopicLedger, time_ms: int, clock: str) -> bool:
     """Whether all of a ledger, of which entries are not here, is stated to be published before TIME_MS, and CLOCK goes by that.
 
@@ -78,6 +83,8 @@ def is_stated_earlier(txn: Txn, topic: Topic, ledger: TopicLedger, time_ms: int,
 
 def wrong_times(txn: Txn, listed: TopicLedger) -> list[StatedTime]:
     """Return the times stated for a ledger that are not those of its entries; nothing when entries of it are missing."""
+    if not may_be_stated(listed.info):
+        return []
     try:
         found = _found(txn, listed.ledger_id, listed.entries)
     except IndexCorrupt:

@@ -14,7 +14,7 @@ from store.db.environment import Txn
 from store.db.tree import Node, find_node, has_children, iter_children
 from store.errors import LedgerNotFound, NamespaceNotFound, StoreError, TopicNotFound
 from store.frozen import NamedTuple
-from store.model.ledgers import read_ledger
+from store.model.ledgers import find_whole, read_ledger
 from store.names import (
     PARTITION_SUFFIX,
     NamespaceName,
@@ -219,7 +219,7 @@ def _decode_topic(txn: Txn, name: TopicName, node: Node) -> Topic:
 
 def _open_ledger(txn: Txn, info: LedgerInfo) -> TopicLedger:
     try:
-        ledger = read_ledger(txn, info.ledger_id)
+        ledger = find_whole(txn, info.ledger_id) or read_ledger(txn, info.ledger_id)
     except LedgerNotFound:
         return TopicLedger(info, 0, 0, True)
     return TopicLedger(info, ledger.entries, ledger.size_bytes, True)

@@ -9,7 +9,7 @@ from store.codec.ledgermetadata import ledger_path
 from store.db.environment import Txn
 from store.db.tree import tree_key
 from store.db.unserved import has_unserved
-from store.model.ledgers import find_times
+from store.model.ledgers import find_times, find_whole
 from store.model.topics import Topic, TopicLedger
 
 _BOOKIES, _NONE_ABSENT = b"bookies", b'"absent": []'
@@ -27,6 +27,9 @@ def is_whole(txn: Txn, listed: TopicLedger) -> bool:
     """Whether a ledger has metadata, the index every entry of it, and no entry is outside what clients ask; few look-ups."""
     if listed.info.offloaded:
         return True
+    known = find_whole(txn, listed.ledger_id)
+    if known is not None and known.entries == listed.entries:
+        return True
     if txn.view("tree", tree_key(ledger_path(listed.ledger_id))) is None:
         return False
     if has_unserved(txn, listed.ledger_id) or (_lacks_bookies(txn) and _is_on_gone(txn, listed.ledger_id)):
@@ -39,8 +42,10 @@ def is_whole(txn: Txn, listed: TopicLedger) -> bool:
 
 
 def _lacks_bookies(txn: Txn) -> bool:
-    row = txn.get("state", _BOOKIES)
-    return row is not None and _NONE_ABSENT not in row
+    if not txn.is_snapshot or _lacks_bookies not in txn.memo:
+        row = txn.get("state", _BOOKIES)
+        txn.memo[_lacks_bookies] = row is not None and _NONE_ABSENT not in row
+    return bool(txn.memo[_lacks_bookies])
 
 
 def _is_on_gone(txn: Txn, ledger_id: int) -> bool:

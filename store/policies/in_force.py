@@ -19,7 +19,7 @@ from store.codec.policies import (
 )
 from store.codec.topicpolicies import decode_topic_policies
 from store.db.environment import Txn
-from store.db.tree import find_node
+from store.db.tree import find_node, tree_key
 from store.errors import MetadataCorrupt
 from store.frozen import frozen
 from store.names import NamespaceName, TopicName, encode_name
@@ -29,6 +29,7 @@ TOPIC, GLOBAL_TOPIC, NAMESPACE, BROKER = "topic", "global-topic", "namespace", "
 BROKER_RETENTION = Retention(0, 0)
 _Scopes = Iterable[tuple[str, Policies]]
 _SCOPES = ((TOPIC, "local"), (GLOBAL_TOPIC, "global"))
+_KEPT_ROOTS = 2 * len(_SCOPES)
 
 
 @frozen
@@ -75,7 +76,16 @@ class PoliciesInForce:
 
 def read_in_force(txn: Txn, topic: TopicName) -> PoliciesInForce:
     """Return all policies in force for TOPIC; raises MetadataCorrupt."""
-    listed = [*_iter_policies(txn, topic)]
+    own = [*_iter_topic_policies(txn, topic)]
+    if own or not txn.is_snapshot:
+        return _in_force([*own, *_of_namespace(txn, topic.namespace)])
+    kept: tuple[NamespaceName, PoliciesInForce] | None = txn.memo.get(read_in_force)
+    if kept is None or kept[0] != topic.namespace:  # most topics set nothing, and those of a namespace come together
+        txn.memo[read_in_force] = kept = topic.namespace, _in_force([*_of_namespace(txn, topic.namespace)])
+    return kept[1]
+
+
+def _in_force(listed: list[tuple[str, Policies]]) -> PoliciesInForce:
     return PoliciesInForce(_ttl_of(listed), _retention_of(listed), _delivery_of(listed), _quotas_of(listed))
 
 
@@ -147,9 +157,17 @@ def iter_own_policies(txn: Txn, namespace: NamespaceName) -> Iterator[tuple[Topi
 def _iter_policies(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Policies]]:
     """Yield (source, policies), the ones that win first."""
     yield from _iter_topic_policies(txn, topic)
-    node = find_node(txn, topic.namespace.policies_path)
-    if node is not None:
-        yield NAMESPACE, decode_policies(node.value, node.path)
+    yield from _of_namespace(txn, topic.namespace)
+
+
+def _of_namespace(txn: Txn, namespace: NamespaceName) -> Iterator[tuple[str, Policies]]:
+    kept: tuple[NamespaceName, Policies | None] | None = txn.memo.get(_of_namespace)
+    if kept is None or kept[0] != namespace or not txn.is_snapshot:
+        node = find_node(txn, namespace.policies_path)
+        kept = namespace, None if node is None else decode_policies(node.value, node.path)
+        txn.memo[_of_namespace] = kept
+    if kept[1] is not None:
+        yield NAMESPACE, kept[1]
 
 
 def _iter_topic_policies(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Policies]]:
@@ -167,7 +185,22 @@ def iter_stored(txn: Txn, topic: TopicName) -> Iterator[tuple[str, JsonObject]]:
                 yield source, dict(kept[name])
         return
     for source, folder in _SCOPES:
-        path = f"/admin/topic-policies/{folder}/{name.namespace}/persistent/{encode_name(name.local_name)}"
+        root = f"/admin/topic-policies/{folder}/{name.namespace}/persistent/"
+        if txn.is_snapshot and not _may_have_nodes(txn, root):
+            continue
+        path = root + encode_name(name.local_name)
         node = find_node(txn, path)
         if node is not None:
             yield source, decode_json_object(node.value, path)
+
+
+def _may_have_nodes(txn: Txn, root: str) -> bool:
+    """Whether a node lies below ROOT, or rows where one would be were altered; asked for each of many topics."""
+    kept: dict[str, bool] = txn.memo.setdefault(_may_have_nodes, {})
+    if root not in kept:
+        if len(kept) >= _KEPT_ROOTS:
+            kept.clear()
+        altered: list[bytes] = []
+        with txn.passing_altered(altered.append):
+            kept[root] = next(txn.keys("tree", tree_key(root)), None) is not None or bool(altered)
+    return kept[root]

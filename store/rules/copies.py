@@ -19,7 +19,7 @@ from store.facts.unlisted import Unlisted, UnlistedLedgers
 from store.model.coverage import read_disks
 from store.model.ledger_owners import all_owners
 from store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
-from store.model.open_end import read_confirmed, read_open_end, read_shortfalls
+from store.model.open_end import is_final, read_confirmed, read_open_end, read_shortfalls
 from store.rules.cause import Cause, Severity
 from store.rules.finding import Finding
 from store.rules.nodes import VALUE_UNDECODABLE
@@ -205,7 +205,8 @@ def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
         with suppress(StoreError):  # the sweep over owners tells
             owners = all_owners(txn, ledger_id)
             unreferenced += not owners
-            if shortfalls.settles(ledger_id) and any(owner.kind is OwnerKind.TOPIC for owner in owners):
+            is_settled = shortfalls.settles(ledger_id) or is_final(txn, ledger_id)
+            if is_settled and any(owner.kind is OwnerKind.TOPIC for owner in owners):
                 continue  # the sweep of topics looks at these
         try:
             ledger = read_ledger(txn, ledger_id)

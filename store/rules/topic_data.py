@@ -13,8 +13,8 @@ from store.facts.topics import TopicFacts
 from store.model.broken import find_broken_ledger
 from store.model.coverage import absent_of, count_unseen
 from store.model.cursors import COMPACTION_CURSOR, Cursor, CursorSource
-from store.model.ledgers import Ledger, find_ledger, find_times, missing_ranges
-from store.model.publish_times import wrong_times
+from store.model.ledgers import Ledger, WholeLedger, find_ledger, find_times, find_whole, missing_ranges
+from store.model.publish_times import may_be_stated, wrong_times
 from store.model.references import COMPACTED_LEDGER
 from store.model.topics import Topic, TopicLedger
 from store.model.unknown_values import is_known_node
@@ -207,9 +207,18 @@ def _judge_topic(facts: TopicFacts) -> Iterator[Finding]:
             yield CURSOR_UNREADABLE.at(where, cursor.message, cursor.hint, topic=facts.where, subscription=name)
 
 
+def _agrees(listed: TopicLedger, whole: WholeLedger) -> bool:
+    """Whether the list counts what BookKeeper's metadata does, or either has no count."""
+    return listed.is_open or not whole.is_closed or whole[:2] == (listed.entries, listed.size_bytes)
+
+
 def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Finding]:
     where = f"ledger {listed.ledger_id} of {topic.name}"
-    if listed.info.offloaded:
+    info = listed.info
+    if info.offloaded:
+        return
+    whole = find_whole(txn, listed.ledger_id)
+    if whole is not None and _agrees(listed, whole) and not may_be_stated(info):
         return
     try:
         ledger = find_ledger(txn, listed.ledger_id)

@@ -41,6 +41,7 @@ class TablesTxn(Txn):
         self._store = store
         self._tables = store
         self.id = 0
+        self.is_snapshot = True
         self.memo = {}
         self._on_altered = self._met = None
 
