@@ -1,0 +1,127 @@
+"""Reads for passes over millions of rows say what the full decoders say, or nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from store.codec.digest import DigestType
+from store.codec.ledgermetadata import (
+    LedgerMetadata,
+    LedgerState,
+    Segment,
+    decode_ledger_metadata,
+    encode_ledger_metadata,
+    find_lone_ledger,
+)
+from store.db.blocks import LedgerSums, decode_sums, decode_times, encode_times
+from store.db.environment import open_store
+from store.errors import IndexCorrupt, MetadataCorrupt, StoreError
+from store.model.cursors import iter_cursor_names, read_cursor, read_each_cursor
+from store.model.ledgers import find_ledger, find_whole, iter_ledger_ids, missing_ranges
+from store.model.open_end import read_open_end, read_shortfalls
+from store.model.reader import open_reader
+from store.model.topics import iter_topics, read_topic
+from tests.stores import imported
+from tests.worlds import STATES
+
+_CUSTOM = {"component": b"managed-ledger", "pulsar/managed-ledger": b"a/b/persistent/c"}
+
+
+def _ledgers() -> Iterator[LedgerMetadata]:
+    for state in LedgerState:
+        for members in (("b:1",), ("b:1", "b:2")):
+            for starts in ((0,), (0, 5), (3,)):
+                segments = tuple(Segment(start, members) for start in starts)
+                for ack_quorum in (0, 1):
+                    end = (7, 700) if state is LedgerState.CLOSED else (-1, 0)
+                    yield LedgerMetadata(
+                        3, 1, len(members), ack_quorum, end[1], end[0], state, segments, DigestType.CRC32C, b"",
+                        custom=_CUSTOM, ctime_ms=1, ctoken=0,
+                    )  # fmt: skip
+
+
+def _damaged(value: bytes, seed: int, count: int) -> Iterator[bytes]:
+    draw = random.Random(seed)
+    yield value
+    for _ in range(count):
+        changed = bytearray(value)
+        for _ in range(draw.randint(1, 3)):
+            changed[draw.randrange(len(changed))] ^= 1 << draw.randrange(8)
+        yield bytes(changed[: draw.randint(0, len(changed))] if draw.random() < 0.2 else changed)
+
+
+def test_a_lone_ledger_is_what_its_metadata_says() -> None:
+    found = 0
+    for seed, metadata in enumerate(_ledgers()):
+        for value in _damaged(encode_ledger_metadata(metadata), seed, 200):
+            lone = find_lone_ledger(value)
+            if lone is None:
+                continue
+            found += 1
+            whole = decode_ledger_metadata(value, "")
+            assert (whole.last_entry_id, whole.length) == (lone.last_entry_id, lone.length)
+            assert (whole.state is LedgerState.CLOSED) == lone.is_closed
+            assert (whole.ensemble_size, whole.write_quorum, whole.ack_quorum) == (1, 1, 1)
+            assert whole.segments == (Segment(0, (lone.bookie,)),)
+    assert found > 100
+
+
+def test_sums_are_those_of_the_whole_time_row() -> None:
+    sums = LedgerSums(*range(13))
+    good = 0
+    for seed, columns in enumerate(([b"12345678"] * 2, [b"12345678" * 3] * 4)):
+        for row in (*_damaged(encode_times(sums, columns), seed, 500), encode_times(sums, columns) + b"\0"):
+            try:
+                expected = decode_times(1, row).sums
+            except IndexCorrupt as error:
+                with pytest.raises(IndexCorrupt, match=error.message.replace("(", r"\(")):
+                    decode_sums(1, row)
+            else:
+                assert decode_sums(1, row) == expected
+                good += 1
+    assert good > 100
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_each_cursor_is_what_one_look_up_after_the_other_finds(state: str) -> None:
+    with open_store(imported("small", state)) as store, open_reader(store) as reader:
+        for name in iter_topics(reader.txn):
+            topic = read_topic(reader.txn, name)
+            expected = {
+                cursor: read_cursor(reader.txn, reader, topic, cursor) for cursor in iter_cursor_names(reader.txn, name)
+            }
+            assert dict(read_each_cursor(reader.txn, reader, topic)) == expected
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_whole_ledgers_lack_nothing_and_no_other_is_left_out(state: str) -> None:
+    with open_store(imported("small", state)) as store, open_reader(store) as reader:
+        txn = reader.txn
+        read_shortfalls(txn)
+        seen = 0
+        for ledger_id in iter_ledger_ids(txn):
+            whole = find_whole(txn, ledger_id)
+            try:
+                ledger = find_ledger(txn, ledger_id)
+            except (MetadataCorrupt, StoreError):
+                ledger = None
+            if whole is None:
+                assert ledger is None or missing_ranges(txn, ledger) or _goes_on(ledger.metadata)
+                continue
+            seen += 1
+            assert ledger is not None
+            assert ledger.metadata is not None
+            assert (ledger.entries, ledger.size_bytes) == whole[:2]
+            assert (ledger.metadata.state is LedgerState.CLOSED) == whole.is_closed
+            assert missing_ranges(txn, ledger) == ()
+            end = read_open_end(txn, ledger)
+            assert end is None or end.verdict == "final"
+        assert seen > 10
+
+
+def _goes_on(metadata: LedgerMetadata | None) -> bool:
+    """Whether a ledger is not closed, so that entries may lie behind its end."""
+    return metadata is not None and metadata.state is not LedgerState.CLOSED
