@@ -285,6 +285,10 @@ class TopicName:
     @property
     def is_system(self) -> bool:
         """Whether ``topics list`` hides it (upstream SystemTopicNames)."""
+        if (
+            "__" not in self.local_name and self.namespace.tenant != "pulsar"
+        ):  # nearly all; there may be a million topics
+            return False
         local = self.base.local_name
         if str(self.namespace) == "pulsar/system" and local.startswith(
             (TRANSACTION_LOG_PREFIX, "transaction_coordinator_assign")

@@ -15,16 +15,25 @@ from store.codec.ledgermetadata import (
     decode_ledger_metadata,
     encode_ledger_metadata,
     find_lone_ledger,
+    ledger_id_of_path,
 )
 from store.db.blocks import LedgerSums, decode_sums, decode_times, encode_times
 from store.db.environment import open_store
+from store.db.tree import decode_node
+from store.doctor import diagnose
 from store.errors import IndexCorrupt, MetadataCorrupt, StoreError
 from store.model.cursors import iter_cursor_names, read_cursor, read_each_cursor
 from store.model.ledgers import find_ledger, find_whole, iter_ledger_ids, missing_ranges
 from store.model.open_end import read_open_end, read_shortfalls
 from store.model.reader import open_reader
+from store.model.structures import decode_structure
 from store.model.topics import iter_topics, read_topic
-from tests.stores import imported
+from store.model.unknown_values import unknown_in
+from store.model.usual_nodes import is_usual
+from store.names import topic_of_path
+from store.rules import judging
+from store.rules.table import TOPIC_RULES
+from tests.stores import NOW_MS, imported
 from tests.worlds import STATES
 
 _CUSTOM = {"component": b"managed-ledger", "pulsar/managed-ledger": b"a/b/persistent/c"}
@@ -125,3 +134,31 @@ def test_whole_ledgers_lack_nothing_and_no_other_is_left_out(state: str) -> None
 def _goes_on(metadata: LedgerMetadata | None) -> bool:
     """Whether a ledger is not closed, so that entries may lie behind its end."""
     return metadata is not None and metadata.state is not LedgerState.CLOSED
+
+
+def test_usual_nodes_are_decoded_and_say_nothing_unknown() -> None:
+    with open_store(imported("small", "clean")) as store, store.read() as txn:
+        rows = [(key, bytes(row)) for key, row in txn.items("tree")]
+    usual = 0
+    for seed, (key, row) in enumerate(rows):
+        for changed in (row[:33] + value for value in _damaged(row[33:] or b"\0", seed, 20)):
+            if not is_usual(key, memoryview(changed)):
+                continue
+            usual += 1
+            node = decode_node(key, changed)
+            if ledger_id_of_path(node.path) is None:
+                decode_structure(node.path, node.value)
+            assert unknown_in(node.path, node.value)[1] == ()
+            topic = topic_of_path(node.path)
+            assert topic is None or topic.path == node.path
+    assert usual > len(rows) // 2
+
+
+def test_rules_that_need_a_fact_hold_nowhere_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the doctor finds where every rule is asked of every topic is what it finds."""
+    for state in STATES:
+        with open_store(imported("small", state)) as store:
+            found = list(diagnose(store, now_ms=NOW_MS))
+            with monkeypatch.context() as patch:
+                patch.setattr(judging, "_BY_NEED", [("", TOPIC_RULES)])
+                assert list(diagnose(store, now_ms=NOW_MS)) == found

@@ -16,7 +16,7 @@ from store.codec.protobuf import parse_protobuf, parse_protobuf_or_text, replace
 from store.codec.unknown import unknown_fields
 from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
 from store.errors import Corrupt, EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
-from store.frozen import field, frozen, replace
+from store.frozen import field, frozen
 from store.names import Position
 from store.proto import managed_ledger_pb2
 
@@ -26,6 +26,7 @@ STATE_LIMIT_BYTES = 128 * 1024 * 1024
 
 Ranges = tuple[tuple[Position, Position], ...]
 BatchDeletes = Mapping[Position, tuple[int, ...]]
+_NO_DELETES: BatchDeletes = {}
 
 _PLAIN_FORM = b"\x08"  # the tag of PositionInfo.ledgerId
 _VARINT, _LENGTH_DELIMITED = 0, 2
@@ -79,6 +80,19 @@ def decode_cursor_ledger_id(value: bytes, where: str) -> int | None:
 def unknown_cursor_fields(value: bytes, where: str) -> tuple[str, ...]:
     """Return what of the ManagedCursorInfo in VALUE is not known here, by name; raises as ``decode_cursor_info``."""
     return unknown_fields(_parse_info(value, where)[0])
+
+
+def is_usual_cursor(value: bytes) -> bool:
+    """Whether ``decode_cursor_info`` decodes VALUE, and all of it is known here."""
+    try:
+        message, _ = _parse_info(value, "")
+        if unknown_fields(message):
+            return False
+        if message.individualDeletedMessages or message.properties or message.cursorProperties:
+            _info(message, "")
+    except StoreError:
+        return False
+    return True
 
 
 def cursor_info_text(value: bytes, where: str) -> str:
@@ -273,18 +287,21 @@ def _parse_info(value: bytes, where: str) -> tuple[managed_ledger_pb2.ManagedCur
 
 
 def _info(message: managed_ledger_pb2.ManagedCursorInfo, where: str) -> CursorInfo:
-    head = _head(message, where)
-    if not message.individualDeletedMessages and not message.batchedEntryDeletionIndexInfo:
-        return head  # most have none, and there may be millions
-    return replace(
-        head,
-        ranges=_ranges(message.individualDeletedMessages, where, MetadataCorrupt),
-        batch_deletes=_batch_deletes(message.batchedEntryDeletionIndexInfo),
+    return _head(
+        message,
+        where,
+        _ranges(message.individualDeletedMessages, where, MetadataCorrupt) if message.individualDeletedMessages else (),
+        _batch_deletes(message.batchedEntryDeletionIndexInfo) if message.batchedEntryDeletionIndexInfo else {},
     )
 
 
-def _head(message: managed_ledger_pb2.ManagedCursorInfo, where: str) -> CursorInfo:
-    """Return MESSAGE without its deletions."""
+def _head(
+    message: managed_ledger_pb2.ManagedCursorInfo,
+    where: str,
+    ranges: Ranges = (),
+    batch_deletes: BatchDeletes = _NO_DELETES,
+) -> CursorInfo:
+    """Return MESSAGE with these deletions."""
     mark_delete = None
     if message.HasField("markDeleteLedgerId"):
         mark_delete = Position(message.markDeleteLedgerId, message.markDeleteEntryId)
@@ -292,10 +309,12 @@ def _head(message: managed_ledger_pb2.ManagedCursorInfo, where: str) -> CursorIn
     return CursorInfo(
         message.cursorsLedgerId,
         mark_delete,
-        properties=_long_properties(message.properties, where, error),
-        cursor_properties={
-            text_of(pair.name, where, error): text_of(pair.value, where, error) for pair in message.cursorProperties
-        },
+        ranges,
+        batch_deletes,
+        _long_properties(message.properties, where, error) if message.properties else {},
+        {text_of(pair.name, where, error): text_of(pair.value, where, error) for pair in message.cursorProperties}
+        if message.cursorProperties
+        else {},
         last_active_ms=message.lastActive if message.HasField("lastActive") else None,
     )
 

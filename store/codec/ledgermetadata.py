@@ -149,6 +149,16 @@ def unknown_ledger_fields(value: bytes, where: str) -> tuple[str, ...]:
     return () if version == 1 else unknown_fields(_parse_message(version, rest, where))
 
 
+def is_usual_ledger(value: bytes) -> bool:
+    """Whether all of the ledger metadata in VALUE, of version 3, can be parsed and is known here; ``decode_ledger_metadata`` tells more."""
+    if not value.startswith(_VERSION_3):
+        return False
+    try:
+        return not unknown_fields(_parse_message(3, value[len(_VERSION_3) :], ""))
+    except MetadataCorrupt:
+        return False
+
+
 def decode_digest_type(value: bytes, where: str) -> DigestType | None:
     """Return the digest type in VALUE, and believe the rest: for a pass over every ledger there is.
 

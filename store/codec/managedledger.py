@@ -19,7 +19,7 @@ from store.codec.buffer import encode_varint, signed
 from store.codec.protobuf import parse_protobuf_or_text, properties_of, replace_pairs
 from store.codec.unknown import unknown_fields
 from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
-from store.errors import MetadataCorrupt
+from store.errors import MetadataCorrupt, StoreError
 from store.frozen import NamedTuple, field, frozen
 from store.names import Position
 from store.proto import managed_ledger_pb2
@@ -78,6 +78,19 @@ def decode_ledger_ids(value: bytes, where: str) -> list[int]:
         if len(info.properties):
             properties_of(info.properties, where, MetadataCorrupt)
     return [info.ledgerId for info in infos]
+
+
+def is_usual_managed_ledger(value: bytes) -> bool:
+    """Whether ``decode_managed_ledger`` decodes VALUE, and all of it is known here."""
+    try:
+        message, _ = _parse(value, "")
+        if unknown_fields(message):  # also those of publish times, which are known
+            return False
+        if message.properties or any(info.properties for info in message.ledgerInfo):
+            _from_message(message, "")
+    except StoreError:
+        return False
+    return True
 
 
 def unknown_managed_ledger_fields(value: bytes, where: str) -> tuple[str, ...]:

@@ -5,10 +5,40 @@ A fact that cannot be known is an ``Unknown`` with its reason, never zero, empty
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
+
 from store.errors import StoreError
 from store.frozen import frozen
 
-__all__ = ["Unknown"]
+__all__ = ["Unknown", "fact"]
+
+_Value = TypeVar("_Value")
+
+
+class Fact(Generic[_Value]):
+    """A property that is read when it is first asked for, and kept: ``functools.cached_property`` without its lock, which costs more than
+    most facts, of which a topic has forty. Facts are asked for by one thread."""
+
+    def __init__(self, read: Callable[[Any], _Value]) -> None:  # Any: whatever class has it
+        self._read = read
+        self.__doc__ = read.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Fact[_Value]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> _Value: ...
+    def __get__(self, instance: object | None, owner: type) -> Fact[_Value] | _Value:
+        if instance is None:
+            return self
+        value = instance.__dict__[self._name] = self._read(instance)
+        return value
+
+
+fact = Fact
 
 
 @frozen

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from store.db.environment import Txn
 from store.frozen import frozen
-from store.model.ledgers import find_times
+from store.model.ledgers import find_sums
 from store.model.topics import Topic
 
 
@@ -42,11 +42,10 @@ def read_clocks(txn: Txn, topic: Topic, now_ms: int) -> Clocks:
     opened_ms = 0
     for ledger in topic.ledgers:
         closed_ms = ledger.info.timestamp_ms or 0
-        times = find_times(txn, ledger.ledger_id)
+        sums = find_sums(txn, ledger.ledger_id)
         if closed_ms > now_ms + Clocks.TOLERANCE_MS:
             late, late_bytes, latest = late + 1, late_bytes + ledger.size_bytes, max(latest, closed_ms)
-        if times is not None and times.sums.begin_publish_ms is not None:
-            sums = times.sums
+        if sums is not None and sums.begin_publish_ms is not None:
             stamped = sums.broker_count and sums.broker_count + sums.unframed == sums.entries
             is_stamped &= bool(stamped)
             not_after = sums.broker_max_ms if stamped else (closed_ms or now_ms)

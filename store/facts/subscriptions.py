@@ -6,12 +6,11 @@ Upstream (4.0.8): ``ManagedCursorImpl.recover``, ``OpReadEntry``, ``PersistentTo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from store.codec.transactions import TxnId
 from store.errors import StoreError
-from store.facts import Unknown
+from store.facts import Unknown, fact
 from store.facts.clocks import Clocks
 from store.facts.delays import NotDue, TtlConflict, find_ttl_conflict
 from store.facts.pending_acks import PendingAckLog, read_pending_ack_log
@@ -66,7 +65,7 @@ class SubscriptionFacts:
         self.of = topic
         self.cursor = cursor
 
-    @property
+    @fact
     def where(self) -> str:
         """The topic and the subscription."""
         return f"{self.of.topic.name} {self.cursor.name}"
@@ -78,12 +77,12 @@ class SubscriptionFacts:
 
     # -- where it stands ----------------------------------------------------------------------------------------------
 
-    @cached_property
+    @fact
     def cursor_bookies(self) -> tuple[str, ...]:
         """The bookies that are not imported and may have a newer state of it than what is shown."""
         return absent_of(self.of.reader.txn, self.cursor.info.cursors_ledger_id) if self.cursor.is_incomplete else ()
 
-    @cached_property
+    @fact
     def ahead(self) -> Position | None:
         """Where it is stored, if that is ahead of the topic; None also where a bookie that is not imported may have what is between."""
         stored, last = self.cursor.ahead, self.of.topic.ids[-1:]
@@ -91,56 +90,56 @@ class SubscriptionFacts:
             return stored
         return None if any(one.ledger_id in last and one.not_seen() for one in self.of.broken) else stored
 
-    @cached_property
+    @fact
     def pending(self) -> Intervals:
         """The ranks of the topic's entries that are not acknowledged, as (first, end) with the end excluded."""
         return pending_intervals(self.of.topic, self.cursor.state)
 
-    @cached_property
+    @fact
     def pending_entries(self) -> int:
         """How many entries are not acknowledged."""
         return _count(self.pending)
 
-    @cached_property
+    @fact
     def backlog(self) -> Extent:
         """How much is not acknowledged: entries, messages (those of batches counted) and bytes."""
         return extent_of(self.of.reader.txn, self.of.topic, self.pending)
 
-    @cached_property
+    @fact
     def acknowledged(self) -> Intervals:
         """The ranks that are acknowledged one by one, after the mark-delete position."""
         return normal_ranges(self.of.topic, self.cursor.state) if self.cursor.state.ranges else ()
 
-    @cached_property
+    @fact
     def holes(self) -> Intervals:
         """The ranks that are not acknowledged, before others that are."""
         done = self.acknowledged
         return tuple((start, end) for start, end in self.pending if done and end <= done[-1][0])
 
-    @cached_property
+    @fact
     def acknowledged_entries(self) -> int:
         """How many entries are acknowledged one by one."""
         return _count(self.acknowledged)
 
-    @cached_property
+    @fact
     def hole_entries(self) -> int:
         """How many entries are not acknowledged, before others that are."""
         return _count(self.holes)
 
     # -- the entry to be given next -----------------------------------------------------------------------------------
 
-    @cached_property
+    @fact
     def oldest(self) -> Position | None:
         """The first entry that is not acknowledged."""
         return self.of.topic.at_rank(self.pending[0][0]) if self.pending else None
 
-    @cached_property
+    @fact
     def holds_messages(self) -> bool:
         """Whether the topic's entries are messages, not the records of a log of transactions."""
         local = self.of.topic.name.base.local_name
         return not local.startswith(TRANSACTION_LOG_PREFIX) and not local.endswith(PENDING_ACK_SUFFIX)
 
-    @cached_property
+    @fact
     def front(self) -> Front | Unknown | None:
         """The message to be given next; None without a backlog, and for records that are no messages."""
         if self.oldest is None or not self.holds_messages:
@@ -152,19 +151,19 @@ class SubscriptionFacts:
         except StoreError as error:  # a file that is gone or another one, too
             return Unknown.of(error)
 
-    @cached_property
+    @fact
     def cut_message(self) -> CutMessage | None:
         """The chunked message that its backlog begins in the middle of; None where it does not, or that would read too much."""
-        if not self._may_look_at_edges:
+        if not self.may_look_at_edges:
             return None
         from store.facts.chunks import find_cut  # all of messages
 
         return find_cut(self.of.reader, self.of.topic, self.pending)
 
-    @cached_property
+    @fact
     def contents(self) -> Contents | Unknown | None:
         """What its backlog consists of; None without a backlog, without a marker at its ends, or where that would read too much."""
-        if not self._may_look_at_edges:
+        if not self.may_look_at_edges:
             return None
         from store.facts.markers import has_marker_at_edges
 
@@ -173,7 +172,7 @@ class SubscriptionFacts:
             return None
         return self._headers if of.budget.take(self.pending_entries) else None
 
-    @cached_property
+    @fact
     def _headers(self) -> Contents | Unknown:
         """What all headers of its backlog say."""
         from store.facts.markers import read_contents
@@ -183,7 +182,7 @@ class SubscriptionFacts:
         except StoreError as error:
             return Unknown.of(error)
 
-    @cached_property
+    @fact
     def messages(self) -> int:
         """How many messages clients get of its backlog: of what ``contents`` knows, markers are none, and the chunks of one are one."""
         known = self.contents
@@ -191,14 +190,16 @@ class SubscriptionFacts:
             0 if known is None or isinstance(known, Unknown) else known.markers + known.parts
         )
 
-    @cached_property
-    def _may_look_at_edges(self) -> bool:
-        is_given = self.is_consumed and self.holds_messages and bool(self.pending) and not self.of.topic.name.is_system
-        return is_given and self.of.budget.take_edges()
+    @fact
+    def may_look_at_edges(self) -> bool:
+        """Whether the entries at the ends of its backlog may be read: consumers wait for messages there, and not too many were read."""
+        if not self.of.budget.has_edges or not self.is_consumed or self.of.topic.name.is_system:
+            return False
+        return self.holds_messages and bool(self.pending) and self.of.budget.take_edges()
 
     # -- what cannot be read ------------------------------------------------------------------------------------------
 
-    @cached_property
+    @fact
     def loss(self) -> Loss | None:
         """The first entries of the backlog that no broker can read: a broker gets so far."""
         topic, pending = self.of.topic, self.pending
@@ -212,7 +213,7 @@ class SubscriptionFacts:
                 return Loss(broken, topic.at_rank(start), topic.at_rank(end - 1), end, _count(hit), before)
         return None
 
-    @cached_property
+    @fact
     def unseen(self) -> tuple[BrokenLedger, ...]:
         """The ledgers of the backlog of which bookies that are not imported may have more."""
         if not self.pending:
@@ -224,7 +225,7 @@ class SubscriptionFacts:
             if broken.not_seen() and topic.rank(Position(broken.ledger_id, broken.entries)) > first
         )
 
-    @cached_property
+    @fact
     def is_oldest_lost(self) -> bool:
         """Whether the oldest entry is lost, or not seen."""
         oldest = self.oldest
@@ -235,7 +236,7 @@ class SubscriptionFacts:
 
     # -- transactions -------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @fact
     def buffer(self) -> Buffer | Unknown:
         """The transactions that the topic's entries tell of; the entries are read only where a transaction ever wrote to it."""
         front = self.front
@@ -243,7 +244,7 @@ class SubscriptionFacts:
             return self.of.buffer
         return Buffer()
 
-    @cached_property
+    @fact
     def pending_ack_log(self) -> PendingAckLog | Unknown | None:
         """The log of what transactions acknowledged on it; None where none ever did."""
         if not self.is_consumed:
@@ -253,7 +254,7 @@ class SubscriptionFacts:
         except StoreError as error:
             return Unknown.of(error)
 
-    @cached_property
+    @fact
     def pending_acks(self) -> Mapping[TxnId, Position | None] | Unknown:
         """The open transactions with acknowledgements of it, and the position of a cumulative one.
 
@@ -269,7 +270,7 @@ class SubscriptionFacts:
 
     # -- delays and TTL -----------------------------------------------------------------------------------------------
 
-    @cached_property
+    @fact
     def not_due(self) -> NotDue | Unknown:
         """The entries of the backlog that wait for their time, none where delayed delivery is disabled; reads all headers of it."""
         if not self.holds_messages or not self.pending:
@@ -287,12 +288,12 @@ class SubscriptionFacts:
         """Whether brokers expire anything of it: not of their own cursors, nor of system topics."""
         return not is_own(self.cursor.name) and not self.of.topic.name.is_system
 
-    @cached_property
+    @fact
     def ttl(self) -> MessageTtl | Unknown | None:
         """The TTL that expires its backlog; None where nothing does, or nothing is left."""
         return self.of.message_ttl if self.may_expire and self.pending else None
 
-    @cached_property
+    @fact
     def future_dated(self) -> FutureDated | Unknown | None:
         """The entries of the backlog that are dated after now by more than clocks may differ: no TTL reaches them before.
 
@@ -308,7 +309,7 @@ class SubscriptionFacts:
         except StoreError as error:
             return Unknown.of(error)
 
-    @cached_property
+    @fact
     def overdue(self) -> Overdue | Unknown | None:
         """What the TTL in force drops when a broker next looks; None for nothing."""
         if self.ttl is None or isinstance(self.ttl, Unknown):
@@ -329,7 +330,7 @@ class SubscriptionFacts:
         gone = ((low, min(high, end)) for low, high in self.pending if low < end)
         return Overdue(extent_of(reader.txn, topic, gone), through)
 
-    @cached_property
+    @fact
     def ttl_conflict(self) -> TtlConflict | Unknown | None:
         """What the TTL in force drops of its backlog before it is due; None where it drops nothing, or that would read too much."""
         topic = self.of

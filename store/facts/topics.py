@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from store.codec.policies import Retention
 from store.codec.transactions import TxnId
 from store.db.tree import find_node
 from store.errors import MetadataCorrupt, StoreError
-from store.facts import Unknown
+from store.facts import Unknown, fact
 from store.facts.clocks import Clocks, read_clocks
 from store.facts.subscriptions import SubscriptionFacts
 from store.model.absent_bookies import AbsentBookies, find_absent_bookies
 from store.model.broken import BrokenLedger, find_broken
-from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_size_bytes, read_cursor, read_each_cursor
+from store.model.cursors import (
+    COMPACTION_CURSOR,
+    DEDUP_CURSOR,
+    Cursor,
+    backlog_size_bytes,
+    read_cursor,
+    read_each_cursor,
+)
 from store.model.managed_nodes import iter_other_cursors
 from store.model.reader import EntryReader
 from store.model.topics import Topic
@@ -49,6 +55,11 @@ class ReadBudget:
     unlimited: bool = False
     left: int = READ_ALL
     edges_left: int = EDGES
+
+    @property
+    def has_edges(self) -> bool:
+        """Whether ``take_edges`` would return that they may."""
+        return self.unlimited or self.edges_left > 0
 
     def take_edges(self) -> bool:
         """Return whether the first and last entries of one more backlog may be read; it counts."""
@@ -85,12 +96,12 @@ class TopicFacts:
         self.now_ms = now_ms
         self.budget = budget or ReadBudget()
 
-    @property
+    @fact
     def where(self) -> str:
         """The topic's full name."""
         return str(self.topic.name)
 
-    @cached_property
+    @fact
     def cursor_readings(self) -> tuple[tuple[str, Cursor | StoreError], ...]:
         """Each of its durable cursors by name, or why it cannot be read."""
         txn, name = self.reader.txn, self.topic.name
@@ -104,32 +115,32 @@ class TopicFacts:
         except StoreError as error:
             return error
 
-    @cached_property
+    @fact
     def cursors(self) -> tuple[Cursor, ...]:
         """Those of its durable cursors that can be read."""
         if self._cursors is not None:
             return tuple(self._cursors)
         return tuple(cursor for _, cursor in self.cursor_readings if isinstance(cursor, Cursor))
 
-    @cached_property
+    @fact
     def broken(self) -> tuple[BrokenLedger, ...]:
         """The ledgers that it lists and of which something is lost, or not seen."""
         txn = self.reader.txn
         return find_broken(txn, self.topic) if may_be_broken(txn, self.topic) else ()
 
-    @cached_property
+    @fact
     def absent_bookies(self) -> AbsentBookies | None:
         """The bookies that the metadata names and that are not imported."""
         return find_absent_bookies(self.reader.txn)
 
-    @cached_property
+    @fact
     def coordinated(self) -> Mapping[TxnId, OpenTransaction]:
         """The open transactions of all coordinators whose logs can be read."""
         from store.facts.transactions import read_coordinated
 
         return read_coordinated(self.reader)
 
-    @cached_property
+    @fact
     def may_have_transactions(self) -> bool:
         """Whether a transaction ever wrote to it, as far as coordinators and snapshots say."""
         from store.facts.transactions import has_snapshot
@@ -137,7 +148,7 @@ class TopicFacts:
         named = any(self.where in one.partitions for one in self.coordinated.values())
         return named or has_snapshot(self.reader, self.topic.name)
 
-    @cached_property
+    @fact
     def buffer(self) -> Buffer | Unknown:
         """What its entries say of transactions; every entry is read."""
         try:
@@ -145,27 +156,27 @@ class TopicFacts:
         except StoreError as error:
             return Unknown.of(error)
 
-    @cached_property
+    @fact
     def subscriptions(self) -> tuple[SubscriptionFacts, ...]:
         """Facts of each of its cursors, those that the broker keeps for itself included."""
         return tuple(SubscriptionFacts(self, cursor) for cursor in self.cursors)
 
-    @cached_property
+    @fact
     def mark_deletes(self) -> Mapping[str, Position]:
         """The mark-delete position of each readable durable cursor, by name."""
         return {cursor.name: cursor.mark_delete for cursor in self.cursors}
 
-    @cached_property
+    @fact
     def unreadable_cursors(self) -> tuple[str, ...]:
         """Its durable cursors that cannot be read: where they stand, and what they need, is not known."""
         return tuple(name for name, cursor in self.cursor_readings if not isinstance(cursor, Cursor))
 
-    @cached_property
+    @fact
     def keeping(self) -> Mapping[str, Position]:
         """Up to where its cursors keep ledgers, by name: one that cannot be read keeps all of them."""
         return dict.fromkeys(self.unreadable_cursors, self.topic.first_position) | dict(self.mark_deletes)
 
-    @cached_property
+    @fact
     def policies(self) -> PoliciesInForce | Unknown:
         """The policies in force: the topic's own, else its namespace's; a broker's defaults are in no store."""
         try:
@@ -173,7 +184,7 @@ class TopicFacts:
         except MetadataCorrupt as error:
             return Unknown.of(error)
 
-    @cached_property
+    @fact
     def message_ttl(self) -> MessageTtl | Unknown | None:
         """The TTL in force; None where nothing sets one, or sets 0, which is none."""
         if isinstance(self.policies, Unknown):
@@ -181,7 +192,7 @@ class TopicFacts:
         ttl = self.policies.message_ttl
         return ttl if ttl is not None and ttl.seconds > 0 else None
 
-    @cached_property
+    @fact
     def quotas(self) -> tuple[QuotaState, ...] | Unknown:
         """Each backlog quota in force that has a limit, beside what it counts."""
         if isinstance(self.policies, Unknown):
@@ -190,33 +201,81 @@ class TopicFacts:
             return ()
         return tuple(iter_quota_states(self.topic, self.mark_deletes, self.policies.backlog_quotas, self.now_ms))
 
-    @cached_property
+    @fact
     def clocks(self) -> Clocks:
         """What the index says of the clocks of its producers and brokers."""
         return read_clocks(self.reader.txn, self.topic, self.now_ms)
 
-    @cached_property
+    @fact
     def consumed(self) -> tuple[int, tuple[str, Position] | None]:
         """How many ledgers from the front every cursor has left, and the slowest cursor, which needs the next one."""
         return consumed_ledgers(self.topic, self.keeping)
 
-    @cached_property
+    @fact
     def released(self) -> int:
         """How many ledgers from the front a broker deletes when it next looks: every cursor has left them, retention lets them go."""
         return len(released_ledgers(self.topic, self.keeping, self.retention, self.now_ms)) if self.consumed[0] else 0
 
-    @cached_property
+    @fact
     def retention(self) -> Retention:
         """The retention in force; of policies that cannot be read one that keeps everything."""
         if isinstance(self.policies, Unknown):
             return UNKNOWN_RETENTION
         return BROKER_DEFAULT if self.policies.retention is None else self.policies.retention.retention
 
+    # -- what a topic has where anything may be wrong with it -----------------------------------------------------------
+
+    @fact
+    def has_wrong_clocks(self) -> bool:
+        """Whether times are off by more than the tolerance, or yet to come."""
+        clocks = self.clocks
+        return bool(clocks.ahead_ms or clocks.behind_ms or clocks.future_now or clocks.late_ledgers)
+
+    @fact
+    def has_ttl(self) -> bool:
+        """Whether a TTL is in force, as far as is known."""
+        return self.message_ttl is not None and not isinstance(self.message_ttl, Unknown)
+
+    @fact
+    def has_quotas(self) -> bool:
+        """Whether a backlog quota with a limit is in force, as far as is known."""
+        return bool(self.quotas) and not isinstance(self.quotas, Unknown)
+
+    @fact
+    def has_ranges(self) -> bool:
+        """Whether a cursor has entries acknowledged one by one."""
+        return any(cursor.state.ranges for cursor in self.cursors)
+
+    @fact
+    def is_deduplicating(self) -> bool:
+        """Whether it has deduplication's cursor."""
+        return DEDUP_CURSOR in self.mark_deletes
+
+    @fact
+    def has_pending_acks(self) -> bool:
+        """Whether a subscription has a log of what transactions acknowledged."""
+        return any(one.pending_ack_log is not None for one in self.subscriptions)
+
+    @fact
+    def has_edges(self) -> bool:
+        """Whether the first and last entries of a backlog may be looked at."""
+        return any(one.may_look_at_edges for one in self.subscriptions)
+
+    @fact
+    def is_compacted(self) -> bool:
+        """Whether it has compaction's cursor."""
+        return self.compaction_cursor is not None
+
+    @fact
+    def is_overtaken(self) -> bool:
+        """Whether a cursor is stored ahead of its end."""
+        return any(cursor.ahead is not None for cursor in self.cursors)
+
     def backlog_size_bytes(self, cursor: str) -> int:
         """Return a broker's estimate of the bytes that the cursor of that name has not consumed."""
         return backlog_size_bytes(self.topic, self.mark_deletes[cursor])
 
-    @cached_property
+    @fact
     def wrong_producers(self) -> Mapping[str, object]:
         """Who published with wrong clocks, and how many entries, by keys of JSON; empty where that would read too many entries."""
         if not self.budget.take(self.topic.number_of_entries):
@@ -233,13 +292,13 @@ class TopicFacts:
             "behindProducers": [row.producer for row in wrong if row.late][:_NAMED],
         }
 
-    @cached_property
+    @fact
     def node_bytes(self) -> int:
         """The size of the metadata node that lists its ledgers."""
         node = find_node(self.reader.txn, self.topic.name.path)
         return 0 if node is None else len(node.value)
 
-    @cached_property
+    @fact
     def compaction_problems(self) -> tuple[str, ...]:
         """How compaction's cursor and the compacted ledger contradict each other, in words."""
         if self.compaction_cursor is None:
@@ -248,7 +307,7 @@ class TopicFacts:
 
         return tuple(read_status(self.reader, self.topic, ()).problems)
 
-    @cached_property
+    @fact
     def compaction_threshold(self) -> int:
         """The backlog in bytes at which a broker compacts it by itself; 0 for never."""
         return value_in_force(self.reader.txn, self.topic.name, _COMPACTION_THRESHOLD, {})[0] or 0
@@ -258,13 +317,13 @@ class TopicFacts:
         others = {name: at for name, at in self.keeping.items() if name != cursor}
         return consumed_ledgers(self.topic, others)[0]
 
-    @cached_property
+    @fact
     def is_deduplicated(self) -> bool | None:
         """Whether a policy turns deduplication on or off; None where none does, and the broker's default counts."""
         value: bool | None = value_in_force(self.reader.txn, self.topic.name, _DEDUPLICATION, {})[0]
         return value
 
-    @cached_property
+    @fact
     def compaction_cursor(self) -> Cursor | None:
         """Compaction's cursor, whose position is the compaction horizon; None where the topic never was compacted."""
         return next((cursor for cursor in self.cursors if cursor.name == COMPACTION_CURSOR), None)

@@ -8,7 +8,7 @@ from store.codec.ledgermetadata import LedgerState
 from store.db.environment import Txn
 from store.errors import StoreError
 from store.facts.topics import TopicFacts
-from store.model.ledgers import find_metadata, find_times, find_whole
+from store.model.ledgers import find_metadata, find_sums, find_whole
 
 NAMED = 5
 
@@ -30,10 +30,10 @@ class Unclosed:
             self.topics += 1
             if len(self.examples) < NAMED:
                 self.examples.append(facts.where)
-            times = find_times(txn, topic.ids[-1])
-            if times is not None and times.sums.end_publish_ms is not None:
-                stamped = times.sums.broker_count > 0
-                newest = times.sums.broker_max_ms if stamped else times.sums.publish_max_ms
+            sums = find_sums(txn, topic.ids[-1])
+            if sums is not None and sums.end_publish_ms is not None:
+                stamped = sums.broker_count > 0
+                newest = sums.broker_max_ms if stamped else sums.publish_max_ms
                 self.last_write_ms = max(self.last_write_ms, newest)
         for cursor in facts.cursors:
             if cursor.info.cursors_ledger_id >= 0 and _is_open(txn, cursor.info.cursors_ledger_id):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from store.db.environment import Txn
-from store.db.tree import iter_values
+from store.db.tree import decode_node
 from store.frozen import frozen
 from store.model.unknown_values import unknown_in
+from store.model.usual_nodes import iter_unusual
 from store.wording import counted, listed
 
-_ROOTS = ("/admin/", "/ledgers/", "/managed-ledgers/", "/schemas/")
+_ROOTS = (b"/admin/", b"/ledgers/", b"/managed-ledgers/", b"/schemas/")
 
 
 @frozen
@@ -41,5 +42,7 @@ def unknown_values(txn: Txn) -> tuple[UnknownValues, ...]:
 
 
 def _nodes(txn: Txn) -> Iterator[tuple[str, bytes]]:
-    for root in _ROOTS:
-        yield from iter_values(txn, root)
+    for key, row in iter_unusual(txn):
+        if key.startswith(_ROOTS):
+            node = decode_node(key, row)
+            yield node.path, node.value

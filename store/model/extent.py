@@ -9,7 +9,7 @@ from store.codec.cursor import CursorState
 from store.db.environment import Txn
 from store.frozen import frozen
 from store.model.cursors import normal_ranges
-from store.model.ledgers import find_times, iter_blocks
+from store.model.ledgers import find_sums, iter_blocks
 from store.model.topics import Topic
 
 Intervals = tuple[tuple[int, int], ...]
@@ -86,12 +86,11 @@ def parts_of(topic: Topic, intervals: Intervals) -> tuple[tuple[int, int, int], 
 def _ledger_extent(txn: Txn, topic: Topic, ledger_id: int, part: tuple[int, int]) -> Extent:
     first, last = part
     entries = last - first + 1
-    times = find_times(txn, ledger_id)
-    if times is None:
+    sums = find_sums(txn, ledger_id)
+    if sums is None:
         ledger = topic.ledger(ledger_id)
         whole = ledger is not None and entries == ledger.entries
         return Extent(entries, entries, ledger.size_bytes if ledger is not None and whole else 0)
-    sums = times.sums
     if first <= sums.first_entry and last >= sums.last_entry:
         return Extent(entries, sums.messages + entries - sums.entries, sums.payload_bytes)
     here, messages, size = 0, 0, 0

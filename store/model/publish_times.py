@@ -14,7 +14,7 @@ from store.db.blocks import NO_MAX, decode_latest, decode_publish_bounds, ledger
 from store.db.environment import Txn
 from store.errors import IndexCorrupt
 from store.frozen import NamedTuple, frozen, replace
-from store.model.ledgers import find_times
+from store.model.ledgers import find_sums
 from store.model.topics import Topic, TopicLedger
 
 BEGIN, END = "beginPublishTimestamp", "endPublishTimestamp"
@@ -103,10 +103,10 @@ def wrong_times(txn: Txn, listed: TopicLedger) -> list[StatedTime]:
 
 def _found(txn: Txn, ledger_id: int, entries: int) -> tuple[int, int] | None:
     """Return (begin, end) of a ledger of which every entry is here and some are messages."""
-    times = find_times(txn, ledger_id)
-    if times is None or times.sums.entries < entries:
+    sums = find_sums(txn, ledger_id)
+    if sums is None or sums.entries < entries:
         return None
-    begin_ms, end_ms = times.sums.begin_publish_ms, times.sums.end_publish_ms
+    begin_ms, end_ms = sums.begin_publish_ms, sums.end_publish_ms
     return None if begin_ms is None or end_ms is None else (begin_ms, end_ms)
 
 

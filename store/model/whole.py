@@ -9,7 +9,7 @@ from store.codec.ledgermetadata import ledger_path
 from store.db.environment import Txn
 from store.db.tree import tree_key
 from store.db.unserved import has_unserved
-from store.model.ledgers import find_times, find_whole
+from store.model.ledgers import find_sums, find_whole
 from store.model.topics import Topic, TopicLedger
 
 _BOOKIES, _NONE_ABSENT = b"bookies", b'"absent": []'
@@ -34,10 +34,9 @@ def is_whole(txn: Txn, listed: TopicLedger) -> bool:
         return False
     if has_unserved(txn, listed.ledger_id) or (_lacks_bookies(txn) and _is_on_gone(txn, listed.ledger_id)):
         return False
-    times = find_times(txn, listed.ledger_id)
-    if times is None:
+    sums = find_sums(txn, listed.ledger_id)
+    if sums is None:
         return not listed.entries
-    sums = times.sums
     return (sums.entries, sums.first_entry, sums.last_entry) == (listed.entries, 0, listed.entries - 1)
 
 

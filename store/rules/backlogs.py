@@ -93,6 +93,7 @@ CHUNK_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         ),
         _cut,
         scope="use",
+        needs="has_edges",
     ),
     Rule(
         Cause(
@@ -107,6 +108,7 @@ CHUNK_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         _remainder,
         "the message, which no consumer gets in any case",
         scope="use",
+        needs="has_edges",
     ),
 )
 
@@ -123,5 +125,6 @@ MARKER_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         ),
         _markers,
         scope="use",
+        needs="has_edges",
     ),
 )

@@ -75,6 +75,7 @@ DEDUPLICATION_RULES: tuple[Rule[TopicFacts], ...] = (
         ),
         _left_behind,
         scope="use",
+        needs="is_deduplicating",
     ),
     Rule(
         Cause(
@@ -90,5 +91,6 @@ DEDUPLICATION_RULES: tuple[Rule[TopicFacts], ...] = (
         ),
         _holds,
         scope="use",
+        needs="is_deduplicating",
     ),
 )

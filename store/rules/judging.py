@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import groupby
 
 from store.db.environment import Store
 from store.errors import IndexCorrupt, Refused, StoreError
@@ -36,6 +37,7 @@ _WORST = (
     *("compacted-ledger-without-metadata", "cursor-unreadable"),
 )
 """Codes of problems by what they keep from whom: whole namespaces and topics first, then messages, then positions and the rest."""
+_BY_NEED = [(needs, tuple(rules)) for needs, rules in groupby(TOPIC_RULES, key=lambda rule: rule.needs)]
 _LEADING = {rule.cause.code for rule in LEADING}
 _UNREFERENCED = {rule.cause.code for rule in (LEDGERS_UNREFERENCED, LEDGERS_DELETED, LEDGERS_GONE)}
 
@@ -90,12 +92,25 @@ def _judge_topics(
             continue
         yield from TOPIC_SWEEP.judge(topic)
         if topic.topic.name.domain == PERSISTENT:
-            for rule in () if now_ms is None else TOPIC_RULES:
-                with suppress(StoreError):  # what is judged of the data tells of what cannot be read
-                    yield from rule.judge(topic)
             if now_ms is not None:
+                yield from _judge_use(topic)
                 facts.unclosed.add(topic)
             visit(topic)
+
+
+def _judge_use(topic: TopicFacts) -> Iterator[Finding]:
+    """Yield what is wrong with a topic where nothing is damaged."""
+    for needs, rules in _BY_NEED:
+        try:
+            if needs and not getattr(topic, needs):
+                continue
+        except StoreError:
+            pass  # each rule meets it, or does without
+        for rule in rules:
+            try:
+                yield from rule.judge(topic)
+            except StoreError:
+                continue  # what is judged of the data tells of what cannot be read
 
 
 def _with_uses(facts: ClusterFacts, found: Iterator[Finding]) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from store.errors import IndexCorrupt, StoreError, Unsupported
 from store.facts.cluster import ClusterFacts
 from store.model.absent_journals import find_absent_journals
 from store.model.structures import decode_structure, structure_of
+from store.model.usual_nodes import iter_unusual
 from store.names import topic_of_path
 from store.rules.cause import MEND, Cause, Severity
 from store.rules.finding import Finding
@@ -87,7 +88,7 @@ JOURNAL_ABSENT: Rule[Any] = Rule(
 def _check_nodes(facts: ClusterFacts) -> Iterator[Finding]:
     """Check that every row of the tree, and every value of a known structure, can be read."""
     txn = facts.reader.txn
-    for key, row in txn.items("tree"):
+    for key, row in iter_unusual(txn):
         try:
             node = decode_node(key, row)
         except IndexCorrupt as error:

@@ -51,7 +51,8 @@ class Rule(Generic[Facts]):
     ``loss``: what is lost as long as it holds, or by the cure; "" for nothing. ``scope``: "store" for our own rows, "data" for what
     Pulsar left damaged or inconsistent, "use" where nothing is damaged (a clock, a quota, an acknowledgement): ``store check`` tells
     the first two, ``doctor`` all. ``of_disks``: it looks at bookies' own files, which an incident bundle has not. ``repair``: the
-    derived databases that ``store index --rebuild`` makes again ("index"), or "".
+    derived databases that ``store index --rebuild`` makes again ("index"), or "". ``needs``: a cheap fact of a topic, by name, without
+    which it holds nowhere there: of what is wrong with few topics most are not asked.
     """
 
     cause: Cause
@@ -60,6 +61,7 @@ class Rule(Generic[Facts]):
     scope: str = "data"
     of_disks: bool = False
     repair: str = ""
+    needs: str = ""
 
     def judge(self, facts: Facts) -> Iterator[Finding]:
         """Yield what the rule finds in FACTS."""
@@ -107,7 +109,7 @@ class Sweep(Generic[Facts]):
 
 def of_topic(rule: Rule[SubscriptionFacts]) -> Rule[TopicFacts]:
     """Return ``rule`` as one of topics: it holds where it does for a subscription."""
-    return Rule(rule.cause, partial(_of_subscriptions, rule), rule.loss, rule.scope)
+    return Rule(rule.cause, partial(_of_subscriptions, rule), rule.loss, rule.scope, needs=rule.needs)
 
 
 def _of_subscriptions(rule: Rule[SubscriptionFacts], facts: TopicFacts) -> Iterator[Evidence]:

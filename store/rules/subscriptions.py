@@ -583,6 +583,7 @@ CURSOR_AHEAD: Rule[SubscriptionFacts] = Rule(
     ),
     _cursor_ahead,
     scope="use",
+    needs="is_overtaken",
 )
 
 

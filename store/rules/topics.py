@@ -288,6 +288,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         ),
         _clock_ahead,
         scope="use",
+        needs="has_wrong_clocks",
     ),
     Rule(
         Cause(
@@ -304,6 +305,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         ),
         _clock_behind,
         scope="use",
+        needs="has_wrong_clocks",
     ),
     Rule(
         Cause(
@@ -320,6 +322,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         ),
         _closed_in_future,
         scope="use",
+        needs="has_wrong_clocks",
     ),
     Rule(
         Cause(
@@ -336,6 +339,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         ),
         _ttl_blocked,
         scope="use",
+        needs="has_wrong_clocks",
     ),
     Rule(
         Cause(
@@ -352,6 +356,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         ),
         _delay_beyond_ttl,
         scope="use",
+        needs="has_ttl",
     ),
     Rule(
         Cause(
@@ -371,6 +376,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         ),
         _over_quota,
         scope="use",
+        needs="has_quotas",
     ),
     Rule(
         Cause(
@@ -388,6 +394,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         ),
         _hole_pins_ledgers,
         scope="use",
+        needs="has_ranges",
     ),
     Rule(
         Cause(
@@ -404,6 +411,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         ),
         _ranges_at_limit,
         scope="use",
+        needs="has_ranges",
     ),
     Rule(
         Cause(
@@ -419,6 +427,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         ),
         _compaction_inconsistent,
         scope="use",
+        needs="is_compacted",
     ),
     Rule(
         Cause(
@@ -435,6 +444,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         ),
         _compaction_stale,
         scope="use",
+        needs="is_compacted",
     ),
     Rule(
         Cause(

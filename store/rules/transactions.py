@@ -81,6 +81,7 @@ TRANSACTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         ),
         _replay_endless,
         scope="use",
+        needs="has_pending_acks",
     ),
     Rule(
         Cause(
@@ -95,6 +96,7 @@ TRANSACTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         _metadata_lost,
         "what open transactions acknowledged, if the ledgers are forgotten",
         scope="use",
+        needs="has_pending_acks",
     ),
     Rule(
         Cause(
@@ -110,6 +112,7 @@ TRANSACTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         _entries_lost,
         "what open transactions acknowledged in the ledgers",
         scope="use",
+        needs="has_pending_acks",
     ),
     Rule(
         Cause(
@@ -124,5 +127,6 @@ TRANSACTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         ),
         _entries_not_served,
         scope="use",
+        needs="has_pending_acks",
     ),
 )
