@@ -130,6 +130,21 @@ class Txn:
         finally:
             self._on_altered = before
 
+    @contextmanager
+    def noting_altered(self, noted: list[bytes]) -> Iterator[None]:
+        """Add to NOTED the keys of altered rows that passes go on past for the life of the block: what is kept of them is not whole."""
+        told = self._on_altered
+        if told is None:  # they raise
+            yield
+            return
+
+        def note(key: bytes) -> None:
+            noted.append(key)
+            told(key)
+
+        with self.passing_altered(note):
+            yield
+
     def get(self, database: str, key: bytes) -> bytes | None:
         value = self.view(database, key)
         return None if value is None else bytes(value)

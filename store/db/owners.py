@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
@@ -25,6 +26,9 @@ class OwnerKind(StrEnum):
     BUCKET = "delayed-bucket"
     INDEX = "delayed-index"
     CLAIM = "claim"
+
+
+_TOPICS_ALONE = re.compile(rb'\[\{"kind": "managed-ledger", "topic": "[^"\\\x00-\x1f\x80-\xff]*", "cursor": ""\}\]')
 
 
 @frozen
@@ -58,6 +62,17 @@ def find_owners(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:
 def has_owners(txn: Txn, ledger_id: int) -> bool:
     """Whether anybody references LEDGER_ID."""
     return txn.view("owners", ledger_key(ledger_id)) not in (None, b"[]")
+
+
+def is_topics_alone(row: bytes | memoryview) -> bool:
+    """Whether ROW says that one topic's list references its ledger and nothing else does, as nearly all of what may be millions do."""
+    return _TOPICS_ALONE.fullmatch(row) is not None
+
+
+def is_listed(txn: Txn, ledger_id: int) -> bool:
+    """Whether one topic's list references LEDGER_ID and nothing else does; False also where ``find_owners`` has to tell."""
+    row = txn.view("owners", ledger_key(ledger_id))
+    return row is not None and is_topics_alone(row)
 
 
 def iter_owners(txn: Txn) -> Iterator[tuple[int, tuple[Owner, ...]]]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from store.db.environment import Txn
 from store.db.own_ledgers import find_own_ledgers
+from store.db.owners import is_listed
 from store.errors import StoreError
 from store.facts.unlisted import Unlisted, UnlistedLedgers
 from store.frozen import frozen
@@ -41,7 +42,7 @@ def iter_orphans(txn: Txn, foreign: Collection[int] = ()) -> Iterator[Orphan]:
     """Yield the ledgers that no topic, cursor, schema, compaction or delayed index owns, by id; FOREIGN: as of ``find_vanished``."""
     unlisted, own = UnlistedLedgers(txn), find_own_ledgers(txn)
     for ledger_id in iter_all_ledger_ids(txn):
-        if ledger_id in unlisted.indexes or all_owners(txn, ledger_id):
+        if ledger_id in unlisted.indexes or is_listed(txn, ledger_id) or all_owners(txn, ledger_id):
             continue
         try:
             metadata = find_metadata(txn, ledger_id)

@@ -29,7 +29,7 @@ from store.db.blocks import (
 )
 from store.db.environment import Txn
 from store.db.files import Damage, iter_damage
-from store.db.tree import find_node, iter_paths, path_of_key, plain_value, tree_key
+from store.db.tree import find_node, path_of_key, plain_value, tree_key
 from store.errors import LedgerNotFound
 from store.frozen import NamedTuple, frozen
 from store.names import INT_MAX
@@ -282,10 +282,26 @@ def find_damage(txn: Txn, ledger_id: int, entry_id: int) -> Damage | None:
 
 def iter_ledger_ids(txn: Txn) -> Iterator[int]:
     """Yield the ids of every ledger that the metadata lists, in path order (which is id order below 2³¹)."""
-    for path in iter_paths(txn, "/ledgers/"):
-        ledger_id = ledger_id_of_path(path)
-        if ledger_id is not None:
-            yield ledger_id
+    kept: array[int] | None = txn.memo.get(iter_ledger_ids)
+    if kept is not None:
+        yield from kept
+        return
+    found, altered = array("q"), list[bytes]()
+    with txn.noting_altered(altered):
+        for key in txn.keys("tree", b"/ledgers/"):
+            ledger_id = _ledger_of_tree_key(txn, key)
+            if ledger_id is not None:
+                found.append(ledger_id)
+                yield ledger_id
+    if txn.is_snapshot and not altered:  # many passes ask for them
+        txn.memo[iter_ledger_ids] = found
+
+
+def _ledger_of_tree_key(txn: Txn, key: bytes) -> int | None:
+    usual = _USUAL_KEY.fullmatch(key)
+    if usual is not None:
+        return int(b"".join(usual.groups()))
+    return ledger_id_of_path(path_of_key(txn, key))
 
 
 def iter_ledger_values(txn: Txn) -> Iterator[tuple[int, bytes]]:

@@ -107,7 +107,10 @@ def gone_quorum(metadata: LedgerMetadata, gone: Collection[str]) -> tuple[str, .
 
 def is_final(txn: Txn, ledger_id: int) -> bool:
     """Whether a ledger is whole, as far as is known, and ``read_open_end`` has it closed, or closed behind its last entry for certain."""
-    return find_whole(txn, ledger_id) is not None and ledger_id not in read_damaged(txn)
+    try:
+        return find_whole(txn, ledger_id) is not None and ledger_id not in read_damaged(txn)
+    except StoreError:
+        return False
 
 
 def read_confirmed(txn: Txn, ledger: Ledger) -> Coverage | None:

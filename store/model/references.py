@@ -5,9 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from contextlib import suppress
-from heapq import merge
-from itertools import chain, groupby
-from operator import itemgetter
+from itertools import chain
 
 from store.codec.cursor import decode_cursor_head, decode_cursor_ledger_id
 from store.codec.given import parse_integer
@@ -121,19 +119,30 @@ def make_owners(store: Store, found: References) -> None:
 
 def iter_wrong_owners(txn: Txn, expected: References) -> Iterator[tuple[int, set[Owner], set[Owner]]]:
     """Yield (ledger id, expected, found) where the row of ``owners`` is not what was EXPECTED; raises IndexCorrupt."""
-    both = merge(
-        ((key, 0, row) for key, row in expected.rows()),
-        ((key, 1, bytes(row)) for key, row in txn.items("owners")),
-    )
-    for key, group in groupby(both, key=itemgetter(0)):
-        rows = [b"", b""]
-        for _, side, row in group:
-            rows[side] = row
+    for key, *rows in _side_by_side(expected.rows(), ((key, bytes(row)) for key, row in txn.items("owners"))):
         if rows[0] != rows[1]:
             wanted, found = ({*decode_owners(ledger_of_key(key), row)} if row else set() for row in rows)
             # The ledger of a compacted topic is known from a cursor ledger, whose file may be gone by now.
             if {o for o in found - wanted if o.kind is not OwnerKind.COMPACTED} or wanted - found:
                 yield ledger_of_key(key), wanted, found
+
+
+def _side_by_side(
+    left: Iterator[tuple[bytes, bytes]], right: Iterator[tuple[bytes, bytes]]
+) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Yield (key, value of LEFT, value of RIGHT), both in the order of keys; b"" where one has no such key."""
+    one, other = next(left, None), next(right, None)
+    while one is not None or other is not None:
+        if other is None or (one is not None and one[0] < other[0]):
+            assert one is not None
+            yield *one, b""
+            one = next(left, None)
+        elif one is None or other[0] < one[0]:
+            yield other[0], b"", other[1]
+            other = next(right, None)
+        else:
+            yield *one, other[1]
+            one, other = next(left, None), next(right, None)
 
 
 def count_wrong_owners(store: Store, txn: Txn) -> int:

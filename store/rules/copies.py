@@ -11,7 +11,7 @@ from store.codec.ledgermetadata import ledger_path
 from store.db.blocks import decode_times, ledger_of_key
 from store.db.copies import has_copies
 from store.db.environment import Txn
-from store.db.owners import Owner, OwnerKind, has_owners, iter_owners
+from store.db.owners import Owner, OwnerKind, decode_owners, has_owners, is_listed, is_topics_alone
 from store.db.tree import find_node
 from store.errors import IndexCorrupt, MetadataCorrupt, StoreError
 from store.facts.cluster import ClusterFacts
@@ -171,7 +171,11 @@ def _check_references(facts: ClusterFacts) -> Iterator[Finding]:
     """Check that schemas and delayed messages have the ledgers that they name; topics and cursors are looked at with their own."""
     txn = facts.reader.txn
     try:
-        for ledger_id, owners in iter_owners(txn):
+        for key, row in txn.items("owners"):
+            if is_topics_alone(row):
+                continue
+            ledger_id = ledger_of_key(key)
+            owners = decode_owners(ledger_id, bytes(row))
             lost = [owner for owner in owners if owner.kind in _REFERENCES]
             if lost and find_node(txn, ledger_path(ledger_id)) is None:
                 yield _lost_reference(ledger_id, lost[0])
@@ -203,9 +207,11 @@ def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
         ledger = None
         owners: tuple[Owner, ...] = ()
         with suppress(StoreError):  # the sweep over owners tells
+            is_settled = shortfalls.settles(ledger_id) or is_final(txn, ledger_id)
+            if is_settled and is_listed(txn, ledger_id):
+                continue  # as below, of nearly all
             owners = all_owners(txn, ledger_id)
             unreferenced += not owners
-            is_settled = shortfalls.settles(ledger_id) or is_final(txn, ledger_id)
             if is_settled and any(owner.kind is OwnerKind.TOPIC for owner in owners):
                 continue  # the sweep of topics looks at these
         try:
