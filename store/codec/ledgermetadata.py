@@ -203,7 +203,7 @@ def find_lone_ledger(value: bytes) -> LoneLedger | None:
         message = _parse_message(3, value[len(_VERSION_3) :], "")
     except MetadataCorrupt:
         return None
-    is_closed = message.state == LedgerState.CLOSED
+    is_closed = message.state == LedgerMetadataFormat.CLOSED
     if len(message.segment) != 1 or (is_closed and not message.HasField("lastEntryId")):
         return None
     (segment,) = message.segment

@@ -138,11 +138,11 @@ def read_shortfalls(txn: Txn) -> Shortfalls:
     """Look at the copies of all ledgers, once in a transaction."""
     if read_shortfalls not in txn.memo:
         short, others, absent = set[int](), set[int](), Counter[str]()
-        whole, bookie = WholeLedgers(), find_lone_bookie(txn)
+        all_whole, bookie = WholeLedgers(), find_lone_bookie(txn)
         for ledger_id, value in iter_ledger_values(txn):
-            if value and bookie and (found := _find_whole(txn, ledger_id, value, bookie)) is not None:
-                whole.add(ledger_id, found)
-                if not found.is_closed:
+            if value and bookie and (whole := _find_whole(txn, ledger_id, value, bookie)) is not None:
+                all_whole.add(ledger_id, whole)
+                if not whole.is_closed:
                     others.add(ledger_id)
                 continue
             try:
@@ -158,7 +158,7 @@ def read_shortfalls(txn: Txn) -> Shortfalls:
                 if coverage.short:
                     short.add(ledger_id)
         txn.memo[SHORT_LEDGERS] = ledgers = frozenset(short)
-        txn.memo[WholeLedgers] = whole
+        txn.memo[WholeLedgers] = all_whole
         txn.memo[read_shortfalls] = Shortfalls(ledgers, others, absent)
     found: Shortfalls = txn.memo[read_shortfalls]
     return found
