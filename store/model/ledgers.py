@@ -36,7 +36,9 @@ from store.names import INT_MAX
 
 _Found = TypeVar("_Found")
 _KEPT_LEDGERS = 256
-_USUAL_KEY = re.compile(rb"/ledgers/([0-9]{2})/([0-9]{4})/L([0-9]{4})")
+_USUAL_KEY = (
+    rb"/ledgers/([0-9]{2})/([0-9]{4})/L([0-9]{4})"  # compiled where it is first used: a cold question needs none
+)
 
 
 @frozen
@@ -298,7 +300,7 @@ def iter_ledger_ids(txn: Txn) -> Iterator[int]:
 
 
 def _ledger_of_tree_key(txn: Txn, key: bytes) -> int | None:
-    usual = _USUAL_KEY.fullmatch(key)
+    usual = re.fullmatch(_USUAL_KEY, key)
     if usual is not None:
         return int(b"".join(usual.groups()))
     return ledger_id_of_path(path_of_key(txn, key))
@@ -307,7 +309,7 @@ def _ledger_of_tree_key(txn: Txn, key: bytes) -> int | None:
 def iter_ledger_values(txn: Txn) -> Iterator[tuple[int, bytes]]:
     """Yield the ids of ``iter_ledger_ids`` with the values of their nodes; empty where the value is to be looked up."""
     for key, row in txn.items("tree", b"/ledgers/"):
-        usual = _USUAL_KEY.fullmatch(key)
+        usual = re.fullmatch(_USUAL_KEY, key)
         if usual is not None and (ledger_id := int(b"".join(usual.groups()))) < INT_MAX:
             yield ledger_id, plain_value(row)
         else:
