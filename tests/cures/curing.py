@@ -12,6 +12,7 @@ from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
 from store.db.tree import Node, put_nodes
 from store.model.references import index_owners
+from tests.agreeing import check_agreement
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
 from tests.synthetic import CREATED_MS
@@ -32,8 +33,9 @@ def told(rows: Sequence[Json]) -> Counter[Told]:
 
 
 def check_told(cli: Cli, store: Path, before: Sequence[Json], expected: Collection[Told]) -> list[Json]:
-    """Fail unless EXPECTED and nothing else is told that was not BEFORE; return it."""
+    """Fail unless EXPECTED and nothing else is told that was not BEFORE, and all screens agree; return it."""
     rows = diagnoses(cli, store)
+    check_agreement(store)
     assert told(rows) - told(before) == Counter(expected)
     assert told(before) - told(rows) == Counter()
     known = told(before)

@@ -27,6 +27,7 @@ from store.doctor import Finding
 from store.model.references import index_owners
 from store.names import Position
 from store.rules.table import CAUSES
+from tests.agreeing import check_agreement
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
 from tests.doctor.test_checked import told
@@ -215,6 +216,7 @@ def test_the_printed_command_cures_it(code: str, tmp_path: Path, cli: Cli, damag
     fault.plant(path)
     found = [one for one in told(path, deep=fault.deep) if (one.code, one.where) not in before]
     assert {one.code for one in found} == {code} | fault.brings
+    check_agreement(path)
     mine = next(one for one in found if one.code == code)
     assert look_first(mine.mend), "a look cures nothing"
     planted = rows_of(path, "tree")["tree"]

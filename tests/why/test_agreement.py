@@ -1,4 +1,7 @@
-"""``topics why``, ``doctor`` and ``transactions pending-ack-stats`` on the same planted faults: no two that disagree."""
+"""The same questions asked of ``topics why``, ``transactions pending-ack-stats`` and all screens on planted faults: no two that disagree.
+
+``tests.agreeing`` asks the screens; the planted faults of ``tests/cures`` are asked there.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from store.proto.transaction_pb2 import PendingAckMetadataEntry
 from store.rules.transactions import TRANSACTION_RULES
 from store.why.reason import Reason
 from store.why.subscription import why_subscription
+from tests.agreeing import check_agreement
 from tests.conftest import Cli
 from tests.stores import NOW_MS as IMPORTED_MS
 from tests.stores import imported
@@ -91,6 +95,7 @@ def test_they_agree(fault: str, tmp_path: Path, cli: Cli, damages_stores: None) 
     stats = ask("transactions", "pending-ack-stats", "-t", TOPIC, "-s", SUB)
     assert (stats["state"] == "Initializing") == bool(reasons.keys() & REPLAYS)
     assert ("pending-acks" in reasons) == (stats["state"] == "Ready" and stats["ongoingTxnSize"] > 0)
+    check_agreement(store, NOW_MS)
 
 
 def test_a_log_that_no_bookie_serves(tmp_path: Path, cli: Cli, damages_stores: None) -> None:

@@ -1,0 +1,137 @@
+"""The same questions asked of all screens of a store: what they say of one fault must not differ."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pulsar_admin import Store, open_store
+from pulsar_admin.page.collecting import collect_page
+from store.db.environment import open_store as open_raw
+from store.doctor.overview import count_findings
+from store.errors import IndexCorrupt, MetadataCorrupt, Refused
+from store.model.reader import open_reader
+from store.names import parse_topic
+from store.reports.metrics import PREFIX
+from store.reports.overview import Overview
+from store.rules.finding import Finding
+from tests.stores import NOW_MS
+
+SUMMED_UP = {"ledgers-unreferenced", "ledgers-deleted", "ledgers-gone"}
+"""What ``store check`` counts, and the doctor tells by what the ledgers claim to be."""
+LOST_STATES = {"cursor-ledger-lost", "cursor-ledger-without-metadata"}
+NOT_READ = {"topic-unreadable", "cursor-unreadable", "unknown-value", "rows-altered", "node-rows-altered"}
+NAMED_AND_GONE = {
+    "ledger-missing",
+    "ledger-without-metadata",
+    "cursor-ledger-without-metadata",
+    "schema-ledger-without-metadata",
+    "compacted-ledger-without-metadata",
+    "bucket-ledger-without-metadata",
+}
+"""Findings about ledgers that something names and that bookies which start on this metadata delete."""
+DESCRIBED = 3
+"""Topics with findings that are described."""
+
+
+def check_agreement(path: Path, now_ms: int = NOW_MS) -> None:
+    """Fail where doctor, check, overview, metrics, page, preflight, describe and why of the store at PATH contradict each other."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what cannot be read is what is asked for
+        with open_store(path, now=now_ms) as store:
+            found = store.doctor(each=1_000)
+            _check_of_store(store, found)
+            overview = _check_numbers(store, found)
+            _check_preflight(store, found)
+            _check_topics(store, found)
+        if overview is not None:
+            _check_page(path, found, overview, now_ms)
+
+
+def _check_of_store(store: Store, found: Sequence[Finding]) -> None:
+    """``store check`` and the doctor tell alike of what is damaged."""
+    checked = {(one.code, one.where): one for one in store.check()}
+    told = {(one.code, one.where): one for one in found if one.scope != "use" and one.code not in SUMMED_UP}
+    assert {place for place in checked.keys() ^ told.keys() if place[0] not in SUMMED_UP} == set()
+    assert all(one == checked[place] for place, one in told.items())
+
+
+def _check_numbers(store: Store, found: Sequence[Finding]) -> Overview | None:
+    """Return the overview; None where it refuses, as metrics do, for an index that the doctor tells of."""
+    counts = {(one.severity, one.code): one.count for one in count_findings(found)}
+    try:
+        overview = store.overview(check=True)
+    except IndexCorrupt:
+        assert any(one.repair == "index" for one in found)
+        with pytest.raises(IndexCorrupt):
+            store.metrics(check=True)
+        return None
+    assert {(one.severity, one.code): one.count for one in overview.findings or ()} == counts
+    metrics = {one.name.removeprefix(PREFIX): one.samples for one in store.metrics(check=True)}
+    by_code = {(row.labels["severity"], row.labels["code"]): row.value for row in metrics["findings_by_code"]}
+    assert by_code == counts
+    assert sum(row.value for row in metrics["findings"]) == sum(counts.values())
+    assert [row.value for row in metrics["unreadable"]] == [overview.unreadable]
+    # What cannot be read is told by a finding, and no screen counts it as if it were not there.
+    assert bool(overview.unreadable) == bool({one.code for one in found} & NOT_READ)
+    for name in ("topics", "subscriptions", "backlog_entries"):
+        assert sum(row.value for row in metrics[f"namespace_{name}"]) == getattr(overview, name)
+    return overview
+
+
+def _check_page(path: Path, found: tuple[Finding, ...], overview: Overview, now_ms: int) -> None:
+    with open_raw(path) as store, open_reader(store) as reader, reader.txn.passing_altered():
+        page = collect_page(store, reader, found, now_ms)
+    assert page.findings == found
+    assert len(page.unread) >= overview.unreadable
+    shown = {fact.label: fact.value for fact in page.facts}
+    numbers = (overview.topics, overview.subscriptions, overview.backlog_entries)
+    assert [shown[label] for label in ("Topics", "Subscriptions", "Backlog")] == [f"{number:,}" for number in numbers]
+
+
+def _check_preflight(store: Store, found: Sequence[Finding]) -> None:
+    codes = {one.code for one in found}
+    try:
+        forecast = store.preflight()
+    except Refused:
+        return  # there are no bookies
+    except (IndexCorrupt, MetadataCorrupt):
+        assert any(one.severity == "critical" for one in found)
+        return
+    assert ("bookie-unknown" in codes) <= any(one.refuses for one in forecast.bookies)
+    assert any("newer" in one.reasons for one in forecast.bookies) <= ("metadata-older" in codes)
+    # Bookies delete what a topic still names: no screen may call that sound.
+    assert bool(forecast.topics) <= bool(codes & {*NAMED_AND_GONE, "metadata-older", "value-undecodable"})
+
+
+def _check_topics(store: Store, found: Sequence[Finding]) -> None:
+    """What ``describe`` and ``why`` say of the topics that the findings name."""
+    told = {
+        (one.code, one.evidence["topic"], one.evidence["subscription"]): one
+        for one in found
+        if "topic" in one.evidence and "subscription" in one.evidence
+    }
+    for name in sorted({str(topic) for _, topic, _ in told})[:DESCRIBED]:
+        mine = {(code, str(subscription)): one for (code, topic, subscription), one in told.items() if topic == name}
+        described = {one.subscription: one for one in store.topic(name).describe().subscriptions}
+        assert {subscription for code, subscription in mine if code == "cursor-unreadable"}.isdisjoint(described)
+        stored = {row.subscription for row in described.values() if row.stored_mark_delete is not None}
+        assert stored == {subscription for code, subscription in mine if code == "cursor-ahead"}
+        for row in described.values():
+            codes = {code for code, subscription in mine if subscription == row.subscription}
+            assert (row.source == "metadata-fallback") == bool(codes & {*LOST_STATES, "entries-not-seen"})
+            assert bool(row.unreadable_states) == ("cursor-ledger-damaged" in codes) or codes & {"entries-not-seen"}
+            if parse_topic(name).is_system:
+                continue
+            why = store.topic(name).cursor(row.subscription).why()
+            reasons = {reason.code for reason in why.reasons}
+            critical = {code for code in codes if mine[code, row.subscription].severity == "critical"}
+            assert why.held or not critical
+            assert bool(reasons & {"cursor-lost"}) == bool(codes & {*LOST_STATES, "cursor-ledger-damaged"})
+            assert ("consumed" in reasons) <= (row.backlog_entries == 0)
+            waiting = [reason.evidence for reason in why.reasons if reason.code == "backlog"]
+            assert all(one["entries"] == row.backlog_entries for one in waiting)
+            assert all(one.get("messages", row.backlog_messages) == row.backlog_messages for one in waiting)
