@@ -12,7 +12,7 @@ from pulsar_admin import Store, open_store
 from pulsar_admin.page.collecting import collect_page
 from store.db.environment import open_store as open_raw
 from store.doctor.overview import count_findings
-from store.errors import IndexCorrupt, MetadataCorrupt, Refused
+from store.errors import IndexCorrupt, MetadataCorrupt, Refused, SourceNotFound
 from store.model.reader import open_reader
 from store.names import parse_topic
 from store.reports.metrics import PREFIX
@@ -23,8 +23,17 @@ from tests.stores import NOW_MS
 SUMMED_UP = {"ledgers-unreferenced", "ledgers-deleted", "ledgers-gone"}
 """What ``store check`` counts, and the doctor tells by what the ledgers claim to be."""
 LOST_STATES = {"cursor-ledger-lost", "cursor-ledger-without-metadata"}
-NOT_READ = {"topic-unreadable", "cursor-unreadable", "unknown-value", "rows-altered", "node-rows-altered"}
+NOT_READ = {
+    "topic-vanished",
+    "topic-unreadable",
+    "cursor-unreadable",
+    "unknown-value",
+    "rows-altered",
+    "node-rows-altered",
+}
 NAMED_AND_GONE = {
+    "entries-not-served",
+    "idx-entries-not-served",
     "ledger-missing",
     "ledger-without-metadata",
     "cursor-ledger-without-metadata",
@@ -96,8 +105,8 @@ def _check_preflight(store: Store, found: Sequence[Finding]) -> None:
     codes = {one.code for one in found}
     try:
         forecast = store.preflight()
-    except Refused:
-        return  # there are no bookies
+    except (Refused, SourceNotFound):
+        return  # there are no bookies, or their disks are not at hand
     except (IndexCorrupt, MetadataCorrupt):
         assert any(one.severity == "critical" for one in found)
         return

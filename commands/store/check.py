@@ -43,7 +43,6 @@ def check(app: App, deep: bool) -> None:
 def _findings(app: App, deep: bool) -> Iterator[dict[str, object]]:
     from pulsar_admin.api.checking import iter_check
     from store.db.storeinfo import check_pages
-    from store.rules.table import CAUSES
 
     check_pages(app.store_path)  # before LMDB reads them: it dies of damage
     counts = {"problem": 0, "note": 0}
@@ -53,7 +52,6 @@ def _findings(app: App, deep: bool) -> Iterator[dict[str, object]]:
         severity = "problem" if finding.is_problem else "note"
         counts[severity] += 1
         app.problems(finding.is_problem)
-        own = {} if finding.severity is CAUSES[finding.code].severity else {"severity": finding.severity}
         yield own_items(
             {
                 "severity": severity,
@@ -63,7 +61,7 @@ def _findings(app: App, deep: bool) -> Iterator[dict[str, object]]:
                 "message": finding.message,
                 "hint": finding.hint,
                 "repair": finding.repair,
-                "context": {**finding.evidence, **own},
+                "context": {**finding.evidence, "severity": finding.severity},
             }
         )
     kinds = (("tree", "metadata node"), ("logs", "file"), ("times", "ledger"), ("changes", "change"))

@@ -13,7 +13,7 @@ from store.codec.rocksvalue import NodeStat
 from store.db.bookies import Bookie
 from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import Damage, iter_metadata_damage
-from store.db.next_ledger_id import NextLedgerId, find_next_ledger_id
+from store.db.next_ledger_id import NextLedgerId, find_given_meanwhile, find_next_ledger_id
 from store.db.tree import Node, decode_node, iter_values, put_nodes
 from store.errors import LimitExceeded, MetadataCorrupt, Refused, SourceNotFound
 from store.frozen import frozen
@@ -154,5 +154,7 @@ def read_store_parts(store: Store, txn: Txn, *, empty: bool = False) -> Parts:
         return Parts(no_metadata(), layout.bookies)
     problems = [damage.reason for damage in iter_metadata_damage(txn)]
     ids = [bookie.bookie_id for bookie in layout.bookies]
-    known = read_known(f"the store {store.path}", iter_values(txn, "/"), find_next_ledger_id(txn), problems, ids)
+    meanwhile = find_given_meanwhile(txn)  # their nodes are newer than the tree that was read
+    next_id = meanwhile.stop if meanwhile else find_next_ledger_id(txn)
+    known = read_known(f"the store {store.path}", iter_values(txn, "/"), next_id, problems, ids)
     return Parts(known, layout.bookies)

@@ -25,11 +25,12 @@ from store.sources.journals import read_replayed_entries
 from store.sources.missing_logs import read_missing_logs
 from store.wording import counted
 
-EMPTY, OTHER, NEWER, UNLISTED, NO_INDEX, NOT_INDEXED = (
+EMPTY, OTHER, NEWER, UNLISTED, UNTOLD, NO_INDEX, NOT_INDEXED = (
     "empty",
     "otherInstance",
     "newer",
     "unlisted",
+    "untold",
     "noIndex",
     "notIndexed",
 )
@@ -38,6 +39,7 @@ REASONS = {
     OTHER: "the metadata is of another instance",
     NEWER: "the metadata is older: it never gave their ids",
     UNLISTED: "the metadata does not list them any more: deleted, or lost",
+    UNTOLD: "the metadata does not list them, and does not say which ids it gave: deleted, lost, or newer",
     NO_INDEX: "the bookie's index is not there: it makes an empty one",
     NOT_INDEXED: "the bookie's index does not know them, the metadata has them on it: their entries go with their logs",
 }
@@ -407,10 +409,11 @@ def _why(known: Known, bookie: Bookie, lost: Array) -> Iterator[tuple[str, Array
         yield EMPTY, everything
     elif _is_other_instance(known, bookie):
         yield OTHER, everything
+    elif known.next_id is None:
+        yield UNTOLD, everything
     else:
-        first = known.largest + 1 if known.next_id is None else known.next_id
-        yield NEWER, lost >= first
-        yield UNLISTED, lost < first
+        yield NEWER, lost >= known.next_id
+        yield UNLISTED, lost < known.next_id
 
 
 def _is_other_instance(known: Known, bookie: Bookie) -> bool:

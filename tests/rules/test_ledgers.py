@@ -12,6 +12,7 @@ import pytest
 from store.codec.logscan import Record, iter_records
 from store.codec.rocksvalue import encode_counter
 from store.db.own_ledgers import SEQUENCE_KEY
+from tests.agreeing import check_agreement
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper
 from tests.stores import apply_values, copied
@@ -92,6 +93,7 @@ def test_metadata_older_than_the_bookies(
     refused = cli("--store", store, "-o", "json", "ledgers", "restore", one)
     assert (refused.exit_code, "store recover --level B" in refused.error["hint"]) == (3, True)
     assert preflight_of(cli, store)["ids"]["nextId"] == next_id
+    check_agreement(store)
 
 
 def preflight_of(cli: Cli, store: Path) -> Json:
@@ -170,6 +172,8 @@ def test_where_the_generator_is_not_known_nothing_is_called_deleted(
     assert found["ledgers-unlisted"]["evidence"]["ledgers"] == len([1 for row in rows if row["reason"] == "unlisted"])
     overview = cli("--store", store, "overview", "-o", "json").json
     assert overview["disk"]["deadBytes"] == 0
+    assert [*preflight_of(cli, store)["bookies"][0]["reasons"]] == ["untold"]
+    check_agreement(store)
 
 
 def test_a_ledger_that_a_topic_lists_and_that_the_generator_never_gave(cli: Cli, tmp_path: Path) -> None:
@@ -233,6 +237,7 @@ def test_ledgers_made_while_an_ensemble_is_read_do_not_make_it_older(given: bool
         done = cli("--store", store, *words)
         findings = None if given else ["metadata-older"]
         assert (done.exit_code, done.json.get("findings")) == (0 if given else 1, findings)
+        check_agreement(store)
         nodes["/ledgers/idgen"].children_made = first
         again = cli("--store", store, "store", "refresh", "-o", "json")
         assert again.json.get("findings") == findings
