@@ -112,13 +112,18 @@ def check_log_header(data: bytes | bytearray, where: str) -> None:
 def read_transactions(file: BinaryIO, where: str) -> Iterator[Transaction | BadRecord]:
     """Yield the transactions of the log FILE in order, and a BadRecord where bytes are none; it goes on at the next whole record.
 
-    Some MiB of it are in memory at a time; behind damage all of it. An empty file has none.
+    A header that is none is a BadRecord at 0: a server refuses the log, and records have digests of their own. Some MiB of it are in
+    memory at a time; behind damage all of it. An empty file has none.
     """
-    data = file.read(HEADER.size)
-    if data:
-        check_log_header(data, where)
+    header = file.read(HEADER.size)
     recent = _Recent(maxlen=_RECENT)
-    base, data = len(data), file.read(_CHUNK_BYTES)
+    base, data = len(header), file.read(_CHUNK_BYTES)
+    if header:
+        try:
+            check_log_header(header, where)
+        except MetadataCorrupt as error:
+            is_blank = not (header.strip(b"\0") or data.strip(b"\0"))  # preallocated, and nothing was written
+            yield BadRecord(0, f"the header is none of a log: {error.message.removeprefix(f'{where}: ')}", is_blank)
     chunk = data
     while chunk:
         offset = 0

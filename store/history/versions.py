@@ -66,7 +66,7 @@ def iter_versions(
 
     Between them: a Gap where transactions are missing in all of them, followed by the versions that snapshots have of these; a Flaw for
     what cannot be read. ADVANCE gets the bytes of the logs that were passed. Logs are read as they are yielded, one chunk of each
-    server in memory at a time; a snapshot that is asked is in memory as a whole. Raises MetadataCorrupt for a file that is not a log.
+    server in memory at a time; a snapshot that is asked is in memory as a whole.
     """
     for server in servers:
         for text in iter_unread_logs(server.logs, -1):

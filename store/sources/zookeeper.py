@@ -176,10 +176,10 @@ def read_tree(
 
     As a server restores itself (``FileTxnSnapLog``): the newest snapshot that is whole, then every transaction with a higher zxid;
     up to the transaction UNTIL, where one is given, from a snapshot that has seen none behind it.
-    A server refuses a log with a damaged record and passes over transactions that are missing; here what is whole is taken, and
+    A server refuses a log with a damaged header or record and passes over transactions that are missing; here what is whole is taken, and
     what is lost is counted by the zxids. Of a damaged snapshot that nothing whole replaces the nodes that can be read are taken; one
     that an older one and the logs replace goes into NOTES, and so does a newest log of which nobody can tell whether it ends where it
-    ended. Raises SourceNotFound, MetadataCorrupt (nothing can be read, or a log is none).
+    ended. Raises SourceNotFound, MetadataCorrupt (nothing can be read).
     """
     logged = [zxid for server in servers for zxid, _ in iter_log_files(server)]
     snapshots = _find_snapshots(servers, problems, until, min(logged, default=0))
@@ -481,11 +481,19 @@ class Replay:
         self._logged = 0
         self._time_ms = 0
         self._problems = problems
+        self._headless: dict[Path, BadRecord] = {}
+        """The logs without a header, until a gap tells of them."""
+        self._giving: set[Path] = set()
+        """Those of them that have transactions behind the base."""
 
     def take(self, file: Path, item: Transaction | BadRecord) -> None:
         """Take what comes next, in the log FILE."""
         self.tell_gap(file, item)
-        if isinstance(item, Transaction):
+        if isinstance(item, BadRecord) and not item.offset and not item.unfinished:
+            self._headless[file] = item
+        elif isinstance(item, Transaction):
+            if file in self._headless and item.zxid > self._base:
+                self._giving.add(file)
             self._logged = max(self._logged, item.zxid)
             self._time_ms = item.time_ms
             for change in item.changes:
@@ -497,6 +505,8 @@ class Replay:
         """Tell of what is missing in front of ITEM."""
         gap = self.order.take(file, item)
         if gap is not None:
+            if gap.bad is not None and not gap.bad.offset:
+                self._headless.pop(gap.file, None)
             self.tell_lost(gap.text + ("; what they changed may be missing or old" if gap.lost else ""))
 
     def tell_lost(self, text: str) -> None:
@@ -524,6 +534,13 @@ class Replay:
         """
         bad, last, first = self.order.bad, self.order.last, 0
         directory = servers[0].logs
+        for file, header in self._headless.items():
+            if file in self._giving:
+                self._problems.append(
+                    f"{_bad_text(file, header)}; its records can be read, and a server refuses all of it"
+                )
+            elif bad is None or bad[0] != file:
+                notes.not_needed.append(f"{_bad_text(file, header)}; other files have what its records changed")
         if bad is not None and not bad[1].unfinished:
             self._problems.append(f"{_bad_text(*bad)}; what stood there and behind it is lost")
         elif bad is not None:

@@ -279,11 +279,31 @@ def test_the_last_record_unfinished_is_no_damage_and_flipped_it_is(short: Path, 
 
 
 @pytest.mark.parametrize("raw", [b"JKLG" + bytes(100), b"ZK", b"ZKLG\0\0\0\3" + bytes(8)])
-def test_a_log_that_is_none_is_refused_by_name(raw: bytes, short: Path, tmp_path: Path) -> None:
+def test_a_newest_log_that_is_none_is_told_by_name(raw: bytes, short: Path, tmp_path: Path) -> None:
     folder = _linked(short, tmp_path / "none", "log.482")
     (folder / "log.482").write_bytes(raw)
-    with pytest.raises(MetadataCorrupt, match=r"log\.482"):
-        _read(folder)
+    nodes, problems = _read(folder)
+    text = next(one for one in problems if "@ 0x0" in one)
+    assert nodes
+    assert ("log.482 @ 0x0: the header is none of a log" in text, "is lost" in text) == (True, True)
+
+
+@pytest.mark.parametrize("header", [bytes(16), b"JKLG\0\0\0\2" + bytes(8), b"ZKLG\0\0\0\3" + bytes(8), b"\xff" * 16])
+@pytest.mark.parametrize("name", ["log.1", "log.35e", "log.482"])
+def test_behind_a_damaged_header_every_record_is_read(name: str, header: bytes, short: Path, tmp_path: Path) -> None:
+    """With the snapshots, which have what older logs changed, and with the logs alone."""
+    whole = _read(short)[0]
+    folder = _linked(short, tmp_path / "headless", name)
+    (folder / name).write_bytes(header + (short / name).read_bytes()[16:])
+    nodes, problems = _read(folder)
+    assert nodes == whole
+    assert [f"{name} @ 0x0: the header is none of a log" in text for text in problems] == [True] * (name == "log.482")
+    for snapshot in folder.glob("snapshot.*"):
+        if snapshot.name != "snapshot.0":
+            snapshot.unlink()
+    nodes, (text,) = _read(folder)
+    assert nodes == whole
+    assert f"{name} @ 0x0: the header is none of a log" in text
 
 
 @pytest.mark.parametrize("name", ["log.35e", "log.1"])
