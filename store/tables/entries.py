@@ -95,7 +95,7 @@ class FinishEntries:
     """One final file or more a range, below DIRECTORY of the folder; none for a range whose entries are all known.
 
     ``ledgers``: files of the table that names topics; ``known``: files, by table, whose entries are not written again to it;
-    ``messages``: the table of messages, too.
+    ``messages``: the table of messages, too. ``incomplete``: as of ``write_part``.
     """
 
     folder: Folder
@@ -106,6 +106,7 @@ class FinishEntries:
     known: Mapping[str, Sequence[Part]] = field(default_factory=dict)
     most_rows: int = RANGE_ROWS_MAX
     messages: MessageFiles | None = None
+    incomplete: str = ""
 
     @property
     def schema(self) -> pa.Schema:
@@ -134,7 +135,8 @@ class FinishEntries:
         if len(records.rows):
             damaged = int(np.count_nonzero(records.rows["flags"] & kernel.BAD_DIGEST))
             relative = f"{self.directory}/entries/{stem}.parquet"
-            part = write_part(self.folder, relative, TABLES["entries"], self._batches(records, topics))
+            batches = self._batches(records, topics)
+            part = write_part(self.folder, relative, TABLES["entries"], batches, self.incomplete)
             yield finished("entries", part, damaged=damaged)
 
     def _write_messages(
@@ -143,7 +145,8 @@ class FinishEntries:
         problems: list[StoreError] = []
         batches = messages.batches(self.cluster, records, listed, problems)
         told = 0
-        for part in write_parts(self.folder, f"{self.directory}/messages/{stem}", TABLES["messages"], batches):
+        stem = f"{self.directory}/messages/{stem}"
+        for part in write_parts(self.folder, stem, TABLES["messages"], batches, incomplete=self.incomplete):
             yield finished("messages", part, problems=len(problems) - told)
             told = len(problems)
 

@@ -242,14 +242,16 @@ def make_tables(run: Exporting) -> MadeTables:
 
 
 def _making(run: Exporting) -> Making:
-    return Making(run.folder, run.staging, run.cluster, run.token, run.engine, run.advance)
+    incomplete = why_incomplete(run.reader.txn)
+    return Making(run.folder, run.staging, run.cluster, run.token, run.engine, run.advance, incomplete=incomplete)
 
 
 def _write_small(run: Exporting, table: str) -> tuple[Part, ...]:
     directory = f"{run.staging}/{table}"
     run.folder.make(directory)
     batches = iter_table(run.reader, table, run.cluster, run.fail)
-    return tuple(write_parts(run.folder, f"{directory}/part-{run.token}", TABLES[table], batches))
+    stem, incomplete = f"{directory}/part-{run.token}", why_incomplete(run.reader.txn)
+    return tuple(write_parts(run.folder, stem, TABLES[table], batches, incomplete=incomplete))
 
 
 def commit_tables(

@@ -21,6 +21,7 @@ from store.files import create_directory
 from store.frozen import frozen
 from store.tables.folder import NO_SPACE
 from store.tables.schemas import TABLES
+from store.tables.writing import INCOMPLETE
 
 NAMESPACE = "pulsar"
 CATALOG_FILE = "catalog.db"
@@ -373,7 +374,7 @@ def _commit_once(transaction: Any, change: Commit, there: Sequence[Any]) -> Comm
     gone = there if change.known is None else []
     if added or gone:
         about = {"pulsar-admin.cluster": change.cluster}
-        about |= {"pulsar-admin.incomplete": change.incomplete} if change.incomplete else {}
+        about |= {INCOMPLETE: change.incomplete} if change.incomplete else {}
         snapshot = transaction.update_snapshot(snapshot_properties=about)
         with snapshot.overwrite() if gone else snapshot.merge_append() as update:
             for file in gone:

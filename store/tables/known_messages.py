@@ -48,13 +48,17 @@ class TopicPieces(FileRange):
 
 @dataclass(frozen=True)
 class WriteKnown:
-    """The messages of pieces of topics, written into DIRECTORY of FOLDER under the names that PROFILE gives their columns."""
+    """The messages of pieces of topics, written into DIRECTORY of FOLDER under the names that PROFILE gives their columns.
+
+    ``incomplete``: as of ``store.tables.writing.write_part``.
+    """
 
     folder: Folder
     directory: str
     cluster: str
     name: str
     profile: Profile
+    incomplete: str = ""
 
     @property
     def schema(self) -> pa.Schema:
@@ -67,7 +71,7 @@ class WriteKnown:
         stem = f"{self.directory}/part-{piece.number:05d}-{self.name}"
         try:
             batches = self._batches(piece.pieces, lost)
-            for part in write_parts(self.folder, stem, known_schema(self.profile), batches):
+            for part in write_parts(self.folder, stem, known_schema(self.profile), batches, incomplete=self.incomplete):
                 yield finished("messages", part)
         except DiskFull as error:
             yield finished_row({"error": error.message})
@@ -95,7 +99,7 @@ def make_known(
     """
     directory = f"{how.staging}/messages"
     how.folder.make(directory)
-    write = WriteKnown(how.folder, directory, how.cluster, how.name, profile)
+    write = WriteKnown(how.folder, directory, how.cluster, how.name, profile, how.incomplete)
     pieces = _joined(_pieces(reader, profile, fail))
     parts: list[Part] = []
     lost = 0

@@ -33,7 +33,10 @@ _Row = dict[str, Any]  # Any: columns of what an operation yields
 
 @dataclass(frozen=True)
 class Making:
-    """How the table is made. ``engine`` None: in this process. ``staging``: the directory for what is not final, there already."""
+    """How the table is made. ``engine`` None: in this process. ``staging``: the directory for what is not final, there already.
+
+    ``incomplete``: as of ``store.tables.writing.write_part``.
+    """
 
     folder: Folder
     staging: str
@@ -46,6 +49,7 @@ class Making:
     slice_bytes: int = SLICE_BYTES
     known: Mapping[str, Sequence[Part]] = field(default_factory=dict)
     messages: MessageFiles | None = None
+    incomplete: str = ""
 
 
 @dataclass(slots=True)
@@ -68,7 +72,16 @@ def make_entries(txn: Txn, how: Making, ledgers: Sequence[Part]) -> MadeEntries:
     for table in ("entries", "messages"):
         how.folder.make(f"{how.staging}/{table}")
     staged = _stage(txn, how, made, ledgers)
-    finish = FinishEntries(how.folder, how.staging, how.cluster, how.name, ledgers, how.known, messages=how.messages)
+    finish = FinishEntries(
+        how.folder,
+        how.staging,
+        how.cluster,
+        how.name,
+        ledgers,
+        how.known,
+        messages=how.messages,
+        incomplete=how.incomplete,
+    )
     ranges = staged.ranges()
     while pieces := list(islice(ranges, _ROUND_RANGES)):
         for _, rows in run_pieces(how, finish, pieces, lambda piece: how.advance(0)):

@@ -16,6 +16,8 @@ from store.tables.schemas import TABLES
 GROUP_ROWS = 1 << 15
 """Few: a question on one ledger reads a row group."""
 GROUP_BYTES = 32 << 20
+INCOMPLETE = "pulsar-admin.incomplete"
+"""A key of what describes tables: why the metadata that they were made of were not whole."""
 PART_BYTES = 256 << 20  # of Arrow's columns; a file is a fraction of it
 _LARGE = frozenset(
     [
@@ -26,8 +28,13 @@ _LARGE = frozenset(
 """Columns without statistics: these are copies of the least and the greatest value."""
 
 
-def write_part(folder: Folder, relative: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Part:
-    """Write BATCHES into the new file RELATIVE of FOLDER; raises DiskFull, NotWritable, NotFound, and then it is not there."""
+def write_part(
+    folder: Folder, relative: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], incomplete: str = ""
+) -> Part:
+    """Write BATCHES into the new file RELATIVE of FOLDER; raises DiskFull, NotWritable, NotFound, and then it is not there.
+
+    INCOMPLETE: why the metadata that they were made of were not whole; the file says it itself, as key ``INCOMPLETE`` of its metadata.
+    """
     rows = 0
     bounds: list[tuple[int, int]] = []
     with folder.create(relative) as out:
@@ -37,6 +44,7 @@ def write_part(folder: Folder, relative: str, schema: pa.Schema, batches: Iterab
                 writer.write_table(table, row_group_size=GROUP_ROWS)
                 rows += len(table)
                 bounds += _ledger_bounds(table)
+            writer.add_key_value_metadata({INCOMPLETE: incomplete} if incomplete else {})
             writer.add_key_value_metadata(sink.blocks())
     ledgers = (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else None
     return Part(relative, rows, sink.tell(), ledgers, sink.footer)
@@ -54,12 +62,22 @@ def _open_parquet(sink: Any, schema: pa.Schema) -> Any:  # Any: pyarrow has no t
 
 
 def write_parts(
-    folder: Folder, stem: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch], part_bytes: int = PART_BYTES
+    folder: Folder,
+    stem: str,
+    schema: pa.Schema,
+    batches: Iterator[pa.RecordBatch],
+    part_bytes: int = PART_BYTES,
+    *,
+    incomplete: str = "",
 ) -> Iterator[Part]:
-    """Write BATCHES into files STEM-00000.parquet and so on, each of about PART_BYTES in memory; none for no rows."""
+    """Write BATCHES into files STEM-00000.parquet and so on, each of about PART_BYTES in memory; none for no rows.
+
+    INCOMPLETE: as of ``write_part``.
+    """
     number = 0
     while (first := next(batches, None)) is not None:
-        yield write_part(folder, f"{stem}-{number:05d}.parquet", schema, _portion(first, batches, part_bytes))
+        rows = _portion(first, batches, part_bytes)
+        yield write_part(folder, f"{stem}-{number:05d}.parquet", schema, rows, incomplete)
         number += 1
 
 

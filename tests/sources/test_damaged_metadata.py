@@ -9,6 +9,7 @@ import struct
 import warnings
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import pulsar_admin
@@ -166,6 +167,12 @@ def test_each_answer_of_an_incomplete_store_says_so_until_sound_files_come(
         assert "incomplete" not in cli("--store", store, *question).stderr
 
 
+def marked(path: Path) -> str | None:
+    """What a Parquet file says of incomplete metadata."""
+    found = pq.read_metadata(path).metadata.get(b"pulsar-admin.incomplete")
+    return None if found is None else found.decode()
+
+
 def test_tables_of_an_incomplete_store_say_so_too(
     alone: Path,
     disks: Path,  # noqa: F811
@@ -182,6 +189,13 @@ def test_tables_of_an_incomplete_store_say_so_too(
         assert cli("--store", store, "store", "export", "tables", folder, *more).exit_code == 1
     (cluster,) = json.loads((tables / "tables.json").read_text())["clusters"].values()
     assert cluster["incomplete"].keys() == cluster["tables"].keys()
+    marks = {path: marked(path) for folder in (tables, ice) for path in folder.rglob("*.parquet")}
+    assert {path.relative_to(tables).parts[0] for path in marks if path.is_relative_to(tables)} >= {
+        "entries",
+        "messages",
+        "topics",
+    }
+    assert {*marks.values()} == {*cluster["incomplete"].values()}
     for question in sound:
         answer = cli("--tables", tables, *question)
         assert (answer.exit_code, "from incomplete metadata" in answer.stderr) == (1, True), question
@@ -193,6 +207,7 @@ def test_tables_of_an_incomplete_store_say_so_too(
     (cluster,) = json.loads((tables / "tables.json").read_text())["clusters"].values()
     assert cluster["incomplete"].keys() == cluster["tables"].keys() - {"topics"}
     assert cli("--store", store, "store", "export", "tables", tables).exit_code == 0
+    assert {marked(path) for path in tables.rglob("*.parquet")} == {None}
     for question in sound:
         answer = cli("--tables", tables, *question)
         assert (answer.exit_code, answer.stderr.count("incomplete")) == (0, 0), question
