@@ -193,10 +193,10 @@ def _check_pages(app: App) -> None:
 
 
 def _fails(found: Any, fail_on: str) -> bool:  # Any: Finding
-    from store.rules.cause import Severity
+    from store.rules.finding import Severity
 
     return found.severity is Severity.CRITICAL or (fail_on != "critical" and found.severity is Severity.WARNING)
 
 
-def _render(cause: Any) -> str:  # Any: Cause
-    return f"{cause.text()}\n"
+def _render(rule: Any) -> str:  # Any: Rule
+    return f"{rule.text()}\n"

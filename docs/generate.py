@@ -21,7 +21,7 @@ import compatibility  # noqa: E402 - works on a checkout that is not installed
 from pulsar_admin import errors, lookup, table  # noqa: E402 - works on a checkout that is not installed
 from pulsar_admin.cli import CONTEXT, TableGroup, root  # noqa: E402
 from store.errors import StoreError  # noqa: E402
-from store.rules.cause import Severity  # noqa: E402
+from store.rules.finding import Severity  # noqa: E402
 from store.rules.table import CAUSES  # noqa: E402
 
 WIDTH = 100

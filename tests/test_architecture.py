@@ -281,7 +281,7 @@ def test_package_marker(module: str) -> Iterator[str]:
         yield f"{module} has {statements}, not {marker}"
 
 
-JUDGES = {"Cause", "Evidence", "Rule", "Sweep"}
+JUDGES = {"Evidence", "Rule", "Sweep"}
 PROJECTS = {"Finding": {"store/doctor/__init__.py", "store/doctor/since.py"}}
 """What rules make → who else makes it: one that sums up many, one that was saved."""
 

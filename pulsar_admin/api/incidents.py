@@ -65,7 +65,7 @@ def _of_bundles(findings: list[Json]) -> list[Json]:
     """Return those of FINDINGS that need no bookies' files."""
     from store.rules.table import RULES
 
-    of_disks = {rule.cause.code for rule in RULES if rule.of_disks}
+    of_disks = {rule.code for rule in RULES if rule.of_disks}
     return [found for found in findings if found["code"] not in of_disks]
 
 

@@ -16,8 +16,7 @@ from store.facts.deep import DeepFacts
 from store.facts.topics import ReadBudget
 from store.frozen import frozen
 from store.model.reader import open_reader
-from store.rules.cause import Severity
-from store.rules.finding import Finding, message_of, place_of
+from store.rules.finding import Finding, Severity, message_of, place_of
 from store.rules.judging import judge_deep, judge_store, refuse_bundle
 from store.rules.table import CAUSES
 from store.wording import counted

@@ -17,8 +17,7 @@ from typing import Any
 from store.doctor import Ranking, count_of, is_rest, rest_of
 from store.errors import InvalidValue
 from store.frozen import fields_of, frozen
-from store.rules.cause import Severity
-from store.rules.finding import Finding, place_of
+from store.rules.finding import Finding, Severity, place_of
 from store.rules.sight import BLIND, BLIND_PLACES, BLIND_TOPIC, DEEP, FILES, UNREAD
 from store.rules.table import check_codes
 

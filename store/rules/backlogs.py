@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from store.facts import Unknown
 from store.facts.chunks import CutMessage
 from store.facts.subscriptions import SubscriptionFacts
-from store.rules.cause import Cause, Severity
+from store.rules.finding import Severity
 from store.rules.rule import Evidence, Rule
 from store.wording import counted, plural
 
@@ -81,32 +81,28 @@ _DROPS = (
 
 CHUNK_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     Rule(
-        Cause(
-            "chunk-cut",
-            Severity.WARNING,
-            "A subscription stands inside a chunked message",
-            _CUT,
-            _DROPS,
-            "pulsar-admin topics reset-cursor {topic} -s {subscription} -m {first}",
-            "Give the whole message again, from its first chunk on; entries after that chunk that were acknowledged are given again, too."
-            " To drop the message instead, use `topics skip`.",
-        ),
-        _cut,
+        "chunk-cut",
+        Severity.WARNING,
+        "A subscription stands inside a chunked message",
+        _CUT,
+        _DROPS,
+        "pulsar-admin topics reset-cursor {topic} -s {subscription} -m {first}",
+        "Give the whole message again, from its first chunk on; entries after that chunk that were acknowledged are given again, too."
+        " To drop the message instead, use `topics skip`.",
+        holds=_cut,
         scope="use",
         needs="has_edges",
     ),
     Rule(
-        Cause(
-            "chunk-remainder",
-            Severity.WARNING,
-            "A backlog begins with the rest of a chunked message",
-            f"{_CUT} Its first chunk is trimmed, so that nobody can join it any more.",
-            _DROPS,
-            "pulsar-admin topics skip {topic} -s {subscription} -n {left}",
-            "Skip the chunks that are left.",
-        ),
-        _remainder,
-        "the message, which no consumer gets in any case",
+        "chunk-remainder",
+        Severity.WARNING,
+        "A backlog begins with the rest of a chunked message",
+        f"{_CUT} Its first chunk is trimmed, so that nobody can join it any more.",
+        _DROPS,
+        "pulsar-admin topics skip {topic} -s {subscription} -n {left}",
+        "Skip the chunks that are left.",
+        holds=_remainder,
+        loss="the message, which no consumer gets in any case",
         scope="use",
         needs="has_edges",
     ),
@@ -114,16 +110,14 @@ CHUNK_RULES: tuple[Rule[SubscriptionFacts], ...] = (
 
 MARKER_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     Rule(
-        Cause(
-            "markers-in-backlog",
-            Severity.NOTE,
-            "Half of a backlog or more is markers, which no client gets",
-            "Brokers write markers into topics for replicated subscriptions and transactions (apache/pulsar#6437, #22926, #10054).",
-            "Counts them in `msgBacklog`, gives them to nobody, and acknowledges them when a consumer reads past them.",
-            "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1 -ssm",
-            "Nothing to repair: connect a consumer.",
-        ),
-        _markers,
+        "markers-in-backlog",
+        Severity.NOTE,
+        "Half of a backlog or more is markers, which no client gets",
+        "Brokers write markers into topics for replicated subscriptions and transactions (apache/pulsar#6437, #22926, #10054).",
+        "Counts them in `msgBacklog`, gives them to nobody, and acknowledges them when a consumer reads past them.",
+        "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1 -ssm",
+        "Nothing to repair: connect a consumer.",
+        holds=_markers,
         scope="use",
         needs="has_edges",
     ),

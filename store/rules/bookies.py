@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from store.facts.bookies import Unreadable
 from store.facts.cluster import ClusterFacts
-from store.rules.cause import Cause, Severity
+from store.rules.finding import Severity
 from store.rules.rule import Evidence, Rule
 from store.wording import counted, listed, plural
 
@@ -210,113 +210,99 @@ _ASKED = (
 
 BOOKIE_RULES = (
     Rule(
-        Cause(
-            "entry-log-missing",
-            Severity.CRITICAL,
-            "An entry log that a bookie's index names is not there",
-            "The index leads entries of ledgers that live to the log. Journals may still have them, but in front of the mark from which a"
-            " start reads. Critical where clients get no other copy, else a warning.",
-            "The bookie answers with an I/O error, and the client asks the other bookies of the entry. Where none has it the reader is"
-            " stuck, and a ledger that was not closed cannot be recovered.",
-            "pulsar-admin store salvage {disks}",
-            "Bring the file back from a backup. Without one salvage the bookie while it is stopped, which writes the entries anew from old"
-            " journals and the other bookies, then run `store refresh`.",
-            _COPIES,
-        ),
-        _lost_logs,
+        "entry-log-missing",
+        Severity.CRITICAL,
+        "An entry log that a bookie's index names is not there",
+        "The index leads entries of ledgers that live to the log. Journals may still have them, but in front of the mark from which a"
+        " start reads. Critical where clients get no other copy, else a warning.",
+        "The bookie answers with an I/O error, and the client asks the other bookies of the entry. Where none has it the reader is"
+        " stuck, and a ledger that was not closed cannot be recovered.",
+        "pulsar-admin store salvage {disks}",
+        "Bring the file back from a backup. Without one salvage the bookie while it is stopped, which writes the entries anew from old"
+        " journals and the other bookies, then run `store refresh`.",
+        _COPIES,
+        holds=_lost_logs,
         of_disks=True,
     ),
     Rule(
-        Cause(
-            "idx-log-missing",
-            Severity.CRITICAL,
-            "An entry log that a bookie's .idx files name is not there",
-            "As `entry-log-missing`, of a bookie with SortedLedgerStorage or InterleavedLedgerStorage. Critical where clients get no other"
-            " copy, else a warning.",
-            "The bookie answers with an I/O error, and the client asks the other bookies of the entry. Where none has it the reader is"
-            " stuck, and a ledger that was not closed cannot be recovered.",
-            "pulsar-admin ledgers underreplicated",
-            "Bring the file back from a backup. Without one, `bookkeeper shell recover` copies what other bookies have; what only old"
-            " journals have `topics dump` writes to files, which `topics load` reads. See which ledgers lack copies.",
-            _COPIES,
-        ),
-        _lost_logs_of_files,
+        "idx-log-missing",
+        Severity.CRITICAL,
+        "An entry log that a bookie's .idx files name is not there",
+        "As `entry-log-missing`, of a bookie with SortedLedgerStorage or InterleavedLedgerStorage. Critical where clients get no other"
+        " copy, else a warning.",
+        "The bookie answers with an I/O error, and the client asks the other bookies of the entry. Where none has it the reader is"
+        " stuck, and a ledger that was not closed cannot be recovered.",
+        "pulsar-admin ledgers underreplicated",
+        "Bring the file back from a backup. Without one, `bookkeeper shell recover` copies what other bookies have; what only old"
+        " journals have `topics dump` writes to files, which `topics load` reads. See which ledgers lack copies.",
+        _COPIES,
+        holds=_lost_logs_of_files,
         of_disks=True,
     ),
     Rule(
-        Cause(
-            "entries-not-served",
-            Severity.CRITICAL,
-            "A bookie has entries that it does not serve",
-            "Its entry logs have them and its index has no row of them: a part of the index is lost, or is an older one. Or its journals"
-            " alone have them, in front of the mark: an entry log, or a part of it, is lost. In both cases no start reads them again.",
-            f"It answers that it has no such entry. {_ASKED}",
-            "pulsar-admin store salvage {disks}",
-            "Salvage the bookie while it is stopped, which makes its index again and writes what only journals have into an entry log,"
-            " then run `store refresh`.",
-            _COPIES,
-        ),
-        _not_served,
+        "entries-not-served",
+        Severity.CRITICAL,
+        "A bookie has entries that it does not serve",
+        "Its entry logs have them and its index has no row of them: a part of the index is lost, or is an older one. Or its journals"
+        " alone have them, in front of the mark: an entry log, or a part of it, is lost. In both cases no start reads them again.",
+        f"It answers that it has no such entry. {_ASKED}",
+        "pulsar-admin store salvage {disks}",
+        "Salvage the bookie while it is stopped, which makes its index again and writes what only journals have into an entry log,"
+        " then run `store refresh`.",
+        _COPIES,
+        holds=_not_served,
         of_disks=True,
     ),
     Rule(
-        Cause(
-            "idx-entries-not-served",
-            Severity.CRITICAL,
-            "A bookie with .idx files has entries that it does not serve",
-            "As `entries-not-served`, of a bookie with SortedLedgerStorage or InterleavedLedgerStorage: an `.idx` file is gone, or has no"
-            " place of the entries.",
-            f"It answers that it has no such entry. {_ASKED}",
-            "pulsar-admin ledgers missing",
-            "While the bookie is stopped `bookkeeper shell regenerate-interleaved-storage-index-file -l LEDGER,LEDGER` makes the files"
-            " again of its entry logs; then run `store refresh`. What only old journals have `topics dump` writes to files. See which"
-            " entries they are.",
-            _COPIES,
-        ),
-        _not_served_of_files,
+        "idx-entries-not-served",
+        Severity.CRITICAL,
+        "A bookie with .idx files has entries that it does not serve",
+        "As `entries-not-served`, of a bookie with SortedLedgerStorage or InterleavedLedgerStorage: an `.idx` file is gone, or has no"
+        " place of the entries.",
+        f"It answers that it has no such entry. {_ASKED}",
+        "pulsar-admin ledgers missing",
+        "While the bookie is stopped `bookkeeper shell regenerate-interleaved-storage-index-file -l LEDGER,LEDGER` makes the files"
+        " again of its entry logs; then run `store refresh`. What only old journals have `topics dump` writes to files. See which"
+        " entries they are.",
+        _COPIES,
+        holds=_not_served_of_files,
         of_disks=True,
     ),
     Rule(
-        Cause(
-            "ensemble-elsewhere",
-            Severity.CRITICAL,
-            "Ledgers name other bookies than those that have their entries",
-            "The bookies of their ensembles are gone (no cookie, not imported) or do not have the entries; others that are here do: the id"
-            " of a bookie was changed, or disks were moved to other bookies.",
-            _ASKED,
-            "pulsar-admin ledgers restore --to-bookies",
-            "A ledger that nobody can close is closed at its last entry here. Let the metadata name the bookies that have the entries.",
-            "Give bookies ids of their own (`bookieId`), so that a new address is no new bookie.",
-        ),
-        _elsewhere,
+        "ensemble-elsewhere",
+        Severity.CRITICAL,
+        "Ledgers name other bookies than those that have their entries",
+        "The bookies of their ensembles are gone (no cookie, not imported) or do not have the entries; others that are here do: the id"
+        " of a bookie was changed, or disks were moved to other bookies.",
+        _ASKED,
+        "pulsar-admin ledgers restore --to-bookies",
+        "A ledger that nobody can close is closed at its last entry here. Let the metadata name the bookies that have the entries.",
+        "Give bookies ids of their own (`bookieId`), so that a new address is no new bookie.",
+        holds=_elsewhere,
     ),
     Rule(
-        Cause(
-            "bookie-gone",
-            Severity.CRITICAL,
-            "Entries were on a bookie that is gone",
-            "Ledgers name a bookie that has no cookie in the metadata and was not imported; no bookie that is here has these entries.",
-            _ASKED,
-            "pulsar-admin store add bookie {bookie}=DIR,DIR",
-            "If its disks are gone, `ledgers missing` says what is lost, and `ledgers forget` lets topics go on. Else bring them.",
-            "Decommission a bookie (`bookkeeper shell decommissionbookie`) before its disks go.",
-        ),
-        _gone,
+        "bookie-gone",
+        Severity.CRITICAL,
+        "Entries were on a bookie that is gone",
+        "Ledgers name a bookie that has no cookie in the metadata and was not imported; no bookie that is here has these entries.",
+        _ASKED,
+        "pulsar-admin store add bookie {bookie}=DIR,DIR",
+        "If its disks are gone, `ledgers missing` says what is lost, and `ledgers forget` lets topics go on. Else bring them.",
+        "Decommission a bookie (`bookkeeper shell decommissionbookie`) before its disks go.",
+        holds=_gone,
         loss="the entries that are nowhere",
     ),
     Rule(
-        Cause(
-            "ledger-on-gone-bookies",
-            Severity.CRITICAL,
-            "Nobody can close a ledger of which no entry is here",
-            "It is open, and of its bookies so many are gone (no cookie, not imported) that a recovery does not hear enough of them.",
-            "Each load of the topic tries to recover its last ledger and fails: `BKLedgerRecoveryException`. A subscription that stands in"
-            " it starts at the position in its metadata.",
-            "pulsar-admin ledgers forget {ledgerIds}",
-            "If the disks of the bookies exist, bring them first (`store add bookie`). Else take the ledgers out.",
-            "Decommission a bookie (`bookkeeper shell decommissionbookie`) before its disks go.",
-        ),
-        _empty,
+        "ledger-on-gone-bookies",
+        Severity.CRITICAL,
+        "Nobody can close a ledger of which no entry is here",
+        "It is open, and of its bookies so many are gone (no cookie, not imported) that a recovery does not hear enough of them.",
+        "Each load of the topic tries to recover its last ledger and fails: `BKLedgerRecoveryException`. A subscription that stands in"
+        " it starts at the position in its metadata.",
+        "pulsar-admin ledgers forget {ledgerIds}",
+        "If the disks of the bookies exist, bring them first (`store add bookie`). Else take the ledgers out.",
+        "Decommission a bookie (`bookkeeper shell decommissionbookie`) before its disks go.",
+        holds=_empty,
         loss="what the ledger had on the bookies that are gone",
     ),
 )

@@ -14,73 +14,62 @@ from store.facts.cluster import ClusterFacts
 from store.model.cursors import iter_cursor_names
 from store.nacks.kept import iter_trackers, iter_wrong_rows
 from store.names import parse_topic, shell_word
-from store.rules.cause import Cause, Severity
-from store.rules.finding import Finding
+from store.rules.finding import Finding, Severity
 from store.rules.rule import Rule, Sweep
 from store.rules.words import PREVENT, UNSEEN
 
 CHANGES_DAMAGED: Rule[Any] = Rule(
-    Cause(
-        "changes-damaged",
-        Severity.WARNING,
-        "The log of changes is damaged",
-        "A record of a change made with this toolkit cannot be read, so the change cannot be undone.",
-        UNSEEN,
-        "pulsar-admin store log",
-        "Look at the remaining changes. What was exported stays as it is.",
-        PREVENT,
-    ),
+    "changes-damaged",
+    Severity.WARNING,
+    "The log of changes is damaged",
+    "A record of a change made with this toolkit cannot be read, so the change cannot be undone.",
+    UNSEEN,
+    "pulsar-admin store log",
+    "Look at the remaining changes. What was exported stays as it is.",
+    PREVENT,
     scope="store",
 )
 CHANGES_ALTERED: Rule[Any] = Rule(
-    Cause(
-        "changes-altered",
-        Severity.WARNING,
-        "Somebody altered the log of changes",
-        "Each change has the digest of the previous one. One digest is wrong: a record was altered or removed.",
-        UNSEEN,
-        "pulsar-admin store log",
-        "Find out who did it before you trust the log. It cannot be repaired.",
-        PREVENT,
-    ),
+    "changes-altered",
+    Severity.WARNING,
+    "Somebody altered the log of changes",
+    "Each change has the digest of the previous one. One digest is wrong: a record was altered or removed.",
+    UNSEEN,
+    "pulsar-admin store log",
+    "Find out who did it before you trust the log. It cannot be repaired.",
+    PREVENT,
     scope="store",
 )
 BASE_DAMAGED: Rule[Any] = Rule(
-    Cause(
-        "base-damaged",
-        Severity.WARNING,
-        "The imported value of a changed node cannot be read",
-        "An export compares with it and will refuse.",
-        UNSEEN,
-        "pulsar-admin store log",
-        "Import the source into a new store (`store import`), and make the changes again that the log shows.",
-        PREVENT,
-    ),
+    "base-damaged",
+    Severity.WARNING,
+    "The imported value of a changed node cannot be read",
+    "An export compares with it and will refuse.",
+    UNSEEN,
+    "pulsar-admin store log",
+    "Import the source into a new store (`store import`), and make the changes again that the log shows.",
+    PREVENT,
     scope="store",
 )
 NACKS_DAMAGED: Rule[Any] = Rule(
-    Cause(
-        "nacks-damaged",
-        Severity.WARNING,
-        "Kept negative acks are damaged",
-        "A row of the negative acks that scripts keep in the store cannot be read.",
-        UNSEEN,
-        "pulsar-admin nacks stats",
-        "Look at what is left and add the positions again with `nacks add`.",
-        PREVENT,
-    ),
+    "nacks-damaged",
+    Severity.WARNING,
+    "Kept negative acks are damaged",
+    "A row of the negative acks that scripts keep in the store cannot be read.",
+    UNSEEN,
+    "pulsar-admin nacks stats",
+    "Look at what is left and add the positions again with `nacks add`.",
+    PREVENT,
     scope="store",
 )
 NACKS_OF_NOBODY: Rule[Any] = Rule(
-    Cause(
-        "nacks-of-nobody",
-        Severity.NOTE,
-        "Negative acks are kept for a subscription that does not exist",
-        "The subscription was deleted since they were kept.",
-        UNSEEN,
-        "pulsar-admin nacks stats",
-        "Nothing needs them. They cost a few bytes.",
-    )
+    "nacks-of-nobody",
+    Severity.NOTE,
+    "Negative acks are kept for a subscription that does not exist",
+    "The subscription was deleted since they were kept.",
+    UNSEEN,
+    "pulsar-admin nacks stats",
+    "Nothing needs them. They cost a few bytes.",
 )
 
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from store.facts import Unknown
 from store.facts.cluster import ClusterFacts
 from store.facts.managed_ledgers import summed
-from store.rules.cause import Cause, Severity
+from store.rules.finding import Severity
 from store.rules.rule import Evidence, Rule
 from store.wording import counted, plural
 
@@ -100,125 +100,107 @@ def _unknown_values(facts: ClusterFacts) -> Iterator[Evidence]:
 
 CLUSTER_RULES = (
     Rule(
-        Cause(
-            "bookie-unknown",
-            Severity.CRITICAL,
-            "The metadata knows nothing of an imported bookie",
-            "Neither a cookie nor the ensemble of a ledger names it. Metadata and disks are not of one cluster, or the metadata is new.",
-            "The bookie refuses to start (InvalidCookieException). With a new cookie it deletes all that it has.",
-            "pulsar-admin store ls /ledgers/cookies",
-            "Import the metadata that the bookie's `bookkeeper.conf` names (`metadataServiceUri`) into a store of its own; of a ZooKeeper "
-            "with several clusters, `--chroot` names one. If that is lost, import the bookies alone and run `store recover`.",
-            "Run `store preflight` before bookies start on other metadata.",
-            leads=True,
-        ),
-        _unknown_bookies,
-        "All entries of the bookie, if it starts on this metadata.",
+        "bookie-unknown",
+        Severity.CRITICAL,
+        "The metadata knows nothing of an imported bookie",
+        "Neither a cookie nor the ensemble of a ledger names it. Metadata and disks are not of one cluster, or the metadata is new.",
+        "The bookie refuses to start (InvalidCookieException). With a new cookie it deletes all that it has.",
+        "pulsar-admin store ls /ledgers/cookies",
+        "Import the metadata that the bookie's `bookkeeper.conf` names (`metadataServiceUri`) into a store of its own; of a ZooKeeper "
+        "with several clusters, `--chroot` names one. If that is lost, import the bookies alone and run `store recover`.",
+        "Run `store preflight` before bookies start on other metadata.",
+        leads=True,
+        holds=_unknown_bookies,
+        loss="All entries of the bookie, if it starts on this metadata.",
     ),
     Rule(
-        Cause(
-            "bookkeeper-metadata-absent",
-            Severity.CRITICAL,
-            "The metadata has no part of BookKeeper",
-            "There is no ledger and no layout in it. Brokers may use another ZooKeeper or path (`bookkeeperMetadataServiceUri`).",
-            "Bookies that start on it delete all that they have.",
-            "pulsar-admin store ls /ledgers",
-            "Import again with BookKeeper's root: `--ledgers-root`, or the `bookkeeper.conf` of a bookie. If it is lost, run `store "
-            "recover`. Until then forget no ledger: that its metadata is not here says nothing of it.",
-            leads=True,
-        ),
-        _no_bookkeeper,
+        "bookkeeper-metadata-absent",
+        Severity.CRITICAL,
+        "The metadata has no part of BookKeeper",
+        "There is no ledger and no layout in it. Brokers may use another ZooKeeper or path (`bookkeeperMetadataServiceUri`).",
+        "Bookies that start on it delete all that they have.",
+        "pulsar-admin store ls /ledgers",
+        "Import again with BookKeeper's root: `--ledgers-root`, or the `bookkeeper.conf` of a bookie. If it is lost, run `store "
+        "recover`. Until then forget no ledger: that its metadata is not here says nothing of it.",
+        leads=True,
+        holds=_no_bookkeeper,
     ),
     Rule(
-        Cause(
-            "pulsar-metadata-absent",
-            Severity.CRITICAL,
-            "The metadata has no part of Pulsar's brokers",
-            "Ledgers are listed, and no topic, subscription or schema that could be theirs. Brokers keep that in another ZooKeeper or path"
-            " (`metadataStoreUrl`), or it is lost.",
-            "Serves nothing of these ledgers. Bookies keep them.",
-            "pulsar-admin store recover --level A",
-            "Import again with the brokers' metadata, and BookKeeper's root by `--ledgers-root`, if there is any. Delete no ledger before."
-            " If it is lost, make it again from what the ledgers say.",
-            leads=True,
-        ),
-        _no_brokers,
-        "all topics, if the ledgers are deleted",
+        "pulsar-metadata-absent",
+        Severity.CRITICAL,
+        "The metadata has no part of Pulsar's brokers",
+        "Ledgers are listed, and no topic, subscription or schema that could be theirs. Brokers keep that in another ZooKeeper or path"
+        " (`metadataStoreUrl`), or it is lost.",
+        "Serves nothing of these ledgers. Bookies keep them.",
+        "pulsar-admin store recover --level A",
+        "Import again with the brokers' metadata, and BookKeeper's root by `--ledgers-root`, if there is any. Delete no ledger before."
+        " If it is lost, make it again from what the ledgers say.",
+        leads=True,
+        holds=_no_brokers,
+        loss="all topics, if the ledgers are deleted",
     ),
     Rule(
-        Cause(
-            "bookkeeper-shared",
-            Severity.NOTE,
-            "Another Pulsar may use the same BookKeeper",
-            "The ZooKeeper has a Pulsar at another path and no BookKeeper there (`zkLedgersRootPath`, `bookkeeperMetadataServiceUri`).",
-            "Ignores ledgers of others.",
-            "pulsar-admin ledgers orphans",
-            "Nothing to repair. Ledgers that nothing here references are not called leaked; what deletes or makes again refuses until"
-            " `--accept-unknown-tree` names the other path.",
-        ),
-        _shared,
+        "bookkeeper-shared",
+        Severity.NOTE,
+        "Another Pulsar may use the same BookKeeper",
+        "The ZooKeeper has a Pulsar at another path and no BookKeeper there (`zkLedgersRootPath`, `bookkeeperMetadataServiceUri`).",
+        "Ignores ledgers of others.",
+        "pulsar-admin ledgers orphans",
+        "Nothing to repair. Ledgers that nothing here references are not called leaked; what deletes or makes again refuses until"
+        " `--accept-unknown-tree` names the other path.",
+        holds=_shared,
     ),
     Rule(
-        Cause(
-            "metadata-file-damaged",
-            Severity.NOTE,
-            "A damaged file of the metadata was not needed",
-            "Other files have what stood in it, so nothing is missing here.",
-            "ZooKeeper takes an older snapshot and its logs, too. RocksDB refuses to open a damaged database.",
-            "pulsar-admin store refresh",
-            "Replace the disk if it failed. The note ends when the file is gone, or whole, and the store is refreshed.",
-        ),
-        _not_needed,
+        "metadata-file-damaged",
+        Severity.NOTE,
+        "A damaged file of the metadata was not needed",
+        "Other files have what stood in it, so nothing is missing here.",
+        "ZooKeeper takes an older snapshot and its logs, too. RocksDB refuses to open a damaged database.",
+        "pulsar-admin store refresh",
+        "Replace the disk if it failed. The note ends when the file is gone, or whole, and the store is refreshed.",
+        holds=_not_needed,
     ),
     Rule(
-        Cause(
-            "zookeeper-log-end",
-            Severity.NOTE,
-            "Whether ZooKeeper's newest log ends where it ended is not sure",
-            "Its last transaction is unfinished, or a newer epoch began. A kill or a loss of power leaves that, and loses nothing that was "
-            "acknowledged; so do zeros in place of the log's end. `metadata-older` tells if bookies have newer ledgers.",
-            "ZooKeeper takes it for the log's end, without a word.",
-            "pulsar-admin store refresh",
-            "Take the files of another server of the ensemble, which may reach further, or a newer copy, and refresh.",
-        ),
-        _log_ends,
+        "zookeeper-log-end",
+        Severity.NOTE,
+        "Whether ZooKeeper's newest log ends where it ended is not sure",
+        "Its last transaction is unfinished, or a newer epoch began. A kill or a loss of power leaves that, and loses nothing that was "
+        "acknowledged; so do zeros in place of the log's end. `metadata-older` tells if bookies have newer ledgers.",
+        "ZooKeeper takes it for the log's end, without a word.",
+        "pulsar-admin store refresh",
+        "Take the files of another server of the ensemble, which may reach further, or a newer copy, and refresh.",
+        holds=_log_ends,
     ),
     Rule(
-        Cause(
-            "unknown-tree",
-            Severity.NOTE,
-            "The metadata has a tree that this version does not know",
-            "A newer Pulsar, or another program in the same ZooKeeper, wrote it. Its nodes may reference ledgers.",
-            "A Pulsar that does not know it ignores it.",
-            "pulsar-admin store ls {path}",
-            "Look at what it is. Commands that judge that nothing references a ledger refuse until "
-            "`--accept-unknown-tree` names it.",
-        ),
-        _unknown_trees,
+        "unknown-tree",
+        Severity.NOTE,
+        "The metadata has a tree that this version does not know",
+        "A newer Pulsar, or another program in the same ZooKeeper, wrote it. Its nodes may reference ledgers.",
+        "A Pulsar that does not know it ignores it.",
+        "pulsar-admin store ls {path}",
+        "Look at what it is. Commands that judge that nothing references a ledger refuse until "
+        "`--accept-unknown-tree` names it.",
+        holds=_unknown_trees,
     ),
     Rule(
-        Cause(
-            "other-managed-ledgers",
-            Severity.NOTE,
-            "Managed ledgers that are no topics of this version",
-            "A newer Pulsar keeps them beside topics, such as the segments of scalable topics. They own their ledgers.",
-            "A Pulsar that does not know them serves nothing of them.",
-            "pulsar-admin store ls {path}",
-            "Nothing to repair. `store info` names them with their sizes; commands on topics do not read or change them.",
-        ),
-        _other_ledgers,
+        "other-managed-ledgers",
+        Severity.NOTE,
+        "Managed ledgers that are no topics of this version",
+        "A newer Pulsar keeps them beside topics, such as the segments of scalable topics. They own their ledgers.",
+        "A Pulsar that does not know them serves nothing of them.",
+        "pulsar-admin store ls {path}",
+        "Nothing to repair. `store info` names them with their sizes; commands on topics do not read or change them.",
+        holds=_other_ledgers,
     ),
     Rule(
-        Cause(
-            "unknown-value",
-            Severity.NOTE,
-            "Metadata values with more in them than this version knows",
-            "A newer Pulsar or BookKeeper wrote them: fields, keys, versions or compression that are not known here.",
-            "A Pulsar that does not know them ignores fields and keys, and cannot read other versions and compression.",
-            "pulsar-admin store cat {path} --hex",
-            "Nothing to repair. They are kept as they are, also when what is known of the same node changes; a ledger that says it is of "
-            "such a node counts as referenced.",
-        ),
-        _unknown_values,
+        "unknown-value",
+        Severity.NOTE,
+        "Metadata values with more in them than this version knows",
+        "A newer Pulsar or BookKeeper wrote them: fields, keys, versions or compression that are not known here.",
+        "A Pulsar that does not know them ignores fields and keys, and cannot read other versions and compression.",
+        "pulsar-admin store cat {path} --hex",
+        "Nothing to repair. They are kept as they are, also when what is known of the same node changes; a ledger that says it is of "
+        "such a node counts as referenced.",
+        holds=_unknown_values,
     ),
 )

@@ -20,8 +20,7 @@ from store.model.coverage import read_disks
 from store.model.ledger_owners import all_owners
 from store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
 from store.model.open_end import is_final, read_confirmed, read_open_end, read_shortfalls
-from store.rules.cause import Cause, Severity
-from store.rules.finding import Finding
+from store.rules.finding import Finding, Severity
 from store.rules.nodes import VALUE_UNDECODABLE
 from store.rules.rule import Rule, Sweep
 from store.rules.topic_data import NEWER_LEDGER_MISSING, judge_missing, repair_of
@@ -29,127 +28,106 @@ from store.rules.words import KEEP_COPIES
 from store.wording import counted
 
 SCHEMA_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
-    Cause(
-        "schema-ledger-without-metadata",
-        Severity.CRITICAL,
-        "The ledger of a schema version is lost",
-        "A version of the topic's schema cannot be read.",
-        "Answers 500 for that version. If it is the newest, the broker refuses producers with a schema.",
-        "pulsar-admin ledgers restore {ledgerId}",
-        "If its entries are gone, `ledgers forget` keeps the remaining versions of the schema.",
-        KEEP_COPIES,
-    )
+    "schema-ledger-without-metadata",
+    Severity.CRITICAL,
+    "The ledger of a schema version is lost",
+    "A version of the topic's schema cannot be read.",
+    "Answers 500 for that version. If it is the newest, the broker refuses producers with a schema.",
+    "pulsar-admin ledgers restore {ledgerId}",
+    "If its entries are gone, `ledgers forget` keeps the remaining versions of the schema.",
+    KEEP_COPIES,
 )
 BUCKET_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
-    Cause(
-        "bucket-ledger-without-metadata",
-        Severity.WARNING,
-        "The ledger of a bucket of delayed messages is lost",
-        "The messages are still in the topic. Only their index is gone.",
-        "Reads all the messages and builds the bucket again.",
-        "pulsar-admin ledgers forget {ledgerId}",
-        "Nothing is lost. Forget the ledger to save the broker the error.",
-        KEEP_COPIES,
-    )
+    "bucket-ledger-without-metadata",
+    Severity.WARNING,
+    "The ledger of a bucket of delayed messages is lost",
+    "The messages are still in the topic. Only their index is gone.",
+    "Reads all the messages and builds the bucket again.",
+    "pulsar-admin ledgers forget {ledgerId}",
+    "Nothing is lost. Forget the ledger to save the broker the error.",
+    KEEP_COPIES,
 )
 LEDGERS_UNREFERENCED: Rule[Any] = Rule(
-    Cause(
-        "ledgers-unreferenced",
-        Severity.NOTE,
-        "Ledgers that nothing references",
-        "They have metadata, but no topic, cursor, schema, compaction or bucket names them.",
-        "Never deletes them, and neither do bookies: they keep their disk space forever.",
-        "pulsar-admin ledgers orphans",
-        "Look at what they claim to be. `ledgers delete` frees them. If a topic lost its list, its ledgers are "
-        "here: use `store recover`.",
-    )
+    "ledgers-unreferenced",
+    Severity.NOTE,
+    "Ledgers that nothing references",
+    "They have metadata, but no topic, cursor, schema, compaction or bucket names them.",
+    "Never deletes them, and neither do bookies: they keep their disk space forever.",
+    "pulsar-admin ledgers orphans",
+    "Look at what they claim to be. `ledgers delete` frees them. If a topic lost its list, its ledgers are "
+    "here: use `store recover`.",
 )
 LEDGERS_DELETED: Rule[Any] = Rule(
-    Cause(
-        "ledgers-deleted",
-        Severity.NOTE,
-        "Deleted ledgers that still have entries on disk",
-        "Their metadata is gone and nothing references them, so they wait for garbage collection. A change of this store deleted them,"
-        " or ZooKeeper's logs show it. `topics undelete` may restore them.",
-        "Bookies free them in a garbage collection, if a whole entry log is dead or compaction reaches them.",
-        "pulsar-admin ledgers orphans",
-        "Nothing to do. To keep them, stop the bookies and see `topics undelete`.",
-    )
+    "ledgers-deleted",
+    Severity.NOTE,
+    "Deleted ledgers that still have entries on disk",
+    "Their metadata is gone and nothing references them, so they wait for garbage collection. A change of this store deleted them,"
+    " or ZooKeeper's logs show it. `topics undelete` may restore them.",
+    "Bookies free them in a garbage collection, if a whole entry log is dead or compaction reaches them.",
+    "pulsar-admin ledgers orphans",
+    "Nothing to do. To keep them, stop the bookies and see `topics undelete`.",
 )
 LEDGERS_GONE: Rule[Any] = Rule(
-    Cause(
-        "ledgers-gone",
-        Severity.NOTE,
-        "Ledgers with entries on disk whose metadata is gone, for a reason that nothing shows",
-        "The metadata is whole and gave their ids, and nothing references them. After a deletion it looks so, and most often it was one;"
-        " after a loss of the nodes of a topic and its ledgers, too. RocksDB keeps no history that would tell, nor do ZooKeeper's logs once"
-        " they are purged.",
-        "Bookies free them in a garbage collection, if a whole entry log is dead or compaction reaches them.",
-        "pulsar-admin ledgers orphans",
-        "If no topic is missed, there is nothing to do. If one is, start no bookie before it is back: bring a backup of the metadata, or,"
-        " with ZooKeeper, its older files and `topics undelete`.",
-    )
+    "ledgers-gone",
+    Severity.NOTE,
+    "Ledgers with entries on disk whose metadata is gone, for a reason that nothing shows",
+    "The metadata is whole and gave their ids, and nothing references them. After a deletion it looks so, and most often it was one;"
+    " after a loss of the nodes of a topic and its ledgers, too. RocksDB keeps no history that would tell, nor do ZooKeeper's logs once"
+    " they are purged.",
+    "Bookies free them in a garbage collection, if a whole entry log is dead or compaction reaches them.",
+    "pulsar-admin ledgers orphans",
+    "If no topic is missed, there is nothing to do. If one is, start no bookie before it is back: bring a backup of the metadata, or,"
+    " with ZooKeeper, its older files and `topics undelete`.",
 )
 COPIES_UNKNOWN: Rule[Any] = Rule(
-    Cause(
-        "copies-unknown",
-        Severity.NOTE,
-        "It is not known which bookie has which entry",
-        "The store does not record which file belongs to which bookie.",
-        "Nothing.",
-        "pulsar-admin store index --rebuild",
-        "Import the cluster's bookies by name to have copies counted.",
-    )
+    "copies-unknown",
+    Severity.NOTE,
+    "It is not known which bookie has which entry",
+    "The store does not record which file belongs to which bookie.",
+    "Nothing.",
+    "pulsar-admin store index --rebuild",
+    "Import the cluster's bookies by name to have copies counted.",
 )
 BOOKIE_NOT_IMPORTED: Rule[Any] = Rule(
-    Cause(
-        "bookie-not-imported",
-        Severity.NOTE,
-        "A bookie of the cluster was not imported",
-        "Ledgers name it, but its disks are not here. Nothing indicates a loss.",
-        "Reads from it, if it runs.",
-        "pulsar-admin store add bookie {bookie}=DIR",
-        "Add its disks to check.",
-    )
+    "bookie-not-imported",
+    Severity.NOTE,
+    "A bookie of the cluster was not imported",
+    "Ledgers name it, but its disks are not here. Nothing indicates a loss.",
+    "Reads from it, if it runs.",
+    "pulsar-admin store add bookie {bookie}=DIR",
+    "Add its disks to check.",
 )
 COPIES_MISSING: Rule[Any] = Rule(
-    Cause(
-        "copies-missing",
-        Severity.WARNING,
-        "Entries are on fewer bookies than their write quorum",
-        "A bookie that should have them has no record of them. Other copies are good, unless another finding names"
-        " the ledger.",
-        "Reads from the remaining copies. Autorecovery replicates the ledger only if it knows that a bookie or "
-        "disk is lost.",
-        "pulsar-admin ledgers underreplicated",
-        "On the live cluster: `bookkeeper shell recover BOOKIE`, or mark the ledgers with `bookkeeper shell "
-        "triggeraudit`.",
-        "Run autorecovery, and never replace a bookie's disk with an empty one under the same cookie.",
-    )
+    "copies-missing",
+    Severity.WARNING,
+    "Entries are on fewer bookies than their write quorum",
+    "A bookie that should have them has no record of them. Other copies are good, unless another finding names"
+    " the ledger.",
+    "Reads from the remaining copies. Autorecovery replicates the ledger only if it knows that a bookie or "
+    "disk is lost.",
+    "pulsar-admin ledgers underreplicated",
+    "On the live cluster: `bookkeeper shell recover BOOKIE`, or mark the ledgers with `bookkeeper shell triggeraudit`.",
+    "Run autorecovery, and never replace a bookie's disk with an empty one under the same cookie.",
 )
 COPIES_DAMAGED: Rule[Any] = Rule(
-    Cause(
-        "copies-damaged",
-        Severity.NOTE,
-        "Entries have damaged copies, and good ones",
-        "Records on one bookie have a wrong digest. The same entries on another bookie are good.",
-        "The client verifies the digest and reads the good copy.",
-        "pulsar-admin ledgers underreplicated",
-        "Replace the damaged bookie's disk through autorecovery before the other copy fails.",
-    )
+    "copies-damaged",
+    Severity.NOTE,
+    "Entries have damaged copies, and good ones",
+    "Records on one bookie have a wrong digest. The same entries on another bookie are good.",
+    "The client verifies the digest and reads the good copy.",
+    "pulsar-admin ledgers underreplicated",
+    "Replace the damaged bookie's disk through autorecovery before the other copy fails.",
 )
 RECOVERY_FAILS: Rule[Any] = Rule(
-    Cause(
-        "recovery-fails",
-        Severity.CRITICAL,
-        "A ledger is open, and its recovery will fail",
-        "No bookie has a good record of the entry after the last acknowledged one, and the bookies that should "
-        "have it do not rule it out either.",
-        "Cannot open the topic: each load tries to recover the ledger and fails.",
-        "pulsar-admin ledgers info {ledgerId}",
-        "Look at `openEnd`. Add the bookie that has the entry, or a good copy of its file.",
-        KEEP_COPIES,
-    )
+    "recovery-fails",
+    Severity.CRITICAL,
+    "A ledger is open, and its recovery will fail",
+    "No bookie has a good record of the entry after the last acknowledged one, and the bookies that should "
+    "have it do not rule it out either.",
+    "Cannot open the topic: each load tries to recover the ledger and fails.",
+    "pulsar-admin ledgers info {ledgerId}",
+    "Look at `openEnd`. Add the bookie that has the entry, or a good copy of its file.",
+    KEEP_COPIES,
 )
 
 

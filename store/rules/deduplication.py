@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from store.facts.topics import TopicFacts
 from store.model.cursors import DEDUP_CURSOR
-from store.rules.cause import Cause, Severity
+from store.rules.finding import Severity
 from store.rules.rule import Evidence, Rule
 from store.wording import counted, plural
 
@@ -62,34 +62,30 @@ def _values(facts: TopicFacts, ledgers: int, size: int) -> dict[str, object]:
 
 DEDUPLICATION_RULES: tuple[Rule[TopicFacts], ...] = (
     Rule(
-        Cause(
-            "dedup-cursor-left",
-            Severity.WARNING,
-            "The cursor of deduplication was left behind",
-            "A policy of the topic or its namespace turns deduplication off, and the cursor `pulsar.dedup` is still there.",
-            "Removes it when it loads the topic, from Pulsar 2.11 on (apache/pulsar#15363). Until then, and with earlier brokers, the"
-            " cursor stays where it is and keeps all ledgers from there on.",
-            "pulsar-admin topics unsubscribe {topic} -s pulsar.dedup --force",
-            "Remove the cursor: what it knows of producers' sequence ids is of no use while deduplication is off.",
-            "Unload topics after turning deduplication off.",
-        ),
-        _left_behind,
+        "dedup-cursor-left",
+        Severity.WARNING,
+        "The cursor of deduplication was left behind",
+        "A policy of the topic or its namespace turns deduplication off, and the cursor `pulsar.dedup` is still there.",
+        "Removes it when it loads the topic, from Pulsar 2.11 on (apache/pulsar#15363). Until then, and with earlier brokers, the"
+        " cursor stays where it is and keeps all ledgers from there on.",
+        "pulsar-admin topics unsubscribe {topic} -s pulsar.dedup --force",
+        "Remove the cursor: what it knows of producers' sequence ids is of no use while deduplication is off.",
+        "Unload topics after turning deduplication off.",
+        holds=_left_behind,
         scope="use",
         needs="is_deduplicating",
     ),
     Rule(
-        Cause(
-            "dedup-holds-ledgers",
-            Severity.NOTE,
-            "The cursor of deduplication alone keeps ledgers",
-            "Every subscription has left them, and deduplication is on (apache/pulsar#7345, #22479).",
-            "Moves the cursor with a snapshot: after `brokerDeduplicationEntriesInterval` (1,000) entries, and every"
-            " `brokerDeduplicationSnapshotIntervalSeconds` (120) if producers were active. A topic that is quiet keeps its ledgers.",
-            "pulsar-admin topics stats-internal {topic}",
-            "Nothing to repair here: the next messages move it. Where the topic is no longer deduplicated, say so"
-            " (`topics set-deduplication --disable`).",
-        ),
-        _holds,
+        "dedup-holds-ledgers",
+        Severity.NOTE,
+        "The cursor of deduplication alone keeps ledgers",
+        "Every subscription has left them, and deduplication is on (apache/pulsar#7345, #22479).",
+        "Moves the cursor with a snapshot: after `brokerDeduplicationEntriesInterval` (1,000) entries, and every"
+        " `brokerDeduplicationSnapshotIntervalSeconds` (120) if producers were active. A topic that is quiet keeps its ledgers.",
+        "pulsar-admin topics stats-internal {topic}",
+        "Nothing to repair here: the next messages move it. Where the topic is no longer deduplicated, say so"
+        " (`topics set-deduplication --disable`).",
+        holds=_holds,
         scope="use",
         needs="is_deduplicating",
     ),

@@ -21,83 +21,70 @@ from store.index.idx_files import iter_index_files, verify_index
 from store.model.ledgers import iter_ledger_ids, read_ledger
 from store.model.reader import EntryReader
 from store.names import FileKind
-from store.rules.cause import Cause, Severity
-from store.rules.finding import Finding
+from store.rules.finding import Finding, Severity
 from store.rules.rule import Evidence, Rule, Sweep
 from store.rules.words import KEEP_COPIES, STUCK, UNSEEN, of_index
 from store.wording import counted
 
 ENTRY_UNREADABLE: Rule[Any] = Rule(
-    Cause(
-        "entry-unreadable",
-        Severity.CRITICAL,
-        "The last entry of a ledger cannot be read",
-        "Its record is damaged, or its digest is wrong.",
-        STUCK,
-        "pulsar-admin ledgers verify {ledgerId}",
-        "Read the whole ledger. Get a good copy of the file from another bookie or a backup.",
-        KEEP_COPIES,
-    )
+    "entry-unreadable",
+    Severity.CRITICAL,
+    "The last entry of a ledger cannot be read",
+    "Its record is damaged, or its digest is wrong.",
+    STUCK,
+    "pulsar-admin ledgers verify {ledgerId}",
+    "Read the whole ledger. Get a good copy of the file from another bookie or a backup.",
+    KEEP_COPIES,
 )
 LENGTH_DIFFERS: Rule[Any] = Rule(
-    Cause(
-        "length-differs",
-        Severity.WARNING,
-        "A ledger's length does not match its entries",
-        "The payload bytes in the metadata differ from those in the last entry, or from the sum of the payloads.",
-        "Uses it for sizes, quotas and retention.",
-        "pulsar-admin ledgers verify {ledgerId}",
-        "Read the whole ledger. This alone loses nothing.",
-    )
+    "length-differs",
+    Severity.WARNING,
+    "A ledger's length does not match its entries",
+    "The payload bytes in the metadata differ from those in the last entry, or from the sum of the payloads.",
+    "Uses it for sizes, quotas and retention.",
+    "pulsar-admin ledgers verify {ledgerId}",
+    "Read the whole ledger. This alone loses nothing.",
 )
 INDEX_FILE_WRONG: Rule[Any] = Rule(
-    Cause(
-        "index-file-wrong",
-        Severity.WARNING,
-        "A bookie's index file points to the wrong place",
-        "An `.idx` file names entry logs or offsets that do not have its ledger. This store reads the logs and "
-        "needs no index.",
-        "The bookie returns NoSuchEntry or another error, and a broker reads from another bookie with a copy.",
-        "pulsar-admin ledgers info {ledgerId}",
-        "While the bookie is stopped let BookKeeper make the index again: `bookkeeper shell "
-        "regenerate-interleaved-storage-index-file`.",
-    )
+    "index-file-wrong",
+    Severity.WARNING,
+    "A bookie's index file points to the wrong place",
+    "An `.idx` file names entry logs or offsets that do not have its ledger. This store reads the logs and "
+    "needs no index.",
+    "The bookie returns NoSuchEntry or another error, and a broker reads from another bookie with a copy.",
+    "pulsar-admin ledgers info {ledgerId}",
+    "While the bookie is stopped let BookKeeper make the index again: `bookkeeper shell "
+    "regenerate-interleaved-storage-index-file`.",
 )
 SCAN_UNFINISHED: Rule[Any] = Rule(
-    Cause(
-        "scan-unfinished",
-        Severity.NOTE,
-        "The scan of a file was stopped",
-        "A refresh was interrupted: the index does not reach the end of its files.",
-        UNSEEN,
-        "pulsar-admin store refresh",
-        "Run the same command again; it continues.",
-    )
+    "scan-unfinished",
+    Severity.NOTE,
+    "The scan of a file was stopped",
+    "A refresh was interrupted: the index does not reach the end of its files.",
+    UNSEEN,
+    "pulsar-admin store refresh",
+    "Run the same command again; it continues.",
 )
 NOT_CHECKED: Rule[Any] = Rule(
-    Cause(
-        "not-checked",
-        Severity.WARNING,
-        "Files have changed, so the index was not compared with all of them",
-        "A deep check compares the index with the files as they were imported. Of files that somebody writes it verifies what was"
-        " imported, and leaves out the ledgers in them.",
-        UNSEEN,
-        "pulsar-admin store refresh",
-        "Refresh, then check again; stop what writes before, to compare all.",
-    )
+    "not-checked",
+    Severity.WARNING,
+    "Files have changed, so the index was not compared with all of them",
+    "A deep check compares the index with the files as they were imported. Of files that somebody writes it verifies what was"
+    " imported, and leaves out the ledgers in them.",
+    UNSEEN,
+    "pulsar-admin store refresh",
+    "Refresh, then check again; stop what writes before, to compare all.",
 )
 ENTRY_DAMAGED: Rule[Any] = Rule(
-    Cause(
-        "entry-damaged",
-        Severity.CRITICAL,
-        "An entry that was good at import is damaged now",
-        "A deep check read its bytes again, and the digest is wrong: the disk failed, or somebody wrote to the file.",
-        "The client verifies the digest and asks another bookie. If none has a good copy, it stops there, as at a "
-        "lost entry.",
-        "pulsar-admin ledgers verify {ledgerId}",
-        "Restore the file from another replica or a backup, then check the disk.",
-        KEEP_COPIES,
-    )
+    "entry-damaged",
+    Severity.CRITICAL,
+    "An entry that was good at import is damaged now",
+    "A deep check read its bytes again, and the digest is wrong: the disk failed, or somebody wrote to the file.",
+    "The client verifies the digest and asks another bookie. If none has a good copy, it stops there, as at a "
+    "lost entry.",
+    "pulsar-admin ledgers verify {ledgerId}",
+    "Restore the file from another replica or a backup, then check the disk.",
+    KEEP_COPIES,
 )
 INDEX_DIFFERS = of_index(
     "index-differs",

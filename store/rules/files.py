@@ -14,37 +14,32 @@ from store.db.storeinfo import damaged_pages
 from store.errors import IndexCorrupt
 from store.facts.cluster import ClusterFacts
 from store.names import shell_word
-from store.rules.cause import Cause, Severity
-from store.rules.finding import Finding
+from store.rules.finding import Finding, Severity
 from store.rules.rule import Rule, Sweep
 from store.rules.words import KEEP_COPIES, PREVENT, UNSEEN, of_index
 from store.wording import counted, plural
 
 PAGES_DAMAGED: Rule[Any] = Rule(
-    Cause(
-        "pages-damaged",
-        Severity.CRITICAL,
-        "Pages of the store's database are damaged",
-        "The file `meta/data.mdb` is not what the last commit left. The evidence names the page.",
-        UNSEEN,
-        "pulsar-admin store log",
-        "Put a backup of the store in place (`backups/` in the store has some), or import the source into a new store, and make the "
-        "changes again that the log still shows.",
-        PREVENT,
-    ),
+    "pages-damaged",
+    Severity.CRITICAL,
+    "Pages of the store's database are damaged",
+    "The file `meta/data.mdb` is not what the last commit left. The evidence names the page.",
+    UNSEEN,
+    "pulsar-admin store log",
+    "Put a backup of the store in place (`backups/` in the store has some), or import the source into a new store, and make the "
+    "changes again that the log still shows.",
+    PREVENT,
     scope="store",
 )
 CATALOGUE_DAMAGED: Rule[Any] = Rule(
-    Cause(
-        "catalogue-damaged",
-        Severity.CRITICAL,
-        "The catalogue of files cannot be read",
-        "A row about a bookie's file is damaged, so no entry of that file can be found.",
-        UNSEEN,
-        "pulsar-admin store log",
-        "Import the source into a new store (`store import`), and make the changes again that the log shows.",
-        PREVENT,
-    ),
+    "catalogue-damaged",
+    Severity.CRITICAL,
+    "The catalogue of files cannot be read",
+    "A row about a bookie's file is damaged, so no entry of that file can be found.",
+    UNSEEN,
+    "pulsar-admin store log",
+    "Import the source into a new store (`store import`), and make the changes again that the log shows.",
+    PREVENT,
     scope="store",
 )
 DAMAGE_WITHOUT_FILE = of_index(
@@ -53,112 +48,94 @@ DAMAGE_WITHOUT_FILE = of_index(
     "A row records damage in a file that the store does not know.",
 )
 BOOKIE_NOT_KNOWN: Rule[Any] = Rule(
-    Cause(
-        "bookie-not-known",
-        Severity.WARNING,
-        "Disks of a bookie that the cluster does not know",
-        "The cookie of a directory is not in the metadata: the disks may belong to another cluster.",
-        "A bookie with a cookie that the metadata does not have refuses to start (InvalidCookieException).",
-        "pulsar-admin bookies list-bookies",
-        "Remove the directory from the source and import into a new store, or keep it if you know it.",
-    )
+    "bookie-not-known",
+    Severity.WARNING,
+    "Disks of a bookie that the cluster does not know",
+    "The cookie of a directory is not in the metadata: the disks may belong to another cluster.",
+    "A bookie with a cookie that the metadata does not have refuses to start (InvalidCookieException).",
+    "pulsar-admin bookies list-bookies",
+    "Remove the directory from the source and import into a new store, or keep it if you know it.",
 )
 STRAY_FILE: Rule[Any] = Rule(
-    Cause(
-        "stray-file",
-        Severity.NOTE,
-        "A file in the store is not referenced",
-        "A killed command left it. It only takes space.",
-        UNSEEN,
-        "pulsar-admin store check",
-        "Delete it when no command is running.",
-    )
+    "stray-file",
+    Severity.NOTE,
+    "A file in the store is not referenced",
+    "A killed command left it. It only takes space.",
+    UNSEEN,
+    "pulsar-admin store check",
+    "Delete it when no command is running.",
 )
 COPIES_DIFFER: Rule[Any] = Rule(
-    Cause(
-        "copies-differ",
-        Severity.WARNING,
-        "Copies of an entry have different bytes",
-        "Two bookies have good digests for the same entry but different content: disks of two clusters, or a "
-        "reused ledger id.",
-        "Delivers whichever copy it happens to read.",
-        "pulsar-admin logs dump {where}",
-        "Look at both. Remove disks of another cluster from the source directory and import again.",
-        "Never restore an old ZooKeeper backup under bookies that kept running: ledger ids are assigned twice.",
-    )
+    "copies-differ",
+    Severity.WARNING,
+    "Copies of an entry have different bytes",
+    "Two bookies have good digests for the same entry but different content: disks of two clusters, or a "
+    "reused ledger id.",
+    "Delivers whichever copy it happens to read.",
+    "pulsar-admin logs dump {where}",
+    "Look at both. Remove disks of another cluster from the source directory and import again.",
+    "Never restore an old ZooKeeper backup under bookies that kept running: ledger ids are assigned twice.",
 )
 FILE_MISSING: Rule[Any] = Rule(
-    Cause(
-        "file-missing",
-        Severity.CRITICAL,
-        "A file of a bookie is gone",
-        "The store has entries in it and can read none of them.",
-        "If it is gone from the bookie too, the bookie returns NoSuchEntry, and a broker reads from another bookie"
-        " with a copy.",
-        "pulsar-admin store refresh",
-        "Restore the file and refresh. `store refresh --forget` continues without it.",
-        "Do not let a running bookie collect garbage in a directory that a store was imported from; import with "
-        "`--copy` instead.",
-    )
+    "file-missing",
+    Severity.CRITICAL,
+    "A file of a bookie is gone",
+    "The store has entries in it and can read none of them.",
+    "If it is gone from the bookie too, the bookie returns NoSuchEntry, and a broker reads from another bookie"
+    " with a copy.",
+    "pulsar-admin store refresh",
+    "Restore the file and refresh. `store refresh --forget` continues without it.",
+    "Do not let a running bookie collect garbage in a directory that a store was imported from; import with "
+    "`--copy` instead.",
 )
 FILE_CHANGED: Rule[Any] = Rule(
-    Cause(
-        "file-changed",
-        Severity.CRITICAL,
-        "A file of a bookie is not the one that was imported",
-        "It is shorter, or a different file with the same name. Places of entries in it are wrong.",
-        "A bookie that runs in that directory wrote it, and reads it without problems.",
-        "pulsar-admin store refresh --forget",
-        "Refresh: what is gone is forgotten, and what is new is read.",
-        "Use `--copy` to import from running bookies.",
-    )
+    "file-changed",
+    Severity.CRITICAL,
+    "A file of a bookie is not the one that was imported",
+    "It is shorter, or a different file with the same name. Places of entries in it are wrong.",
+    "A bookie that runs in that directory wrote it, and reads it without problems.",
+    "pulsar-admin store refresh --forget",
+    "Refresh: what is gone is forgotten, and what is new is read.",
+    "Use `--copy` to import from running bookies.",
 )
 FILE_UNREADABLE: Rule[Any] = Rule(
-    Cause(
-        "file-unreadable",
-        Severity.CRITICAL,
-        "A file of a bookie cannot be read",
-        "The operating system refuses: permissions, or the disk.",
-        "If the bookie cannot read it either, it returns an error, and a broker reads from another bookie with a copy.",
-        "pulsar-admin store refresh",
-        "Look at its permissions and at the disk (`dmesg`), then refresh.",
-    )
+    "file-unreadable",
+    Severity.CRITICAL,
+    "A file of a bookie cannot be read",
+    "The operating system refuses: permissions, or the disk.",
+    "If the bookie cannot read it either, it returns an error, and a broker reads from another bookie with a copy.",
+    "pulsar-admin store refresh",
+    "Look at its permissions and at the disk (`dmesg`), then refresh.",
 )
 FILE_TOUCHED: Rule[Any] = Rule(
-    Cause(
-        "file-touched",
-        Severity.NOTE,
-        "A file's modification time differs from the import",
-        "Its size is the same. Somebody copied or touched it.",
-        UNSEEN,
-        "pulsar-admin store check --deep",
-        "If in doubt, read every byte once.",
-    )
+    "file-touched",
+    Severity.NOTE,
+    "A file's modification time differs from the import",
+    "Its size is the same. Somebody copied or touched it.",
+    UNSEEN,
+    "pulsar-admin store check --deep",
+    "If in doubt, read every byte once.",
 )
 FILE_GROWN: Rule[Any] = Rule(
-    Cause(
-        "file-grown",
-        Severity.NOTE,
-        "More was written to a file since the import",
-        "The store is older than its source: newer data is missing in every answer.",
-        "A bookie runs on that directory.",
-        "pulsar-admin store refresh",
-        "Refresh the store.",
-    )
+    "file-grown",
+    Severity.NOTE,
+    "More was written to a file since the import",
+    "The store is older than its source: newer data is missing in every answer.",
+    "A bookie runs on that directory.",
+    "pulsar-admin store refresh",
+    "Refresh the store.",
 )
 FILE_DAMAGED: Rule[Any] = Rule(
-    Cause(
-        "file-damaged",
-        Severity.WARNING,
-        "An entry log or journal is damaged",
-        "Parts of the file are not records, or are records with a wrong digest. Other findings list what was lost,"
-        " by ledger.",
-        "The bookie returns an error for entries there, and the client asks another bookie. One damaged log "
-        "silently stops compaction (bookkeeper#4596).",
-        "pulsar-admin logs verify {where}",
-        "See which entries they were. If other copies are good, BookKeeper's `recover` makes the missing ones.",
-        KEEP_COPIES,
-    )
+    "file-damaged",
+    Severity.WARNING,
+    "An entry log or journal is damaged",
+    "Parts of the file are not records, or are records with a wrong digest. Other findings list what was lost,"
+    " by ledger.",
+    "The bookie returns an error for entries there, and the client asks another bookie. One damaged log "
+    "silently stops compaction (bookkeeper#4596).",
+    "pulsar-admin logs verify {where}",
+    "See which entries they were. If other copies are good, BookKeeper's `recover` makes the missing ones.",
+    KEEP_COPIES,
 )
 
 

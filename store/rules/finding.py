@@ -5,11 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import field
+from enum import StrEnum
 
 from store.frozen import frozen
-from store.rules.cause import Severity
 
 _LEDGER = re.compile(r"\bledger \d+")
+
+
+class Severity(StrEnum):
+    """Data is lost or cannot be served; it will be, or something is wrong that nobody sees yet; worth knowing."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    NOTE = "note"
 
 
 @frozen

@@ -38,8 +38,8 @@ _WORST = (
 )
 """Codes of problems by what they keep from whom: whole namespaces and topics first, then messages, then positions and the rest."""
 _BY_NEED = [(needs, tuple(rules)) for needs, rules in groupby(TOPIC_RULES, key=lambda rule: rule.needs)]
-_LEADING = {rule.cause.code for rule in LEADING}
-_UNREFERENCED = {rule.cause.code for rule in (LEDGERS_UNREFERENCED, LEDGERS_DELETED, LEDGERS_GONE)}
+_LEADING = {rule.code for rule in LEADING}
+_UNREFERENCED = {rule.code for rule in (LEDGERS_UNREFERENCED, LEDGERS_DELETED, LEDGERS_GONE)}
 
 
 def refuse_bundle(store: Store) -> None:
@@ -70,7 +70,7 @@ def _judge_data(
     facts: ClusterFacts, now_ms: int | None, budget: ReadBudget | None, visit: Callable[[TopicFacts], None]
 ) -> Iterator[Finding]:
     for rule in RULES:
-        yield from _to_the_end(rule.judge(facts), f"rule {rule.cause.code}")
+        yield from _to_the_end(rule.judge(facts), f"rule {rule.code}")
     yield from _to_the_end(_judge_topics(facts, now_ms, budget, visit), "the topics")
     for sweep in SWEEPS:
         yield from _to_the_end(sweep.judge(facts), sweep.what)

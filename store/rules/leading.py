@@ -5,4 +5,4 @@ from __future__ import annotations
 from store.rules.cluster import CLUSTER_RULES
 from store.rules.ledgers import LEDGER_RULES
 
-LEADING = tuple(rule for rule in (*LEDGER_RULES, *CLUSTER_RULES) if rule.cause.leads)
+LEADING = tuple(rule for rule in (*LEDGER_RULES, *CLUSTER_RULES) if rule.leads)

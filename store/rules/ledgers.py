@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from store.facts import Unknown
 from store.facts.cluster import ClusterFacts
 from store.facts.vanished import DetachedView
-from store.rules.cause import MEND, Cause, Severity
-from store.rules.rule import Evidence, Rule
+from store.rules.finding import Severity
+from store.rules.rule import MEND, Evidence, Rule
 from store.wording import counted, listed, plural
 
 
@@ -138,111 +138,97 @@ _VIEWS_READ = 5
 """Compacted views that are read for their keys."""
 LEDGER_RULES = (
     Rule(
-        Cause(
-            "metadata-older",
-            Severity.CRITICAL,
-            "The metadata is older than the bookies",
-            "Bookies hold ledgers with ids that this metadata never gave: it is an older copy or backup, or its newest changes are lost."
-            " What topics it lists, where they end and where subscriptions stand is as of then.",
-            "Bookies delete the entries of ledgers that the metadata does not list (`ScanAndCompareGarbageCollector`). The ids are given"
-            " a second time: bookies that have fenced such a ledger refuse its new entries, others keep entries of both under one id.",
-            "pulsar-admin store recover --level B",
-            "Start no bookie on it. Bring newer metadata, if there is any, and run `store refresh`. Otherwise roll it forward over"
-            " what the bookies hold.",
-            "Copy the metadata after the bookies' disks, or all of it from a stopped cluster.",
-            leads=True,
-        ),
-        _metadata_older,
-        "the entries of the ledgers, once a bookie starts on this metadata",
+        "metadata-older",
+        Severity.CRITICAL,
+        "The metadata is older than the bookies",
+        "Bookies hold ledgers with ids that this metadata never gave: it is an older copy or backup, or its newest changes are lost."
+        " What topics it lists, where they end and where subscriptions stand is as of then.",
+        "Bookies delete the entries of ledgers that the metadata does not list (`ScanAndCompareGarbageCollector`). The ids are given"
+        " a second time: bookies that have fenced such a ledger refuse its new entries, others keep entries of both under one id.",
+        "pulsar-admin store recover --level B",
+        "Start no bookie on it. Bring newer metadata, if there is any, and run `store refresh`. Otherwise roll it forward over"
+        " what the bookies hold.",
+        "Copy the metadata after the bookies' disks, or all of it from a stopped cluster.",
+        leads=True,
+        holds=_metadata_older,
+        loss="the entries of the ledgers, once a bookie starts on this metadata",
     ),
     Rule(
-        Cause(
-            "topic-vanished",
-            Severity.CRITICAL,
-            "A topic is gone from the metadata without having been deleted",
-            "Ledgers that are still listed name it as theirs, or its subscriptions are there. Its node was lost, or deleted by hand.",
-            "Does not know the topic: a client that uses it gets a new, empty one. Nobody deletes the ledgers, and nobody reads them.",
-            "pulsar-admin store recover --level A",
-            "Bring it back before clients create it again. `topics undelete TOPIC --in-place` also restores where subscriptions stood, if"
-            " ZooKeeper's logs show how the node went, and refuses where they do not. Where its ledgers are not listed either, they are"
-            " `gone` in `ledgers orphans`: start no bookie before a backup of the metadata, or ZooKeeper's older files, bring them back."
-            " Delete none of its ledgers. Topics of another Pulsar, with a ZooKeeper of its own, on this BookKeeper are told, too: leave"
-            " them alone.",
-            "Delete topics with `topics delete`, never nodes of the metadata store.",
-        ),
-        _vanished,
-        "the messages of the topic, if its ledgers are deleted",
+        "topic-vanished",
+        Severity.CRITICAL,
+        "A topic is gone from the metadata without having been deleted",
+        "Ledgers that are still listed name it as theirs, or its subscriptions are there. Its node was lost, or deleted by hand.",
+        "Does not know the topic: a client that uses it gets a new, empty one. Nobody deletes the ledgers, and nobody reads them.",
+        "pulsar-admin store recover --level A",
+        "Bring it back before clients create it again. `topics undelete TOPIC --in-place` also restores where subscriptions stood, if"
+        " ZooKeeper's logs show how the node went, and refuses where they do not. Where its ledgers are not listed either, they are"
+        " `gone` in `ledgers orphans`: start no bookie before a backup of the metadata, or ZooKeeper's older files, bring them back."
+        " Delete none of its ledgers. Topics of another Pulsar, with a ZooKeeper of its own, on this BookKeeper are told, too: leave"
+        " them alone.",
+        "Delete topics with `topics delete`, never nodes of the metadata store.",
+        holds=_vanished,
+        loss="the messages of the topic, if its ledgers are deleted",
     ),
     Rule(
-        Cause(
-            "compacted-view-detached",
-            Severity.WARNING,
-            "A topic's compacted view is named by nothing any more",
-            "The compaction cursor lost the property that names the compacted ledger, as `topics truncate` of a 4.0 broker leaves it.",
-            "Serves readers of the compacted view only what is in the topic's own ledgers. Nobody deletes the compacted ledger.",
-            "pulsar-admin compaction attach {topic} {ledgerId}",
-            "Let the topic name it again: readers get its keys, then what the topic has behind it. A key that was changed behind it in"
-            " ledgers that are gone has its old value again.",
-            "Compact a topic to its end before truncating it, and read the view from another topic afterwards.",
-        ),
-        _detached_views,
-        "keys whose messages were trimmed, if the ledger is deleted",
+        "compacted-view-detached",
+        Severity.WARNING,
+        "A topic's compacted view is named by nothing any more",
+        "The compaction cursor lost the property that names the compacted ledger, as `topics truncate` of a 4.0 broker leaves it.",
+        "Serves readers of the compacted view only what is in the topic's own ledgers. Nobody deletes the compacted ledger.",
+        "pulsar-admin compaction attach {topic} {ledgerId}",
+        "Let the topic name it again: readers get its keys, then what the topic has behind it. A key that was changed behind it in"
+        " ledgers that are gone has its old value again.",
+        "Compact a topic to its end before truncating it, and read the view from another topic afterwards.",
+        holds=_detached_views,
+        loss="keys whose messages were trimmed, if the ledger is deleted",
     ),
     Rule(
-        Cause(
-            "compacted-view-unfit",
-            Severity.WARNING,
-            "A compacted ledger that nothing names, and that readers would not get all of",
-            "It was never closed, as of a compaction that did not come to its end, or entries of it are lost. The topic has no other.",
-            "Serves readers of the compacted view only what is in the topic's own ledgers. Nobody deletes the compacted ledger.",
-            "pulsar-admin ledgers entries {ledgerId}",
-            "No command makes it whole: see what it has, and bring the bookies that have the rest. Where the topic's own ledgers still have"
-            " all that it was made of, `compaction run TOPIC` makes another.",
-        ),
-        _unfit_views,
-        "keys whose messages were trimmed, if the ledger is deleted",
+        "compacted-view-unfit",
+        Severity.WARNING,
+        "A compacted ledger that nothing names, and that readers would not get all of",
+        "It was never closed, as of a compaction that did not come to its end, or entries of it are lost. The topic has no other.",
+        "Serves readers of the compacted view only what is in the topic's own ledgers. Nobody deletes the compacted ledger.",
+        "pulsar-admin ledgers entries {ledgerId}",
+        "No command makes it whole: see what it has, and bring the bookies that have the rest. Where the topic's own ledgers still have"
+        " all that it was made of, `compaction run TOPIC` makes another.",
+        holds=_unfit_views,
+        loss="keys whose messages were trimmed, if the ledger is deleted",
     ),
     Rule(
-        Cause(
-            "schema-vanished",
-            Severity.WARNING,
-            "A topic's schema is gone from the metadata without having been deleted",
-            "Ledgers that are still listed name the schema as theirs, and its node in `/schemas` was lost, or deleted by hand. A schema"
-            " that was deleted can look so, too, where brokers had made a ledger of it twice.",
-            "Counts versions from 0 again when a producer brings a schema. Messages that name an older version are decoded with"
-            " another schema, or not at all. Nobody deletes the ledgers.",
-            "pulsar-admin store recover --level A",
-            "Bring it back before producers connect. Delete none of its ledgers.",
-            "Delete schemas with `schemas delete`, never nodes of the metadata store.",
-        ),
-        _vanished_schemas,
-        "the versions of the schema, if the ledgers are deleted",
+        "schema-vanished",
+        Severity.WARNING,
+        "A topic's schema is gone from the metadata without having been deleted",
+        "Ledgers that are still listed name the schema as theirs, and its node in `/schemas` was lost, or deleted by hand. A schema"
+        " that was deleted can look so, too, where brokers had made a ledger of it twice.",
+        "Counts versions from 0 again when a producer brings a schema. Messages that name an older version are decoded with"
+        " another schema, or not at all. Nobody deletes the ledgers.",
+        "pulsar-admin store recover --level A",
+        "Bring it back before producers connect. Delete none of its ledgers.",
+        "Delete schemas with `schemas delete`, never nodes of the metadata store.",
+        holds=_vanished_schemas,
+        loss="the versions of the schema, if the ledgers are deleted",
     ),
     Rule(
-        Cause(
-            "ledgers-of-others",
-            Severity.NOTE,
-            "Ledgers of topics or schemas that this metadata does not have",
-            "They have metadata, and what they say to be of is not here: it was deleted before the oldest log, or lost, or it is of another"
-            " Pulsar that uses the same BookKeeper.",
-            "Ignores them, and bookies keep them.",
-            "pulsar-admin ledgers orphans",
-            "Find out what they are of. Those of another Pulsar must stay. `ledgers delete --force` frees them.",
-        ),
-        _foreign,
+        "ledgers-of-others",
+        Severity.NOTE,
+        "Ledgers of topics or schemas that this metadata does not have",
+        "They have metadata, and what they say to be of is not here: it was deleted before the oldest log, or lost, or it is of another"
+        " Pulsar that uses the same BookKeeper.",
+        "Ignores them, and bookies keep them.",
+        "pulsar-admin ledgers orphans",
+        "Find out what they are of. Those of another Pulsar must stay. `ledgers delete --force` frees them.",
+        holds=_foreign,
     ),
     Rule(
-        Cause(
-            "ledgers-unlisted",
-            Severity.NOTE,
-            "Ledgers that the metadata does not list, for a reason that is not known",
-            "They have entries and no metadata. The metadata is not whole, or does not say which ledger ids it gave: they may be lost,"
-            " newer than the metadata, or deleted.",
-            "Bookies free what the metadata of a running cluster does not list.",
-            "pulsar-admin ledgers orphans",
-            "Bring the whole metadata, then run `store refresh`. Until then start no bookie on what there is.",
-        ),
-        _unlisted,
-        "the entries of the ledgers, once a bookie starts on this metadata",
+        "ledgers-unlisted",
+        Severity.NOTE,
+        "Ledgers that the metadata does not list, for a reason that is not known",
+        "They have entries and no metadata. The metadata is not whole, or does not say which ledger ids it gave: they may be lost,"
+        " newer than the metadata, or deleted.",
+        "Bookies free what the metadata of a running cluster does not list.",
+        "pulsar-admin ledgers orphans",
+        "Bring the whole metadata, then run `store refresh`. Until then start no bookie on what there is.",
+        holds=_unlisted,
+        loss="the entries of the ledgers, once a bookie starts on this metadata",
     ),
 )

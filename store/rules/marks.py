@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from store.facts.cluster import ClusterFacts
 from store.facts.marks import Mark
-from store.rules.cause import Cause, Severity
+from store.rules.finding import Severity
 from store.rules.rule import Evidence, Rule
 from store.wording import counted, listed, plural
 
@@ -42,17 +42,15 @@ def _told(marks: Sequence[Mark], one: str, many: str) -> str:
 
 MARK_RULES: tuple[Rule[ClusterFacts], ...] = (
     Rule(
-        Cause(
-            "marks-stale",
-            Severity.NOTE,
-            "Ledgers are marked as under-replicated without a reason",
-            "The node below `/ledgers/underreplication` is there, and the ledger was deleted, or every entry of it is on as many bookies as"
-            " its write quorum (bookkeeper#3316, pulsar#1886).",
-            "Autorecovery takes such a mark up again and again: it finds no ledger to replicate, or no bookie that lacks entries, and tools"
-            " that count marks tell of lost copies.",
-            "pulsar-admin ledgers unmark",
-            "Remove the marks, all in one change; the auditor makes one again for a ledger that needs it.",
-        ),
-        _stale,
+        "marks-stale",
+        Severity.NOTE,
+        "Ledgers are marked as under-replicated without a reason",
+        "The node below `/ledgers/underreplication` is there, and the ledger was deleted, or every entry of it is on as many bookies as"
+        " its write quorum (bookkeeper#3316, pulsar#1886).",
+        "Autorecovery takes such a mark up again and again: it finds no ledger to replicate, or no bookie that lacks entries, and tools"
+        " that count marks tell of lost copies.",
+        "pulsar-admin ledgers unmark",
+        "Remove the marks, all in one change; the auditor makes one again for a ledger that needs it.",
+        holds=_stale,
     ),
 )

@@ -14,74 +14,62 @@ from store.model.absent_journals import find_absent_journals
 from store.model.structures import decode_structure, structure_of
 from store.model.usual_nodes import iter_unusual
 from store.names import topic_of_path
-from store.rules.cause import MEND, Cause, Severity
-from store.rules.finding import Finding
-from store.rules.rule import Rule, Sweep
+from store.rules.finding import Finding, Severity
+from store.rules.rule import MEND, Rule, Sweep
 from store.rules.words import NO_HAND, PREVENT, UNSEEN
 
 NODE_DAMAGED: Rule[Any] = Rule(
-    Cause(
-        "node-damaged",
-        Severity.CRITICAL,
-        "A metadata node of the store is damaged",
-        "A row of the metadata tree cannot be read. The topic, cursor or policy of that path is missing in every "
-        "answer.",
-        UNSEEN,
-        "pulsar-admin store refresh",
-        "Read the source's metadata again.",
-        PREVENT,
-    ),
+    "node-damaged",
+    Severity.CRITICAL,
+    "A metadata node of the store is damaged",
+    "A row of the metadata tree cannot be read. The topic, cursor or policy of that path is missing in every answer.",
+    UNSEEN,
+    "pulsar-admin store refresh",
+    "Read the source's metadata again.",
+    PREVENT,
     scope="store",
 )
 NAME_NOT_ENCODED: Rule[Any] = Rule(
-    Cause(
-        "name-not-encoded",
-        Severity.WARNING,
-        "No topic name leads to this node",
-        "The node's name is not encoded as Pulsar encodes names. An old version or another program created it.",
-        "Never finds it, and creates a new, empty topic of that name.",
-        "pulsar-admin store cat {where}",
-        "Read it in place. No command moves it.",
-    )
+    "name-not-encoded",
+    Severity.WARNING,
+    "No topic name leads to this node",
+    "The node's name is not encoded as Pulsar encodes names. An old version or another program created it.",
+    "Never finds it, and creates a new, empty topic of that name.",
+    "pulsar-admin store cat {where}",
+    "Read it in place. No command moves it.",
 )
 VALUE_UNDECODABLE: Rule[Any] = Rule(
-    Cause(
-        "value-undecodable",
-        Severity.CRITICAL,
-        "A metadata value cannot be decoded",
-        "The bytes of a node are not in Pulsar's format. The evidence names the node.",
-        "Everything that depends on the node fails: a topic does not load, a policy is not read.",
-        "pulsar-admin store cat {where} --hex",
-        "Look at the value. Restore an earlier one from ZooKeeper's logs (`store history`) or a backup.",
-        NO_HAND,
-    )
+    "value-undecodable",
+    Severity.CRITICAL,
+    "A metadata value cannot be decoded",
+    "The bytes of a node are not in Pulsar's format. The evidence names the node.",
+    "Everything that depends on the node fails: a topic does not load, a policy is not read.",
+    "pulsar-admin store cat {where} --hex",
+    "Look at the value. Restore an earlier one from ZooKeeper's logs (`store history`) or a backup.",
+    NO_HAND,
 )
 METADATA_INCOMPLETE: Rule[Any] = Rule(
-    Cause(
-        "metadata-incomplete",
-        Severity.CRITICAL,
-        "The metadata is incomplete",
-        "A file of the metadata store is damaged or missing: topics, cursors or ledgers in it may be missing or "
-        "outdated here.",
-        "RocksDB refuses to open a damaged database, and ZooKeeper refuses to start on a damaged snapshot or log.",
-        "pulsar-admin store refresh",
-        "Provide intact files (from another server of the ensemble, or a backup) and refresh. Do not start bookies"
-        " on this metadata: they delete what it does not list.",
-        "Copy metadata from a stopped server, or from several servers.",
-    )
+    "metadata-incomplete",
+    Severity.CRITICAL,
+    "The metadata is incomplete",
+    "A file of the metadata store is damaged or missing: topics, cursors or ledgers in it may be missing or "
+    "outdated here.",
+    "RocksDB refuses to open a damaged database, and ZooKeeper refuses to start on a damaged snapshot or log.",
+    "pulsar-admin store refresh",
+    "Provide intact files (from another server of the ensemble, or a backup) and refresh. Do not start bookies"
+    " on this metadata: they delete what it does not list.",
+    "Copy metadata from a stopped server, or from several servers.",
 )
 JOURNAL_ABSENT: Rule[Any] = Rule(
-    Cause(
-        "journal-absent",
-        Severity.WARNING,
-        "The journal of a bookie is not here",
-        "Entries that were acknowledged and are not yet in an entry log exist only in the journal. Ledgers are "
-        "open or lack entries.",
-        "A bookie replays its journal when it starts; without it these entries are lost.",
-        "pulsar-admin store refresh",
-        "Copy the journal directory (`*.txn`), then refresh, or add it with `store add bookie`.",
-        "Back up journal and ledger directories together.",
-    )
+    "journal-absent",
+    Severity.WARNING,
+    "The journal of a bookie is not here",
+    "Entries that were acknowledged and are not yet in an entry log exist only in the journal. Ledgers are "
+    "open or lack entries.",
+    "A bookie replays its journal when it starts; without it these entries are lost.",
+    "pulsar-admin store refresh",
+    "Copy the journal directory (`*.txn`), then refresh, or add it with `store add bookie`.",
+    "Back up journal and ledger directories together.",
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from store.facts.cluster import ClusterFacts
 from store.facts.partitions import Partitions
-from store.rules.cause import Cause, Severity
+from store.rules.finding import Severity
 from store.rules.rule import Evidence, Rule
 from store.wording import counted, listed, plural
 
@@ -115,85 +115,73 @@ def _of(one: Partitions) -> dict[str, object]:
 
 PARTITION_RULES: tuple[Rule[ClusterFacts], ...] = (
     Rule(
-        Cause(
-            "partitions-without-metadata",
-            Severity.WARNING,
-            "Partitions are there without the metadata of their topic",
-            "The node below `/admin/partitioned-topics` that says how many partitions the topic has is gone (apache/pulsar#24225).",
-            "Does not find the topic. Consumers and producers of the name get a new topic without partitions, or none"
-            " where topics are not created automatically; what is in the partitions reaches only clients that name each of them.",
-            "pulsar-admin topics create-partitioned-topic {topic} -p {partitions}",
-            "Create the metadata again, before a client creates a topic of the name: the partitions become part of it as they are.",
-            "Delete partitioned topics with `delete-partitioned-topic`, never nodes of the metadata store.",
-        ),
-        _without_metadata,
+        "partitions-without-metadata",
+        Severity.WARNING,
+        "Partitions are there without the metadata of their topic",
+        "The node below `/admin/partitioned-topics` that says how many partitions the topic has is gone (apache/pulsar#24225).",
+        "Does not find the topic. Consumers and producers of the name get a new topic without partitions, or none"
+        " where topics are not created automatically; what is in the partitions reaches only clients that name each of them.",
+        "pulsar-admin topics create-partitioned-topic {topic} -p {partitions}",
+        "Create the metadata again, before a client creates a topic of the name: the partitions become part of it as they are.",
+        "Delete partitioned topics with `delete-partitioned-topic`, never nodes of the metadata store.",
+        holds=_without_metadata,
     ),
     Rule(
-        Cause(
-            "partitions-beyond-metadata",
-            Severity.WARNING,
-            "There are more partitions than the topic's metadata says",
-            "The number in the metadata was lowered, or is of an older copy.",
-            "Gives clients of the name the partitions that the metadata counts. The others keep their messages and subscriptions.",
-            "pulsar-admin topics update-partitioned-topic {topic} -p {partitions}",
-            "Raise the number to all that are there. Keys map to other partitions from then on.",
-        ),
-        _beyond,
+        "partitions-beyond-metadata",
+        Severity.WARNING,
+        "There are more partitions than the topic's metadata says",
+        "The number in the metadata was lowered, or is of an older copy.",
+        "Gives clients of the name the partitions that the metadata counts. The others keep their messages and subscriptions.",
+        "pulsar-admin topics update-partitioned-topic {topic} -p {partitions}",
+        "Raise the number to all that are there. Keys map to other partitions from then on.",
+        holds=_beyond,
     ),
     Rule(
-        Cause(
-            "partitions-missing",
-            Severity.WARNING,
-            "Partitions that the topic's metadata counts are not there",
-            "A note where none is there: a broker that deletes inactive topics leaves the metadata (unless"
-            " `brokerDeleteInactivePartitionedTopicMetadataEnabled`). Where others are there, a creation did not end, or one was deleted.",
-            "Creates a partition when a client asks for it, if topics are created automatically. Else clients of the whole topic fail"
-            " (`TopicNotFoundException`).",
-            "pulsar-admin topics create-missed-partitions {topic}",
-            "Create the partitions that are missing, without subscriptions.",
-        ),
-        _missing,
+        "partitions-missing",
+        Severity.WARNING,
+        "Partitions that the topic's metadata counts are not there",
+        "A note where none is there: a broker that deletes inactive topics leaves the metadata (unless"
+        " `brokerDeleteInactivePartitionedTopicMetadataEnabled`). Where others are there, a creation did not end, or one was deleted.",
+        "Creates a partition when a client asks for it, if topics are created automatically. Else clients of the whole topic fail"
+        " (`TopicNotFoundException`).",
+        "pulsar-admin topics create-missed-partitions {topic}",
+        "Create the partitions that are missing, without subscriptions.",
+        holds=_missing,
     ),
     Rule(
-        Cause(
-            "partitioned-topic-half-deleted",
-            Severity.WARNING,
-            "The deletion of a partitioned topic did not end",
-            "A broker marks the metadata as deleted, deletes the partitions, and removes the metadata last.",
-            "Refuses clients of the topic, and creates no partition of it, for as long as the mark is there.",
-            "pulsar-admin topics delete-partitioned-topic {topic}",
-            "End the deletion. To keep what is left, copy it first (`topics dump --level entries`).",
-        ),
-        _half_deleted,
-        "what is left in its partitions, by the cure",
+        "partitioned-topic-half-deleted",
+        Severity.WARNING,
+        "The deletion of a partitioned topic did not end",
+        "A broker marks the metadata as deleted, deletes the partitions, and removes the metadata last.",
+        "Refuses clients of the topic, and creates no partition of it, for as long as the mark is there.",
+        "pulsar-admin topics delete-partitioned-topic {topic}",
+        "End the deletion. To keep what is left, copy it first (`topics dump --level entries`).",
+        holds=_half_deleted,
+        loss="what is left in its partitions, by the cure",
     ),
     Rule(
-        Cause(
-            "partitioned-name-over-topic",
-            Severity.WARNING,
-            "A topic without partitions has metadata that says it has some",
-            "Both were created under one name, and no partition is there.",
-            "Gives clients of the name partitions that it creates, or none. The topic's messages and subscriptions stay, out of reach.",
-            "pulsar-admin topics delete-partitioned-topic {topic}",
-            "Remove the metadata of partitions: the topic itself, its schema and its policies stay.",
-            "Set one kind of topics that are created automatically (`allowAutoTopicCreationType`), and create others before clients come.",
-        ),
-        _record_over_plain,
+        "partitioned-name-over-topic",
+        Severity.WARNING,
+        "A topic without partitions has metadata that says it has some",
+        "Both were created under one name, and no partition is there.",
+        "Gives clients of the name partitions that it creates, or none. The topic's messages and subscriptions stay, out of reach.",
+        "pulsar-admin topics delete-partitioned-topic {topic}",
+        "Remove the metadata of partitions: the topic itself, its schema and its policies stay.",
+        "Set one kind of topics that are created automatically (`allowAutoTopicCreationType`), and create others before clients come.",
+        holds=_record_over_plain,
     ),
     Rule(
-        Cause(
-            "topic-beside-partitions",
-            Severity.WARNING,
-            "There are a topic without partitions and partitions under one name",
-            "Both were created under one name, or the metadata of the partitions was lost and a client created the topic.",
-            "Gives clients of the name one of them, by the metadata of partitions. Messages and subscriptions of the other stay, out of"
-            " reach.",
-            "pulsar-admin topics delete {topic}",
-            "First load the messages that are still needed into a partition (`topics dump --level entries`, `topics load --topic`). The"
-            " partitions, their metadata, schema and policies stay.",
-            "Set one kind of topics that are created automatically (`allowAutoTopicCreationType`), and create others before clients come.",
-        ),
-        _plain_beside,
-        "the messages of the topic without partitions, by the cure",
+        "topic-beside-partitions",
+        Severity.WARNING,
+        "There are a topic without partitions and partitions under one name",
+        "Both were created under one name, or the metadata of the partitions was lost and a client created the topic.",
+        "Gives clients of the name one of them, by the metadata of partitions. Messages and subscriptions of the other stay, out of"
+        " reach.",
+        "pulsar-admin topics delete {topic}",
+        "First load the messages that are still needed into a partition (`topics dump --level entries`, `topics load --topic`). The"
+        " partitions, their metadata, schema and policies stay.",
+        "Set one kind of topics that are created automatically (`allowAutoTopicCreationType`), and create others before clients come.",
+        holds=_plain_beside,
+        loss="the messages of the topic without partitions, by the cure",
     ),
 )

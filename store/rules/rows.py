@@ -7,7 +7,7 @@ from typing import Any
 
 from store.facts.cluster import ClusterFacts
 from store.facts.rows import AlteredRows
-from store.rules.cause import Cause, Severity
+from store.rules.finding import Severity
 from store.rules.rule import Evidence, Rule
 from store.rules.words import UNSEEN
 from store.wording import counted, plural
@@ -46,74 +46,64 @@ def _undigested(facts: ClusterFacts) -> Iterator[Evidence]:
 
 ROW_RULES = (
     Rule(
-        Cause(
-            "rows-altered",
-            Severity.CRITICAL,
-            "Rows of the store are not what was written",
-            _MEANS,
-            _UNSEEN,
-            "pulsar-admin store log",
-            "Put the newest back-up of the database in place (`backups/` in the store), or import the source into a new store "
-            "and make the changes again.",
-            _PREVENT,
-        ),
-        _altered(lambda altered: not altered.derived and altered.database != "tree"),
+        "rows-altered",
+        Severity.CRITICAL,
+        "Rows of the store are not what was written",
+        _MEANS,
+        _UNSEEN,
+        "pulsar-admin store log",
+        "Put the newest back-up of the database in place (`backups/` in the store), or import the source into a new store "
+        "and make the changes again.",
+        _PREVENT,
+        holds=_altered(lambda altered: not altered.derived and altered.database != "tree"),
         scope="store",
     ),
     Rule(
-        Cause(
-            "node-rows-altered",
-            Severity.CRITICAL,
-            "Metadata nodes in the store are not what was written",
-            _MEANS,
-            _UNSEEN,
-            "pulsar-admin store refresh",
-            "Read these nodes from the source again. Nodes that were changed in the store are only in a back-up of its database "
-            "(`backups/` in the store).",
-            _PREVENT,
-        ),
-        _altered(lambda altered: altered.database == "tree"),
+        "node-rows-altered",
+        Severity.CRITICAL,
+        "Metadata nodes in the store are not what was written",
+        _MEANS,
+        _UNSEEN,
+        "pulsar-admin store refresh",
+        "Read these nodes from the source again. Nodes that were changed in the store are only in a back-up of its database "
+        "(`backups/` in the store).",
+        _PREVENT,
+        holds=_altered(lambda altered: altered.database == "tree"),
         scope="store",
     ),
     Rule(
-        Cause(
-            "index-rows-altered",
-            Severity.WARNING,
-            "Rows of the index are not what was written",
-            _MEANS,
-            _UNSEEN,
-            "pulsar-admin store index --rebuild",
-            "Rebuild the index from the files. Metadata and changes of the store stay as they are.",
-            _PREVENT,
-        ),
-        _altered(lambda altered: altered.derived),
+        "index-rows-altered",
+        Severity.WARNING,
+        "Rows of the index are not what was written",
+        _MEANS,
+        _UNSEEN,
+        "pulsar-admin store index --rebuild",
+        "Rebuild the index from the files. Metadata and changes of the store stay as they are.",
+        _PREVENT,
+        holds=_altered(lambda altered: altered.derived),
         scope="store",
     ),
     Rule(
-        Cause(
-            "rows-without-digests",
-            Severity.NOTE,
-            "The store's rows have no digests",
-            "An earlier version wrote the store. Its answers are the same, but a bit that turns on the disk goes unnoticed.",
-            "Nothing: no broker reads the store.",
-            "pulsar-admin store refresh",
-            "The next change of the store gives all rows their digests, and so does a refresh. Earlier versions cannot read the "
-            "store then.",
-        ),
-        _undigested,
+        "rows-without-digests",
+        Severity.NOTE,
+        "The store's rows have no digests",
+        "An earlier version wrote the store. Its answers are the same, but a bit that turns on the disk goes unnoticed.",
+        "Nothing: no broker reads the store.",
+        "pulsar-admin store refresh",
+        "The next change of the store gives all rows their digests, and so does a refresh. Earlier versions cannot read the "
+        "store then.",
+        holds=_undigested,
         scope="store",
     ),
 )
 CHECK_STOPPED: Rule[Any] = Rule(
-    Cause(
-        "check-stopped",
-        Severity.CRITICAL,
-        "A check could not be finished",
-        "A row that the check needs cannot be read. What comes after it was not checked.",
-        UNSEEN,
-        "pulsar-admin store check",
-        "Repair the rows that other findings name, then check again.",
-    ),
+    "check-stopped",
+    Severity.CRITICAL,
+    "A check could not be finished",
+    "A row that the check needs cannot be read. What comes after it was not checked.",
+    UNSEEN,
+    "pulsar-admin store check",
+    "Repair the rows that other findings name, then check again.",
     scope="store",
 )
 """What ``store.rules.judging`` says where a row stops it."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from store.errors import StoreError
 from store.frozen import frozen, replace
-from store.rules.cause import MEND, Cause, Severity
-from store.rules.finding import Finding
+from store.names import shell_word
+from store.rules.finding import Finding, Severity
 
 if TYPE_CHECKING:
     from store.facts.subscriptions import SubscriptionFacts
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
 
 Facts = TypeVar("Facts")
 """What a rule looks at: ``ClusterFacts``, ``TopicFacts`` or ``SubscriptionFacts``."""
+PAGE = "docs/doctor.md"
+MEND = "mend"
+"""The key of evidence with the command that cures what is found, where that is another than the rule's: how it is decides."""
+_PLACE = re.compile(r"\{(\w+)\}")
+_NOT_TOLD = {"json": None}
 _MESSAGES = ("messages", "missing", "entries", "unseen")
 """Keys of evidence that say how many messages are at stake, the best first."""
 _REBUILD = "rebuild the index with: pulsar-admin store index --rebuild"
@@ -46,22 +53,56 @@ def _swept(facts: object) -> Iterator[Evidence]:
 
 @frozen
 class Rule(Generic[Facts]):
-    """One thing that can be wrong. ``cause``: code, severity, words, cure. ``holds``: facts → evidence, one for each place.
+    """One thing that can be wrong: a row of the table. ``code`` is for ever.
 
-    ``loss``: what is lost as long as it holds, or by the cure; "" for nothing. ``scope``: "store" for our own rows, "data" for what
-    Pulsar left damaged or inconsistent, "use" where nothing is damaged (a clock, a quota, an acknowledgement): ``store check`` tells
-    the first two, ``doctor`` all. ``of_disks``: it looks at bookies' own files, which an incident bundle has not. ``repair``: the
-    derived databases that ``store index --rebuild`` makes again ("index"), or "". ``needs``: a cheap fact of a topic, by name, without
-    which it holds nowhere there: of what is wrong with few topics most are not asked.
+    ``means``: what it is and what shows it; ``broker``: what Pulsar and BookKeeper do (4.0.8); ``how`` and ``prevent``: in words;
+    ``mend``: the command, with ``{keys}`` of the evidence in it. ``leads``: other findings may come of it, so it is told first.
+    What is told of one subscription alone (``topics why``) has a title, and the command if that is always the same.
+
+    ``holds``: facts → evidence, one for each place. ``loss``: what is lost as long as it holds, or by the cure; "" for nothing.
+    ``scope``: "store" for our own rows, "data" for what Pulsar left damaged or inconsistent, "use" where nothing is damaged (a clock, a
+    quota, an acknowledgement): ``store check`` tells the first two, ``doctor`` all. ``of_disks``: it looks at bookies' own files, which
+    an incident bundle has not. ``repair``: the derived databases that ``store index --rebuild`` makes again ("index"), or "". ``needs``:
+    a cheap fact of a topic, by name, without which it holds nowhere there: of what is wrong with few topics most are not asked.
     """
 
-    cause: Cause
-    holds: Callable[[Facts], Iterator[Evidence]] = _swept
-    loss: str = ""
-    scope: str = "data"
-    of_disks: bool = False
-    repair: str = ""
-    needs: str = ""
+    code: str
+    severity: Severity
+    title: str
+    means: str = ""
+    broker: str = ""
+    mend: str = ""
+    how: str = ""
+    prevent: str = ""
+    leads: bool = field(default=False, metadata=_NOT_TOLD)
+    holds: Callable[[Facts], Iterator[Evidence]] = field(default=_swept, metadata=_NOT_TOLD)
+    loss: str = field(default="", metadata=_NOT_TOLD)
+    scope: str = field(default="data", metadata=_NOT_TOLD)
+    of_disks: bool = field(default=False, metadata=_NOT_TOLD)
+    repair: str = field(default="", metadata=_NOT_TOLD)
+    needs: str = field(default="", metadata=_NOT_TOLD)
+
+    def text(self) -> str:
+        """Return all of it for a terminal."""
+        parts = (
+            (f"{self.code} ({self.severity}): {self.title}", _wrapped(self.means)),
+            ("What a broker does", _wrapped(self.broker)),
+            # The command in one line, to be pasted.
+            ("Repair", f"{_wrapped(self.how)}\n  {self.command({})}".lstrip("\n")),
+            ("Prevent", _wrapped(self.prevent)),
+        )
+        return "\n\n".join(f"{title}\n{text}" for title, text in parts if text.strip()) + f"\n\nSee {self.page}"
+
+    @property
+    def page(self) -> str:
+        """Where the documentation tells of it."""
+        return f"{PAGE}#{self.code}"
+
+    def command(self, evidence: Mapping[str, object]) -> str:
+        """Return the command that repairs what EVIDENCE shows; a place that it does not fill stays in capitals."""
+        if MEND in evidence:
+            return str(evidence[MEND])
+        return _PLACE.sub(lambda found: _filled(found[1], evidence), self.mend)
 
     def judge(self, facts: Facts) -> Iterator[Finding]:
         """Yield what the rule finds in FACTS."""
@@ -77,25 +118,38 @@ class Rule(Generic[Facts]):
 
     def found(self, evidence: Evidence) -> Finding:
         """Return what EVIDENCE shows as a finding."""
-        cause, values = self.cause, evidence.values
+        values = evidence.values
         size, messages = values.get("bytes"), next((values[key] for key in _MESSAGES if key in values), 0)
-        mend = cause.command({**values, "where": evidence.where})
-        repair = _REBUILD if self.repair else f"{cause.how.removesuffix('.')}: {mend}"
+        mend = self.command({**values, "where": evidence.where})
+        repair = _REBUILD if self.repair else f"{self.how.removesuffix('.')}: {mend}"
         return Finding(
-            severity=evidence.severity or cause.severity,
-            code=cause.code,
+            severity=evidence.severity or self.severity,
+            code=self.code,
             where=evidence.where,
             message=evidence.sentence,
             evidence={key: value for key, value in values.items() if key != MEND},
             at_stake_bytes=size if isinstance(size, int) else 0,
             at_stake_messages=messages if isinstance(messages, int) else 0,
-            broker=cause.broker,
+            broker=self.broker,
             mend=mend,
-            page=cause.page,
+            page=self.page,
             scope=self.scope,
             hint=evidence.hint or repair,
             repair=self.repair,
         )
+
+
+def _wrapped(text: str) -> str:
+    return "\n".join(
+        "\n".join(wrap(line, 78, initial_indent="  ", subsequent_indent="  ")) for line in text.splitlines()
+    )
+
+
+def _filled(key: str, evidence: Mapping[str, object]) -> str:
+    if key not in evidence:
+        return re.sub(r"(?<!^)([A-Z])", r"-\1", key).upper()
+    value = evidence[key]
+    return " ".join(shell_word(str(one)) for one in (value if isinstance(value, (list, tuple)) else [value]))
 
 
 @frozen
@@ -109,7 +163,7 @@ class Sweep(Generic[Facts]):
 
 def of_topic(rule: Rule[SubscriptionFacts]) -> Rule[TopicFacts]:
     """Return ``rule`` as one of topics: it holds where it does for a subscription."""
-    return Rule(rule.cause, partial(_of_subscriptions, rule), rule.loss, rule.scope, needs=rule.needs)
+    return cast("Rule[TopicFacts]", replace(cast("Rule[Any]", rule), holds=partial(_of_subscriptions, rule)))
 
 
 def _of_subscriptions(rule: Rule[SubscriptionFacts], facts: TopicFacts) -> Iterator[Evidence]:

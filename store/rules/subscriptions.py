@@ -16,7 +16,7 @@ from store.model.broken import NO_METADATA
 from store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, CursorSource, is_own
 from store.names import Position, shell_word
 from store.rules.backlogs import CHUNK_RULES, MARKER_RULES
-from store.rules.cause import Cause, Severity
+from store.rules.finding import Severity
 from store.rules.rule import Evidence, Rule
 from store.rules.transactions import TRANSACTION_RULES
 from store.timespec import format_age_ms, shown_time, shown_with_age
@@ -567,21 +567,19 @@ _BUFFER = "pulsar-admin transactions transaction-buffer-stats -t {topic}"
 _QUOTAS = "pulsar-admin topics get-backlog-quotas {topic} -ap"
 
 CURSOR_AHEAD: Rule[SubscriptionFacts] = Rule(
-    Cause(
-        "cursor-ahead",
-        _WARNING,
-        "A subscription is stored ahead of its topic",
-        "The stored position is after the topic's last entry: ledgers that the subscription had reached are not in the topic's list, or"
-        " entries of the last one are in no file. They were lost, or the topic was made again while its subscriptions were kept.",
-        "Starts the subscription at the topic's end when it loads the topic (`ManagedCursorImpl.recoveredCursor`). It gets what is written"
-        " from then on, nothing of before.",
-        "pulsar-admin topics reset-cursor {topic} -s {subscription} -m latest",
-        "Find out first what the topic lost: `store recover` names ledgers and topics that can be brought back. Then store the end, so that"
-        " a broker that gives ledger ids once more does not take new messages for acknowledged. If the subscription has to read what the"
-        " topic still has, use `-m earliest`.",
-        "Restore ZooKeeper and bookies from the same moment.",
-    ),
-    _cursor_ahead,
+    "cursor-ahead",
+    _WARNING,
+    "A subscription is stored ahead of its topic",
+    "The stored position is after the topic's last entry: ledgers that the subscription had reached are not in the topic's list, or"
+    " entries of the last one are in no file. They were lost, or the topic was made again while its subscriptions were kept.",
+    "Starts the subscription at the topic's end when it loads the topic (`ManagedCursorImpl.recoveredCursor`). It gets what is written"
+    " from then on, nothing of before.",
+    "pulsar-admin topics reset-cursor {topic} -s {subscription} -m latest",
+    "Find out first what the topic lost: `store recover` names ledgers and topics that can be brought back. Then store the end, so that"
+    " a broker that gives ledger ids once more does not take new messages for acknowledged. If the subscription has to read what the"
+    " topic still has, use `-m earliest`.",
+    "Restore ZooKeeper and bookies from the same moment.",
+    holds=_cursor_ahead,
     scope="use",
     needs="is_overtaken",
 )
@@ -595,7 +593,7 @@ def _row(
     mend: str = "",
 ) -> Rule[SubscriptionFacts]:
     """Return a row that ``topics why`` alone tells."""
-    return Rule(Cause(code, severity, title, mend=mend), holds)
+    return Rule(code, severity, title, mend=mend, holds=holds)
 
 
 STOPPING_RULES: tuple[Rule[SubscriptionFacts], ...] = (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from itertools import chain
+from typing import Any
 
 from store.errors import InvalidValue
 from store.facts.cluster import ClusterFacts
 from store.facts.topics import TopicFacts
 from store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from store.rules.bookies import BOOKIE_RULES
-from store.rules.cause import Cause
 from store.rules.changes import CHANGE_SWEEPS
 from store.rules.cluster import CLUSTER_RULES
 from store.rules.copies import LEDGER_SWEEPS
@@ -54,29 +54,22 @@ SWEEPS: tuple[Sweep[ClusterFacts], ...] = (
 )
 
 _SWEPT = chain(TOPIC_SWEEP.rules, *(sweep.rules for sweep in SWEEPS), *(sweep.rules for sweep in DEEP_SWEEPS))
-CAUSES: dict[str, Cause] = {
-    cause.code: cause
-    for cause in (
-        *(rule.cause for rule in RULES),
-        *(rule.cause for rule in TOPIC_RULES),
-        *(rule.cause for rule in _SWEPT),
-        CHECK_STOPPED.cause,
-        *(rule.cause for rule in (*CLOSING_RULES, *LEAK_SWEEP.rules, *DISK_RULES)),
-    )
-}
-"""The cause of every rule, by code."""
+_WHOLE = (*CLOSING_RULES, *LEAK_SWEEP.rules, *DISK_RULES)
+_TOLD: tuple[Rule[Any], ...] = (*RULES, *TOPIC_RULES, *_SWEPT, CHECK_STOPPED, *_WHOLE)  # Any: of whatever facts
+CAUSES: dict[str, Rule[Any]] = {rule.code: rule for rule in _TOLD}
+"""Every rule that the doctor tells, by code."""
 
 
-def explanation(code: str) -> Cause:
-    """Return the cause CODE; raises InvalidValue with those that are near."""
+def explanation(code: str) -> Rule[Any]:
+    """Return the rule CODE; raises InvalidValue with those that are near."""
     from difflib import get_close_matches  # 3 ms, and few codes are mistyped
 
-    cause = CAUSES.get(code)
-    if cause is None:
-        near = get_close_matches(code, CAUSES, 2) or [found for found in CAUSES if code in found][:3]
+    found = CAUSES.get(code)
+    if found is None:
+        near = get_close_matches(code, CAUSES, 2) or [one for one in CAUSES if code in one][:3]
         hint = f"did you mean {' or '.join(near)}?" if near else "see docs/doctor.md"
         raise InvalidValue(f"the doctor knows no code {code!r}", hint=hint, code=code)
-    return cause
+    return found
 
 
 def check_codes(codes: Collection[str]) -> tuple[str, ...]:

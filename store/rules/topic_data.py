@@ -19,177 +19,150 @@ from store.model.references import COMPACTED_LEDGER
 from store.model.topics import Topic, TopicLedger
 from store.model.unknown_values import is_known_node
 from store.names import PERSISTENT, shell_word
-from store.rules.cause import MEND, Cause, Severity
-from store.rules.finding import Finding
-from store.rules.rule import Rule, Sweep
+from store.rules.finding import Finding, Severity
+from store.rules.rule import MEND, Rule, Sweep
 from store.rules.words import KEEP_COPIES, NO_HAND, STUCK
 from store.wording import counted, plural
 
 TOPIC_UNREADABLE: Rule[Any] = Rule(
-    Cause(
-        "topic-unreadable",
-        Severity.CRITICAL,
-        "A topic's metadata cannot be read",
-        "The list of the topic's ledgers is damaged: no message of it can be found.",
-        "Fails to load the topic: producers and consumers get errors.",
-        "pulsar-admin store cat {path} --hex",
-        "Bring back an earlier list: `topics restore TOPIC --at TIME` makes a topic of what ZooKeeper's logs have of that time. RocksDB "
-        "keeps no earlier values: there it takes a backup of the metadata.",
-        NO_HAND,
-    )
+    "topic-unreadable",
+    Severity.CRITICAL,
+    "A topic's metadata cannot be read",
+    "The list of the topic's ledgers is damaged: no message of it can be found.",
+    "Fails to load the topic: producers and consumers get errors.",
+    "pulsar-admin store cat {path} --hex",
+    "Bring back an earlier list: `topics restore TOPIC --at TIME` makes a topic of what ZooKeeper's logs have of that time. RocksDB "
+    "keeps no earlier values: there it takes a backup of the metadata.",
+    NO_HAND,
 )
 LEDGER_MISSING: Rule[Any] = Rule(
-    Cause(
-        "ledger-missing",
-        Severity.CRITICAL,
-        "A topic lists a ledger that is lost completely",
-        "The topic lists the ledger, but its BookKeeper metadata and all its entries are gone.",
-        STUCK,
-        "pulsar-admin ledgers forget {ledgerId}",
-        "If another bookie or a backup has its entries, add that first (`store add bookie`). Otherwise remove the "
-        "ledger from the list.",
-        KEEP_COPIES,
-    )
+    "ledger-missing",
+    Severity.CRITICAL,
+    "A topic lists a ledger that is lost completely",
+    "The topic lists the ledger, but its BookKeeper metadata and all its entries are gone.",
+    STUCK,
+    "pulsar-admin ledgers forget {ledgerId}",
+    "If another bookie or a backup has its entries, add that first (`store add bookie`). Otherwise remove the "
+    "ledger from the list.",
+    KEEP_COPIES,
 )
 NEWER_LEDGER_MISSING: Rule[Any] = Rule(
-    Cause(
-        "newer-ledger-missing",
-        Severity.CRITICAL,
-        "A ledger that only a newer Pulsar reads is lost",
-        "A segment of a scalable topic, or something else that this version does not know, names the ledger, and its BookKeeper metadata is"
-        " gone.",
-        STUCK,
-        "pulsar-admin ledgers missing {ledgerId}",
-        "No command takes it out: nothing here changes what a newer version wrote. Bring another bookie or a backup that has it, and the"
-        " metadata.",
-        KEEP_COPIES,
-    )
+    "newer-ledger-missing",
+    Severity.CRITICAL,
+    "A ledger that only a newer Pulsar reads is lost",
+    "A segment of a scalable topic, or something else that this version does not know, names the ledger, and its BookKeeper metadata is"
+    " gone.",
+    STUCK,
+    "pulsar-admin ledgers missing {ledgerId}",
+    "No command takes it out: nothing here changes what a newer version wrote. Bring another bookie or a backup that has it, and the"
+    " metadata.",
+    KEEP_COPIES,
 )
 LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
-    Cause(
-        "ledger-without-metadata",
-        Severity.CRITICAL,
-        "A topic's ledger has lost its BookKeeper metadata",
-        "The topic lists the ledger and bookies may still have its entries. But the metadata does not list it, so "
-        "their garbage collection deletes them.",
-        STUCK + " Bookies delete the entries at their next garbage collection (`gcWaitTime`, 15 minutes).",
-        "pulsar-admin ledgers restore {ledgerId}",
-        "Keep the bookies stopped. Rebuild the metadata from the entries; if they are gone, use `ledgers forget`.",
-        KEEP_COPIES,
-    )
+    "ledger-without-metadata",
+    Severity.CRITICAL,
+    "A topic's ledger has lost its BookKeeper metadata",
+    "The topic lists the ledger and bookies may still have its entries. But the metadata does not list it, so "
+    "their garbage collection deletes them.",
+    STUCK + " Bookies delete the entries at their next garbage collection (`gcWaitTime`, 15 minutes).",
+    "pulsar-admin ledgers restore {ledgerId}",
+    "Keep the bookies stopped. Rebuild the metadata from the entries; if they are gone, use `ledgers forget`.",
+    KEEP_COPIES,
 )
 LEDGER_LIST_DIFFERS: Rule[Any] = Rule(
-    Cause(
-        "ledger-list-differs",
-        Severity.WARNING,
-        "A topic's list and BookKeeper count a ledger differently",
-        "The number of entries or bytes of a closed ledger differs between them.",
-        "Trusts its own list for closed ledgers: entries behind the smaller count are not delivered.",
-        "pulsar-admin ledgers info {ledgerId}",
-        "Look at the end of the ledger. Where entries lie behind it, `ledgers restore LEDGER --extend` proves that it is too early, and "
-        "moves it; else nothing has to be done as long as the entries that the list counts are there.",
-        "See bookkeeper#4812.",
-    )
+    "ledger-list-differs",
+    Severity.WARNING,
+    "A topic's list and BookKeeper count a ledger differently",
+    "The number of entries or bytes of a closed ledger differs between them.",
+    "Trusts its own list for closed ledgers: entries behind the smaller count are not delivered.",
+    "pulsar-admin ledgers info {ledgerId}",
+    "Look at the end of the ledger. Where entries lie behind it, `ledgers restore LEDGER --extend` proves that it is too early, and "
+    "moves it; else nothing has to be done as long as the entries that the list counts are there.",
+    "See bookkeeper#4812.",
 )
 PUBLISH_TIME_DIFFERS: Rule[Any] = Rule(
-    Cause(
-        "publish-time-differs",
-        Severity.WARNING,
-        "The recorded publish times of a ledger do not match its entries",
-        "The first and last publish time (PIP-345) in the metadata contradict the entries.",
-        "Searches by time use them, and look in the wrong ledger.",
-        "pulsar-admin store annotate {topic}",
-        "Write the times again from the entries.",
-    )
+    "publish-time-differs",
+    Severity.WARNING,
+    "The recorded publish times of a ledger do not match its entries",
+    "The first and last publish time (PIP-345) in the metadata contradict the entries.",
+    "Searches by time use them, and look in the wrong ledger.",
+    "pulsar-admin store annotate {topic}",
+    "Write the times again from the entries.",
 )
 ENTRIES_MISSING: Rule[Any] = Rule(
-    Cause(
-        "entries-missing",
-        Severity.CRITICAL,
-        "Entries of a ledger are in no file",
-        "According to the metadata the ledger has them, but no imported bookie has a good record of them.",
-        STUCK,
-        "pulsar-admin ledgers missing {ledgerId}",
-        "Add a bookie or backup that has them (`store add bookie`). Otherwise dump what is readable, then use "
-        "`ledgers forget`.",
-        KEEP_COPIES,
-    )
+    "entries-missing",
+    Severity.CRITICAL,
+    "Entries of a ledger are in no file",
+    "According to the metadata the ledger has them, but no imported bookie has a good record of them.",
+    STUCK,
+    "pulsar-admin ledgers missing {ledgerId}",
+    "Add a bookie or backup that has them (`store add bookie`). Otherwise dump what is readable, then use "
+    "`ledgers forget`.",
+    KEEP_COPIES,
 )
 ENTRIES_NOT_SEEN: Rule[Any] = Rule(
-    Cause(
-        "entries-not-seen",
-        Severity.NOTE,
-        "Entries exist only on a bookie that was not imported",
-        "They need not be lost: their bookie is not here.",
-        "Reads them from that bookie, if it runs.",
-        "pulsar-admin store add bookie {bookie}=DIR",
-        "Add the bookie's disks to see them.",
-    )
+    "entries-not-seen",
+    Severity.NOTE,
+    "Entries exist only on a bookie that was not imported",
+    "They need not be lost: their bookie is not here.",
+    "Reads them from that bookie, if it runs.",
+    "pulsar-admin store add bookie {bookie}=DIR",
+    "Add the bookie's disks to see them.",
 )
 CURSOR_UNREADABLE: Rule[Any] = Rule(
-    Cause(
-        "cursor-unreadable",
-        Severity.CRITICAL,
-        "A subscription's position cannot be read",
-        "The cursor's node is damaged.",
-        "Fails to open the cursor; the topic does not load.",
-        "pulsar-admin topics reset-cursor {topic} -s {subscription} -m earliest --force",
-        "Start the subscription again where the topic begins: nothing is lost, and everything that is left comes again. An earlier state "
-        "of it may be in ZooKeeper's logs (`topics subscription-history`); `topics unsubscribe --force` removes it.",
-        NO_HAND,
-    )
+    "cursor-unreadable",
+    Severity.CRITICAL,
+    "A subscription's position cannot be read",
+    "The cursor's node is damaged.",
+    "Fails to open the cursor; the topic does not load.",
+    "pulsar-admin topics reset-cursor {topic} -s {subscription} -m earliest --force",
+    "Start the subscription again where the topic begins: nothing is lost, and everything that is left comes again. An earlier state "
+    "of it may be in ZooKeeper's logs (`topics subscription-history`); `topics unsubscribe --force` removes it.",
+    NO_HAND,
 )
 COMPACTED_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
-    Cause(
-        "compacted-ledger-without-metadata",
-        Severity.CRITICAL,
-        "A compacted ledger has lost its BookKeeper metadata",
-        "The `__compaction` cursor names a compacted ledger that no broker can open.",
-        "Readers of the compacted view, and compaction itself, hang.",
-        "pulsar-admin ledgers restore {ledgerId}",
-        "If its entries are gone, use `compaction run --from-start` or `ledgers forget`.",
-        KEEP_COPIES,
-    )
+    "compacted-ledger-without-metadata",
+    Severity.CRITICAL,
+    "A compacted ledger has lost its BookKeeper metadata",
+    "The `__compaction` cursor names a compacted ledger that no broker can open.",
+    "Readers of the compacted view, and compaction itself, hang.",
+    "pulsar-admin ledgers restore {ledgerId}",
+    "If its entries are gone, use `compaction run --from-start` or `ledgers forget`.",
+    KEEP_COPIES,
 )
 CURSOR_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
-    Cause(
-        "cursor-ledger-without-metadata",
-        Severity.CRITICAL,
-        "A cursor ledger has lost its BookKeeper metadata",
-        "The entries of the cursor ledger are still here and show where the subscription stood, but no broker will"
-        " see them.",
-        "Starts the subscription at the snapshot in its node, and redelivers everything acknowledged since.",
-        "pulsar-admin ledgers restore {ledgerId}",
-        "Rebuild the ledger's metadata, or reset the subscription to the position in the evidence.",
-        KEEP_COPIES,
-    )
+    "cursor-ledger-without-metadata",
+    Severity.CRITICAL,
+    "A cursor ledger has lost its BookKeeper metadata",
+    "The entries of the cursor ledger are still here and show where the subscription stood, but no broker will"
+    " see them.",
+    "Starts the subscription at the snapshot in its node, and redelivers everything acknowledged since.",
+    "pulsar-admin ledgers restore {ledgerId}",
+    "Rebuild the ledger's metadata, or reset the subscription to the position in the evidence.",
+    KEEP_COPIES,
 )
 CURSOR_LEDGER_LOST: Rule[Any] = Rule(
-    Cause(
-        "cursor-ledger-lost",
-        Severity.CRITICAL,
-        "A cursor's ledger is lost",
-        "The ledger with the subscription's acknowledgements is gone, empty or unreadable.",
-        "Starts the subscription at the snapshot in its node, and redelivers everything acknowledged since the "
-        "ledger was created.",
-        "pulsar-admin topics reset-cursor {topic} -s {subscription} -m {position}",
-        "Let it go on from the newest state that can be read. If consumers know how far they got, move it there instead "
-        "(`topics subscription-history` names earlier states).",
-        KEEP_COPIES,
-    )
+    "cursor-ledger-lost",
+    Severity.CRITICAL,
+    "A cursor's ledger is lost",
+    "The ledger with the subscription's acknowledgements is gone, empty or unreadable.",
+    "Starts the subscription at the snapshot in its node, and redelivers everything acknowledged since the "
+    "ledger was created.",
+    "pulsar-admin topics reset-cursor {topic} -s {subscription} -m {position}",
+    "Let it go on from the newest state that can be read. If consumers know how far they got, move it there instead "
+    "(`topics subscription-history` names earlier states).",
+    KEEP_COPIES,
 )
 CURSOR_LEDGER_DAMAGED: Rule[Any] = Rule(
-    Cause(
-        "cursor-ledger-damaged",
-        Severity.CRITICAL,
-        "The newest entries of a cursor's ledger cannot be read",
-        "Only an older state of the subscription is left.",
-        "Reads only the last entry of the ledger. If that fails, it starts at the snapshot in the cursor's node.",
-        "pulsar-admin topics reset-cursor {topic} -s {subscription} -m {position}",
-        "Let it go on from the newest state that can be read. If consumers know how far they got, move it there instead "
-        "(`topics subscription-history` names earlier states).",
-        KEEP_COPIES,
-    )
+    "cursor-ledger-damaged",
+    Severity.CRITICAL,
+    "The newest entries of a cursor's ledger cannot be read",
+    "Only an older state of the subscription is left.",
+    "Reads only the last entry of the ledger. If that fails, it starts at the snapshot in the cursor's node.",
+    "pulsar-admin topics reset-cursor {topic} -s {subscription} -m {position}",
+    "Let it go on from the newest state that can be read. If consumers know how far they got, move it there instead "
+    "(`topics subscription-history` names earlier states).",
+    KEEP_COPIES,
 )
 
 

@@ -10,7 +10,7 @@ from store.facts.subscriptions import SubscriptionFacts
 from store.facts.topics import TopicFacts
 from store.model.cursors import COMPACTION_CURSOR
 from store.model.extent import Intervals
-from store.rules.cause import Cause, Severity
+from store.rules.finding import Severity
 from store.rules.rule import Evidence, Rule
 from store.rules.subscriptions import drops_delayed, future_dated, stores_most_ranges
 from store.timespec import format_duration_ms, shown_time
@@ -271,223 +271,197 @@ _CLOCKS = "Run NTP on producers and brokers, and turn on broker entry metadata (
 
 TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
     Rule(
-        Cause(
-            "clock-ahead",
-            Severity.WARNING,
-            "A producer's clock is ahead",
-            "Publish times are more than 5 minutes after the broker stamped the entry, or after its ledger was closed."
-            " The evidence names the producers if the topic is small enough to be read, or with `--deep`. A note where every entry has a"
-            " broker's time, by which brokers then search and expire.",
-            "Searches and resets by time bisect, and land in the wrong place. If entries have no broker time, messages"
-            " from the future do not expire. Messages behind them in the same ledger do not expire either, until the "
-            "ledger is closed and older than the TTL.",
-            "pulsar-admin topics skew {topic}",
-            "Find the producer and set its clock. `topics find-by-time` and `topics reset-cursor` here are exact on "
-            "such clocks.",
-            _CLOCKS,
-        ),
-        _clock_ahead,
+        "clock-ahead",
+        Severity.WARNING,
+        "A producer's clock is ahead",
+        "Publish times are more than 5 minutes after the broker stamped the entry, or after its ledger was closed."
+        " The evidence names the producers if the topic is small enough to be read, or with `--deep`. A note where every entry has a"
+        " broker's time, by which brokers then search and expire.",
+        "Searches and resets by time bisect, and land in the wrong place. If entries have no broker time, messages"
+        " from the future do not expire. Messages behind them in the same ledger do not expire either, until the "
+        "ledger is closed and older than the TTL.",
+        "pulsar-admin topics skew {topic}",
+        "Find the producer and set its clock. `topics find-by-time` and `topics reset-cursor` here are exact on "
+        "such clocks.",
+        _CLOCKS,
+        holds=_clock_ahead,
         scope="use",
         needs="has_wrong_clocks",
     ),
     Rule(
-        Cause(
-            "clock-behind",
-            Severity.WARNING,
-            "A producer's clock is behind",
-            "Publish times are more than 5 minutes before the broker stamped the entry, or before the previous ledger "
-            "was closed. A note where every entry has a broker's time, by which brokers then search and expire.",
-            "If entries have no broker time, a TTL expires such messages too early, and at once if the clock is behind"
-            " by more than the TTL. Searches and resets by time land in the wrong place.",
-            "pulsar-admin topics skew {topic}",
-            "Find the producer and set its clock.",
-            _CLOCKS,
-        ),
-        _clock_behind,
+        "clock-behind",
+        Severity.WARNING,
+        "A producer's clock is behind",
+        "Publish times are more than 5 minutes before the broker stamped the entry, or before the previous ledger "
+        "was closed. A note where every entry has a broker's time, by which brokers then search and expire.",
+        "If entries have no broker time, a TTL expires such messages too early, and at once if the clock is behind"
+        " by more than the TTL. Searches and resets by time land in the wrong place.",
+        "pulsar-admin topics skew {topic}",
+        "Find the producer and set its clock.",
+        _CLOCKS,
+        holds=_clock_behind,
         scope="use",
         needs="has_wrong_clocks",
     ),
     Rule(
-        Cause(
-            "ledger-closed-in-future",
-            Severity.WARNING,
-            "A ledger was closed at a time in the future",
-            "The time at which a broker closed a ledger is after now: the broker's clock was wrong, or `--now` is.",
-            "Retention by time, and the TTL's shortcut for closed ledgers, use that time. The ledger and everything "
-            "behind it stay until then, and for the retention time after it.",
-            "pulsar-admin topics stats-internal {topic}",
-            "Set the brokers' clocks. To free the disk before that time, use `topics truncate`, if every subscription "
-            "may lose the ledger.",
-            _CLOCKS,
-        ),
-        _closed_in_future,
+        "ledger-closed-in-future",
+        Severity.WARNING,
+        "A ledger was closed at a time in the future",
+        "The time at which a broker closed a ledger is after now: the broker's clock was wrong, or `--now` is.",
+        "Retention by time, and the TTL's shortcut for closed ledgers, use that time. The ledger and everything "
+        "behind it stay until then, and for the retention time after it.",
+        "pulsar-admin topics stats-internal {topic}",
+        "Set the brokers' clocks. To free the disk before that time, use `topics truncate`, if every subscription "
+        "may lose the ledger.",
+        _CLOCKS,
+        holds=_closed_in_future,
         scope="use",
         needs="has_wrong_clocks",
     ),
     Rule(
-        Cause(
-            "ttl-blocked",
-            Severity.WARNING,
-            "A message from the future keeps a TTL from expiring anything",
-            "The first unacknowledged message of a subscription is dated after now, and a TTL is in force.",
-            "Looks at the first unacknowledged entry first. It has not expired, so nothing behind it does, until its "
-            "ledger has been closed for longer than the TTL or its own time has come.",
-            "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",
-            "Look at the message. The TTL works again when its time has come, or once its ledger is old. `topics skip -n 1` drops the "
-            "message; `topics expire -t AGE` drops exactly what is older behind it.",
-            _CLOCKS,
-        ),
-        _ttl_blocked,
+        "ttl-blocked",
+        Severity.WARNING,
+        "A message from the future keeps a TTL from expiring anything",
+        "The first unacknowledged message of a subscription is dated after now, and a TTL is in force.",
+        "Looks at the first unacknowledged entry first. It has not expired, so nothing behind it does, until its "
+        "ledger has been closed for longer than the TTL or its own time has come.",
+        "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",
+        "Look at the message. The TTL works again when its time has come, or once its ledger is old. `topics skip -n 1` drops the "
+        "message; `topics expire -t AGE` drops exactly what is older behind it.",
+        _CLOCKS,
+        holds=_ttl_blocked,
         scope="use",
         needs="has_wrong_clocks",
     ),
     Rule(
-        Cause(
-            "delay-beyond-ttl",
-            Severity.WARNING,
-            "A TTL drops delayed messages before they are due",
-            "The time from a message's publication to its delivery is longer than the TTL in force.",
-            "Counts a message's age from when it was stored, never from when it is due. The message is acknowledged "
-            "without being delivered.",
-            "pulsar-admin topics set-message-ttl {topic} -t 0",
-            "Let the topic have no TTL, whatever its namespace has, or one longer than its longest delay. `delayed status` shows what "
-            "would be lost.",
-            "Set TTL and delays together: the TTL must be longer than any delay.",
-        ),
-        _delay_beyond_ttl,
+        "delay-beyond-ttl",
+        Severity.WARNING,
+        "A TTL drops delayed messages before they are due",
+        "The time from a message's publication to its delivery is longer than the TTL in force.",
+        "Counts a message's age from when it was stored, never from when it is due. The message is acknowledged "
+        "without being delivered.",
+        "pulsar-admin topics set-message-ttl {topic} -t 0",
+        "Let the topic have no TTL, whatever its namespace has, or one longer than its longest delay. `delayed status` shows what "
+        "would be lost.",
+        "Set TTL and delays together: the TTL must be longer than any delay.",
+        holds=_delay_beyond_ttl,
         scope="use",
         needs="has_ttl",
     ),
     Rule(
-        Cause(
-            "backlog-over-quota",
-            Severity.WARNING,
-            "A backlog is over its quota",
-            "Bytes, or the age of the oldest ledger with a backlog, exceed the backlog quota in force. It counts from "
-            "the slowest cursor.",
-            "Checks every minute (`backlogQuotaCheckIntervalInSeconds`). With `producer_request_hold` and "
-            "`producer_exception`, it disconnects producers and refuses new ones. With `consumer_backlog_eviction`, it"
-            " acknowledges for the slowest subscription until 90 % of the size is left; those messages are never "
-            "delivered.",
-            "pulsar-admin topics analyze-backlog {topic} -s {subscription}",
-            "Let the subscription catch up, remove it (`topics unsubscribe`), skip its backlog (`topics "
-            "clear-backlog`), or raise the quota (`topics set-backlog-quota`).",
-            "Alert on backlog before the quota is reached.",
-        ),
-        _over_quota,
+        "backlog-over-quota",
+        Severity.WARNING,
+        "A backlog is over its quota",
+        "Bytes, or the age of the oldest ledger with a backlog, exceed the backlog quota in force. It counts from "
+        "the slowest cursor.",
+        "Checks every minute (`backlogQuotaCheckIntervalInSeconds`). With `producer_request_hold` and "
+        "`producer_exception`, it disconnects producers and refuses new ones. With `consumer_backlog_eviction`, it"
+        " acknowledges for the slowest subscription until 90 % of the size is left; those messages are never "
+        "delivered.",
+        "pulsar-admin topics analyze-backlog {topic} -s {subscription}",
+        "Let the subscription catch up, remove it (`topics unsubscribe`), skip its backlog (`topics "
+        "clear-backlog`), or raise the quota (`topics set-backlog-quota`).",
+        "Alert on backlog before the quota is reached.",
+        holds=_over_quota,
         scope="use",
         needs="has_quotas",
     ),
     Rule(
-        Cause(
-            "ack-hole-pins-ledgers",
-            Severity.NOTE,
-            "One unacknowledged message keeps ledgers that everybody has consumed",
-            "Every subscription has acknowledged whole ledgers behind the slowest subscription's position, but a hole "
-            "in front of them prevents their deletion. A warning from 100 MiB on.",
-            "Trims the list of ledgers from its beginning, up to the ledger of the slowest mark-delete position. It "
-            "never removes one from the middle.",
-            "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",
-            "Look at the message. If nobody needs it, use `topics skip -n 1`, or let consumers acknowledge it (dead "
-            "letter policy).",
-            "Give consumers a dead letter policy, or the topic a TTL.",
-        ),
-        _hole_pins_ledgers,
+        "ack-hole-pins-ledgers",
+        Severity.NOTE,
+        "One unacknowledged message keeps ledgers that everybody has consumed",
+        "Every subscription has acknowledged whole ledgers behind the slowest subscription's position, but a hole "
+        "in front of them prevents their deletion. A warning from 100 MiB on.",
+        "Trims the list of ledgers from its beginning, up to the ledger of the slowest mark-delete position. It "
+        "never removes one from the middle.",
+        "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",
+        "Look at the message. If nobody needs it, use `topics skip -n 1`, or let consumers acknowledge it (dead "
+        "letter policy).",
+        "Give consumers a dead letter policy, or the topic a TTL.",
+        holds=_hole_pins_ledgers,
         scope="use",
         needs="has_ranges",
     ),
     Rule(
-        Cause(
-            "ack-ranges-at-limit",
-            Severity.WARNING,
-            "A subscription has more acknowledgement ranges than a broker stores",
-            "A broker stores 10,000 ranges (`managedLedgerMaxUnackedRangesToPersist`). Acknowledgements beyond them "
-            "exist only in its memory.",
-            "Stores the first 10,000 ranges. After the next load of the topic, it redelivers the messages acknowledged"
-            " beyond them.",
-            "pulsar-admin topics subscription-history {topic} -s {subscription}",
-            "Let consumers acknowledge the messages in the gaps, or expire them.",
-            "Raise `managedLedgerMaxUnackedRangesToPersist`, and watch for consumers that leave holes.",
-        ),
-        _ranges_at_limit,
+        "ack-ranges-at-limit",
+        Severity.WARNING,
+        "A subscription has more acknowledgement ranges than a broker stores",
+        "A broker stores 10,000 ranges (`managedLedgerMaxUnackedRangesToPersist`). Acknowledgements beyond them "
+        "exist only in its memory.",
+        "Stores the first 10,000 ranges. After the next load of the topic, it redelivers the messages acknowledged"
+        " beyond them.",
+        "pulsar-admin topics subscription-history {topic} -s {subscription}",
+        "Let consumers acknowledge the messages in the gaps, or expire them.",
+        "Raise `managedLedgerMaxUnackedRangesToPersist`, and watch for consumers that leave holes.",
+        holds=_ranges_at_limit,
         scope="use",
         needs="has_ranges",
     ),
     Rule(
-        Cause(
-            "compaction-inconsistent",
-            Severity.WARNING,
-            "The compacted view and its cursor contradict each other",
-            "The `__compaction` cursor does not stand where its compacted ledger ends, or that ledger is wrong.",
-            "Readers of the compacted view miss messages, or get some uncompacted. The next compaction continues from "
-            "the cursor.",
-            "pulsar-admin compaction run {topic} --from-start",
-            "`compaction verify` shows what is wrong. Compact again from the start while the topic's ledgers still exist.",
-            "Never reset `__compaction` by hand.",
-        ),
-        _compaction_inconsistent,
+        "compaction-inconsistent",
+        Severity.WARNING,
+        "The compacted view and its cursor contradict each other",
+        "The `__compaction` cursor does not stand where its compacted ledger ends, or that ledger is wrong.",
+        "Readers of the compacted view miss messages, or get some uncompacted. The next compaction continues from "
+        "the cursor.",
+        "pulsar-admin compaction run {topic} --from-start",
+        "`compaction verify` shows what is wrong. Compact again from the start while the topic's ledgers still exist.",
+        "Never reset `__compaction` by hand.",
+        holds=_compaction_inconsistent,
         scope="use",
         needs="is_compacted",
     ),
     Rule(
-        Cause(
-            "compaction-stale",
-            Severity.NOTE,
-            "A compaction that is never repeated keeps ledgers",
-            "The topic was compacted once, and no threshold compacts it again. The `__compaction` cursor keeps every "
-            "ledger behind its horizon, although all subscriptions have left them. A warning from 100 MiB on.",
-            "Treats `__compaction` like any durable cursor when it trims. Without a threshold, it compacts only on "
-            "request.",
-            "pulsar-admin compaction run {topic}",
-            "Compact again, or set a threshold: `topics set-compaction-threshold`.",
-            "Set a compaction threshold for topics that are compacted.",
-        ),
-        _compaction_stale,
+        "compaction-stale",
+        Severity.NOTE,
+        "A compaction that is never repeated keeps ledgers",
+        "The topic was compacted once, and no threshold compacts it again. The `__compaction` cursor keeps every "
+        "ledger behind its horizon, although all subscriptions have left them. A warning from 100 MiB on.",
+        "Treats `__compaction` like any durable cursor when it trims. Without a threshold, it compacts only on "
+        "request.",
+        "pulsar-admin compaction run {topic}",
+        "Compact again, or set a threshold: `topics set-compaction-threshold`.",
+        "Set a compaction threshold for topics that are compacted.",
+        holds=_compaction_stale,
         scope="use",
         needs="is_compacted",
     ),
     Rule(
-        Cause(
-            "ledgers-tiny",
-            Severity.NOTE,
-            "A topic has very many small ledgers",
-            "A thousand closed ledgers or more, with fewer than 100 entries on average.",
-            "Opens ledgers one after the other when it reads. Each costs a metadata node, and the whole list is "
-            "written at every rollover.",
-            "pulsar-admin topics stats-internal {topic}",
-            "Let ledgers be deleted: consume, or shorten retention. Closed ledgers are never merged.",
-            "Find out what keeps reloading the topic, or raise `managedLedgerMinLedgerRolloverTimeMinutes`.",
-        ),
-        _ledgers_tiny,
+        "ledgers-tiny",
+        Severity.NOTE,
+        "A topic has very many small ledgers",
+        "A thousand closed ledgers or more, with fewer than 100 entries on average.",
+        "Opens ledgers one after the other when it reads. Each costs a metadata node, and the whole list is "
+        "written at every rollover.",
+        "pulsar-admin topics stats-internal {topic}",
+        "Let ledgers be deleted: consume, or shorten retention. Closed ledgers are never merged.",
+        "Find out what keeps reloading the topic, or raise `managedLedgerMinLedgerRolloverTimeMinutes`.",
+        holds=_ledgers_tiny,
         scope="use",
     ),
     Rule(
-        Cause(
-            "ledger-huge",
-            Severity.NOTE,
-            "A ledger is unusually large",
-            "One ledger has more than 10 GiB; the default limit is 2 GiB (`managedLedgerMaxSizePerLedgerMbytes`).",
-            "Deletes only whole ledgers: one unacknowledged message keeps all of it.",
-            "pulsar-admin ledgers info {ledgerId}",
-            "Nothing, as long as consumers keep up.",
-            "Lower `managedLedgerMaxLedgerRolloverTimeMinutes` or the size of a ledger.",
-        ),
-        _ledger_huge,
+        "ledger-huge",
+        Severity.NOTE,
+        "A ledger is unusually large",
+        "One ledger has more than 10 GiB; the default limit is 2 GiB (`managedLedgerMaxSizePerLedgerMbytes`).",
+        "Deletes only whole ledgers: one unacknowledged message keeps all of it.",
+        "pulsar-admin ledgers info {ledgerId}",
+        "Nothing, as long as consumers keep up.",
+        "Lower `managedLedgerMaxLedgerRolloverTimeMinutes` or the size of a ledger.",
+        holds=_ledger_huge,
         scope="use",
     ),
     Rule(
-        Cause(
-            "ledger-list-large",
-            Severity.WARNING,
-            "A topic's list of ledgers is close to ZooKeeper's limit",
-            "It is half of ZooKeeper's `jute.maxbuffer` (1 MiB) or more. Critical from 90 % on.",
-            "Writes the whole list at every rollover. If it is too large, ZooKeeper refuses it and closes the "
-            "connection, and the topic accepts no more messages.",
-            "pulsar-admin topics trim-topic {topic}",
-            "Let ledgers be deleted, or raise `jute.maxbuffer` on both servers and brokers.",
-            "Set `managedLedgerInfoCompressionType`, and make ledgers larger.",
-        ),
-        _ledger_list_large,
+        "ledger-list-large",
+        Severity.WARNING,
+        "A topic's list of ledgers is close to ZooKeeper's limit",
+        "It is half of ZooKeeper's `jute.maxbuffer` (1 MiB) or more. Critical from 90 % on.",
+        "Writes the whole list at every rollover. If it is too large, ZooKeeper refuses it and closes the "
+        "connection, and the topic accepts no more messages.",
+        "pulsar-admin topics trim-topic {topic}",
+        "Let ledgers be deleted, or raise `jute.maxbuffer` on both servers and brokers.",
+        "Set `managedLedgerInfoCompressionType`, and make ledgers larger.",
+        holds=_ledger_list_large,
         scope="use",
     ),
 )

@@ -8,7 +8,7 @@ from store.facts import Unknown
 from store.facts.pending_acks import PendingAckLog
 from store.facts.subscriptions import SubscriptionFacts
 from store.model.broken import NO_METADATA, BrokenLedger
-from store.rules.cause import Cause, Severity
+from store.rules.finding import Severity
 from store.rules.rule import Evidence, Rule
 from store.wording import listed, plural
 
@@ -69,63 +69,55 @@ _BROKER = (
 
 TRANSACTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     Rule(
-        Cause(
-            "pending-ack-replay-endless",
-            Severity.CRITICAL,
-            "The replay of a subscription's pending-ack log never ends",
-            f"{_MEANS} The log's ledgers are empty, and its cursor still stands at an entry of a ledger that was trimmed, which is before"
-            " their beginning (apache/pulsar#26368).",
-            _BROKER,
-            "pulsar-admin managed-ledger update-mark-delete-cursor -mlp {log} -cn __pending_ack_state -cm {position}",
-            "Move the log's cursor to the beginning of the last ledger. It passes over no entry, so nothing is lost.",
-        ),
-        _replay_endless,
+        "pending-ack-replay-endless",
+        Severity.CRITICAL,
+        "The replay of a subscription's pending-ack log never ends",
+        f"{_MEANS} The log's ledgers are empty, and its cursor still stands at an entry of a ledger that was trimmed, which is before"
+        " their beginning (apache/pulsar#26368).",
+        _BROKER,
+        "pulsar-admin managed-ledger update-mark-delete-cursor -mlp {log} -cn __pending_ack_state -cm {position}",
+        "Move the log's cursor to the beginning of the last ledger. It passes over no entry, so nothing is lost.",
+        holds=_replay_endless,
         scope="use",
         needs="has_pending_acks",
     ),
     Rule(
-        Cause(
-            "pending-ack-ledger-lost",
-            Severity.CRITICAL,
-            "Metadata of a ledger of a subscription's pending-ack log is lost",
-            f"{_MEANS} BookKeeper does not know a ledger of the log (apache/pulsar#26374).",
-            f"{_BROKER} `autoSkipNonRecoverableData=true` passes over the ledger.",
-            "pulsar-admin ledgers restore {ledgerIds}",
-            "Rebuild the metadata from the entries. Where entries are lost, too, `ledgers forget` lets the log go on without them.",
-        ),
-        _metadata_lost,
-        "what open transactions acknowledged, if the ledgers are forgotten",
+        "pending-ack-ledger-lost",
+        Severity.CRITICAL,
+        "Metadata of a ledger of a subscription's pending-ack log is lost",
+        f"{_MEANS} BookKeeper does not know a ledger of the log (apache/pulsar#26374).",
+        f"{_BROKER} `autoSkipNonRecoverableData=true` passes over the ledger.",
+        "pulsar-admin ledgers restore {ledgerIds}",
+        "Rebuild the metadata from the entries. Where entries are lost, too, `ledgers forget` lets the log go on without them.",
+        holds=_metadata_lost,
+        loss="what open transactions acknowledged, if the ledgers are forgotten",
         scope="use",
         needs="has_pending_acks",
     ),
     Rule(
-        Cause(
-            "pending-ack-entries-lost",
-            Severity.CRITICAL,
-            "Entries of a subscription's pending-ack log are lost",
-            f"{_MEANS} Ledgers of the log, or entries of them, are in no file.",
-            f"{_BROKER} `autoSkipNonRecoverableData=true` passes over them.",
-            "pulsar-admin ledgers forget {ledgerIds}",
-            "Bring the disks that have them, if there are any. Otherwise take the ledgers out of the log: what open transactions"
-            " acknowledged in them is delivered again.",
-        ),
-        _entries_lost,
-        "what open transactions acknowledged in the ledgers",
+        "pending-ack-entries-lost",
+        Severity.CRITICAL,
+        "Entries of a subscription's pending-ack log are lost",
+        f"{_MEANS} Ledgers of the log, or entries of them, are in no file.",
+        f"{_BROKER} `autoSkipNonRecoverableData=true` passes over them.",
+        "pulsar-admin ledgers forget {ledgerIds}",
+        "Bring the disks that have them, if there are any. Otherwise take the ledgers out of the log: what open transactions"
+        " acknowledged in them is delivered again.",
+        holds=_entries_lost,
+        loss="what open transactions acknowledged in the ledgers",
         scope="use",
         needs="has_pending_acks",
     ),
     Rule(
-        Cause(
-            "pending-ack-entries-not-served",
-            Severity.CRITICAL,
-            "No client gets entries of a subscription's pending-ack log",
-            f"{_MEANS} Files have entries of the log that no bookie serves: they lie where no start reads them, on bookies that the"
-            " metadata does not name, or in ledgers that nobody can close.",
-            f"{_BROKER} `autoSkipNonRecoverableData=true` passes over them.",
-            "pulsar-admin ledgers missing {ledgerIds}",
-            "It says where the entries are and what brings them back: `store salvage`, or `ledgers restore --to-bookies`.",
-        ),
-        _entries_not_served,
+        "pending-ack-entries-not-served",
+        Severity.CRITICAL,
+        "No client gets entries of a subscription's pending-ack log",
+        f"{_MEANS} Files have entries of the log that no bookie serves: they lie where no start reads them, on bookies that the"
+        " metadata does not name, or in ledgers that nobody can close.",
+        f"{_BROKER} `autoSkipNonRecoverableData=true` passes over them.",
+        "pulsar-admin ledgers missing {ledgerIds}",
+        "It says where the entries are and what brings them back: `store salvage`, or `ledgers restore --to-bookies`.",
+        holds=_entries_not_served,
         scope="use",
         needs="has_pending_acks",
     ),

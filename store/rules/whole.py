@@ -10,9 +10,8 @@ from store.facts.cluster import ClusterFacts
 from store.facts.orphans import LEAKED_INDEX as MADE_ANEW
 from store.facts.unclosed import NAMED
 from store.facts.unlisted import Unlisted
-from store.rules.cause import Cause, Severity
 from store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE
-from store.rules.finding import Finding
+from store.rules.finding import Finding, Severity
 from store.rules.rule import Evidence, Rule, Sweep
 from store.timespec import shown_time
 from store.wording import counted, plural
@@ -35,7 +34,7 @@ _LEAK_REPAIRED = (
 
 
 def _leak(code: str, title: str, means: str) -> Rule[Any]:
-    cause = Cause(
+    return Rule(
         code,
         Severity.NOTE,
         title,
@@ -44,8 +43,8 @@ def _leak(code: str, title: str, means: str) -> Rule[Any]:
         "pulsar-admin ledgers orphans",
         _LEAK_REPAIRED,
         "Crashes and failed deletions leave some; look for them now and then.",
+        scope="use",
     )
-    return Rule(cause, scope="use")
 
 
 LEAKED_COMPACTED_LEDGERS = _leak(
@@ -80,21 +79,19 @@ LEAKED_LEDGERS = _leak(
     "Their own metadata does not say what they are.",
 )
 LEAKED_INDEX: Rule[Any] = Rule(
-    Cause(
-        "leaked-index",
-        Severity.NOTE,
-        "Parts of a delayed message index of this store that nothing uses",
-        "The index was rebuilt or undone since.",
-        "Nothing: no broker knows them.",
-        "pulsar-admin ledgers orphans",
-        "They only take space in the store.",
-    ),
+    "leaked-index",
+    Severity.NOTE,
+    "Parts of a delayed message index of this store that nothing uses",
+    "The index was rebuilt or undone since.",
+    "Nothing: no broker knows them.",
+    "pulsar-admin ledgers orphans",
+    "They only take space in the store.",
     scope="use",
 )
 _GONE: dict[str, Rule[Any]] = {Unlisted.DELETED: LEDGERS_DELETED, Unlisted.GONE: LEDGERS_GONE}
 _FATES = {
-    LEDGERS_DELETED.cause.code: "; they were deleted, and their entries wait for garbage collection",
-    LEDGERS_GONE.cause.code: " whose metadata is gone: a broker deleted them, or it was lost",
+    LEDGERS_DELETED.code: "; they were deleted, and their entries wait for garbage collection",
+    LEDGERS_GONE.code: " whose metadata is gone: a broker deleted them, or it was lost",
 }
 _LEAKS = {
     "compacted-ledger": LEAKED_COMPACTED_LEDGERS,
@@ -142,7 +139,7 @@ def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
     rules: dict[str, Rule[Any]] = {}
     for orphan in facts.leaked:
         rule = _leak_of(orphan.reason, orphan.claims)
-        code = rule.cause.code
+        code = rule.code
         rules[code] = rule
         total = sums.setdefault(code, [0, 0, 0])
         for index, more in enumerate((1, orphan.entries, orphan.size_bytes)):
@@ -208,35 +205,31 @@ def _full_disks(facts: ClusterFacts) -> Iterator[Evidence]:
 
 CLOSING_RULES: tuple[Rule[ClusterFacts], ...] = (
     Rule(
-        Cause(
-            "not-closed",
-            Severity.NOTE,
-            "The last ledgers of topics are open",
-            "They were not closed: the cluster was killed, or copied while it ran. The evidence has the time of the "
-            "last write in this copy.",
-            "Recovers each ledger when it loads the topic. Entries that were confirmed to producers stay; one that was"
-            " in flight may or may not be kept.",
-            "pulsar-admin ledgers list --where STATE~OPEN",
-            "Nothing to do. `ledgers info` says where a recovery will close a ledger (`openEnd`). If the copy was made"
-            " while the cluster ran, refresh.",
-            "Stop brokers before bookies.",
-        ),
-        _not_closed,
+        "not-closed",
+        Severity.NOTE,
+        "The last ledgers of topics are open",
+        "They were not closed: the cluster was killed, or copied while it ran. The evidence has the time of the "
+        "last write in this copy.",
+        "Recovers each ledger when it loads the topic. Entries that were confirmed to producers stay; one that was"
+        " in flight may or may not be kept.",
+        "pulsar-admin ledgers list --where STATE~OPEN",
+        "Nothing to do. `ledgers info` says where a recovery will close a ledger (`openEnd`). If the copy was made"
+        " while the cluster ran, refresh.",
+        "Stop brokers before bookies.",
+        holds=_not_closed,
         scope="use",
     ),
     Rule(
-        Cause(
-            "acknowledgements-not-stored",
-            Severity.NOTE,
-            "Messages acknowledged since the last stored state will come again",
-            "Cursor ledgers are open. Brokers store positions once a second while they move, and at the latest after "
-            "`managedLedgerCursorPositionFlushSeconds` (60). Later acknowledgements are in no file.",
-            "Starts each subscription at its last stored state, and redelivers what consumers acknowledged since.",
-            "pulsar-admin topics subscriptions --all-topics --table --where CURSOR=cursor-ledger",
-            "They cannot be restored. If consumers know how far they were, use `topics reset-cursor`.",
-            "Make consumers idempotent.",
-        ),
-        _not_stored,
+        "acknowledgements-not-stored",
+        Severity.NOTE,
+        "Messages acknowledged since the last stored state will come again",
+        "Cursor ledgers are open. Brokers store positions once a second while they move, and at the latest after "
+        "`managedLedgerCursorPositionFlushSeconds` (60). Later acknowledgements are in no file.",
+        "Starts each subscription at its last stored state, and redelivers what consumers acknowledged since.",
+        "pulsar-admin topics subscriptions --all-topics --table --where CURSOR=cursor-ledger",
+        "They cannot be restored. If consumers know how far they were, use `topics reset-cursor`.",
+        "Make consumers idempotent.",
+        holds=_not_stored,
         scope="use",
     ),
 )
@@ -256,51 +249,45 @@ LEAK_SWEEP = Sweep(
 """Tells, with their bytes and by what they claim to be, of what ``store.rules.copies`` counts."""
 DISK_RULES: tuple[Rule[ClusterFacts], ...] = (
     Rule(
-        Cause(
-            "entries-only-in-journal",
-            Severity.NOTE,
-            "Entries exist only in a bookie's journal",
-            "The bookie had not flushed them to an entry log when it stopped or was copied. Each entry is counted "
-            "once, at one of the journals that have it.",
-            "The bookie replays its journal when it starts, and writes them to entry logs. Without the journal they "
-            "are lost.",
-            "pulsar-admin logs verify {where}",
-            "Keep the journal with the ledger directories. Nothing else to do.",
-            "Back up journal and ledger directories together.",
-        ),
-        _journal_only,
+        "entries-only-in-journal",
+        Severity.NOTE,
+        "Entries exist only in a bookie's journal",
+        "The bookie had not flushed them to an entry log when it stopped or was copied. Each entry is counted "
+        "once, at one of the journals that have it.",
+        "The bookie replays its journal when it starts, and writes them to entry logs. Without the journal they "
+        "are lost.",
+        "pulsar-admin logs verify {where}",
+        "Keep the journal with the ledger directories. Nothing else to do.",
+        "Back up journal and ledger directories together.",
+        holds=_journal_only,
         scope="use",
     ),
     Rule(
-        Cause(
-            "dead-bytes-kept",
-            Severity.NOTE,
-            "Dead bytes that compaction of entry logs does not free",
-            "Deleted ledgers have bytes in entry logs of which half or more is still live. A warning from 10 GiB on.",
-            "Bookies delete an entry log if nothing in it is live, and rewrite it if less than half is (Pulsar's "
-            "`majorCompactionThreshold` 0.5). They never touch the log that is being written.",
-            "pulsar-admin store usage --by log",
-            "Let the ledgers that keep the log be deleted, or compact more aggressively while the bookie is stopped: "
-            "`store reclaim`.",
-            "Put topics with different lifetimes on separate bookies, or set `entryLogPerLedgerEnabled`.",
-        ),
-        _dead_bytes,
+        "dead-bytes-kept",
+        Severity.NOTE,
+        "Dead bytes that compaction of entry logs does not free",
+        "Deleted ledgers have bytes in entry logs of which half or more is still live. A warning from 10 GiB on.",
+        "Bookies delete an entry log if nothing in it is live, and rewrite it if less than half is (Pulsar's "
+        "`majorCompactionThreshold` 0.5). They never touch the log that is being written.",
+        "pulsar-admin store usage --by log",
+        "Let the ledgers that keep the log be deleted, or compact more aggressively while the bookie is stopped: "
+        "`store reclaim`.",
+        "Put topics with different lifetimes on separate bookies, or set `entryLogPerLedgerEnabled`.",
+        holds=_dead_bytes,
         scope="use",
     ),
     Rule(
-        Cause(
-            "disk-full",
-            Severity.WARNING,
-            "The disk of a bookie is full",
-            "The disk of the imported directory is 95 % full or more.",
-            "A bookie becomes read-only at 95 % (`diskUsageThreshold`) and suspends compaction unless "
-            "`isForceGCAllowWhenNoSpace`, so it cannot free space by itself. With too few writable bookies, brokers "
-            "cannot create ledgers, and producers fail.",
-            "pulsar-admin store usage",
-            "Find out who fills it. With the bookie stopped, `store reclaim` frees what is dead.",
-            "Alert at 80 %, set retention and quotas.",
-        ),
-        _full_disks,
+        "disk-full",
+        Severity.WARNING,
+        "The disk of a bookie is full",
+        "The disk of the imported directory is 95 % full or more.",
+        "A bookie becomes read-only at 95 % (`diskUsageThreshold`) and suspends compaction unless "
+        "`isForceGCAllowWhenNoSpace`, so it cannot free space by itself. With too few writable bookies, brokers "
+        "cannot create ledgers, and producers fail.",
+        "pulsar-admin store usage",
+        "Find out who fills it. With the bookie stopped, `store reclaim` frees what is dead.",
+        "Alert at 80 %, set retention and quotas.",
+        holds=_full_disks,
         scope="use",
     ),
 )

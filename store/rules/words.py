@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from store.rules.cause import Cause, Severity
+from store.rules.finding import Severity
 from store.rules.rule import Rule
 
 KEEP_COPIES = (
@@ -28,5 +28,6 @@ HOW_REBUILD = (
 
 def of_index(code: str, title: str, means: str) -> Rule[Any]:
     """Return the rule CODE of a ``Sweep`` about rows that ``store index --rebuild`` makes again."""
-    cause = Cause(code, Severity.WARNING, title, means, UNSEEN, REBUILD, HOW_REBUILD, PREVENT)
-    return Rule(cause, scope="store", repair="index")
+    return Rule(
+        code, Severity.WARNING, title, means, UNSEEN, REBUILD, HOW_REBUILD, PREVENT, scope="store", repair="index"
+    )

@@ -34,10 +34,10 @@ def why_subscription(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: 
     found = [(rule, evidence) for rule in SUBSCRIPTION_RULES for evidence in rule.holds(facts)]
     reasons = (
         Reason(
-            rule.cause.code,
+            rule.code,
             _sentence(evidence.sentence),
             evidence.values,
-            evidence.hint or rule.cause.command(whose | dict(evidence.values)),
+            evidence.hint or rule.command(whose | dict(evidence.values)),
         )
         for rule, evidence in found
     )

@@ -21,7 +21,6 @@ from store.db.tree import tree_key
 from store.doctor import Finding, Ranking, Severity
 from store.doctor.since import Change, FindingChange, compare
 from store.model.copy_age import AsOf, put_as_of
-from store.rules.rule import Rule
 from store.rules.sight import BLIND, BLIND_PLACES, DEEP, FILES, UNREAD
 from store.rules.table import CAUSES
 from tests.conftest import Cli
@@ -36,7 +35,7 @@ LEAK = "leaked-ledgers"
 
 
 def one(code: str, where: str, **evidence: object) -> Finding:
-    return Rule(CAUSES[code]).at(where, "it is so", **evidence)
+    return CAUSES[code].at(where, "it is so", **evidence)
 
 
 def changes(before: list[Finding], found: list[Finding], each: int = 10) -> list[tuple[str, str, str]]:

@@ -6,8 +6,7 @@ from pulsar_admin.page.values import Disk, Due, Fact, Page, Rest, Share, Standin
 from store.names import Position, parse_topic
 from store.reports.strips import Cell, Strip
 from store.reports.timeline import Bucket, Timeline
-from store.rules.cause import Severity
-from store.rules.finding import Finding
+from store.rules.finding import Finding, Severity
 
 NOW_MS = 1_795_260_000_000
 HOUR_MS = 3_600_000

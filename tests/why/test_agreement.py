@@ -63,10 +63,10 @@ SAME = {
     "ttl-drops-delayed": {"delay-beyond-ttl"},
     "cursor-lost": {"cursor-ledger-lost", "cursor-ledger-without-metadata", "cursor-ledger-damaged"},
     "cursor-ahead": {"cursor-ahead"},
-    **{rule.cause.code: {rule.cause.code} for rule in TRANSACTION_RULES},
+    **{rule.code: {rule.code} for rule in TRANSACTION_RULES},
 }
 """Code of a reason → codes of the doctor's findings of the same."""
-REPLAYS = {rule.cause.code for rule in TRANSACTION_RULES}
+REPLAYS = {rule.code for rule in TRANSACTION_RULES}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

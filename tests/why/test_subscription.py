@@ -303,5 +303,5 @@ def test_no_subscription_is_an_error(cli: Cli) -> None:
 
 def test_the_page_has_every_code() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "howto" / "why.md").read_text()
-    rows = [f"| `{rule.cause.code}` | {'yes' if rule in STOPPING_RULES else ''} |" for rule in SUBSCRIPTION_RULES]
+    rows = [f"| `{rule.code}` | {'yes' if rule in STOPPING_RULES else ''} |" for rule in SUBSCRIPTION_RULES]
     assert [row for row in (*rows, *(f"| `{code}` |" for code in HOLDERS)) if row not in page] == []
