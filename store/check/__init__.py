@@ -41,7 +41,7 @@ def check_store(
         refuse_bundle(store)
     with open_reader(store) as reader:
         facts = DeepFacts(store, reader, advance, engine)
-        found = judge_store(facts, now_ms=None, visit=lambda topic: None if deep else advance(1))
+        found = judge_store(facts, now_ms=None, visit=lambda: None if deep else advance(1))
         yield from sum_up(sorted(found, key=weight))
         if deep:
             # In the same transaction: beside a writer, the catalogue of one and the index of another contradict each other.

@@ -9,14 +9,14 @@ The state of a cursor is in its ledger when ``cursors_ledger_id`` is not −1; t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from store.codec.protobuf import parse_protobuf, parse_protobuf_or_text, replace_pairs, text_of
 from store.codec.unknown import unknown_fields
 from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
 from store.errors import Corrupt, EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
-from store.frozen import field, frozen
+from store.frozen import NamedTuple, field, frozen
 from store.names import Position
 from store.proto import managed_ledger_pb2
 
@@ -93,6 +93,38 @@ def is_usual_cursor(value: bytes) -> bool:
     except StoreError:
         return False
     return True
+
+
+class PlainCursor(NamedTuple):
+    """Where a cursor stands, (ledger id, entry id), and what it acknowledged behind that: (ledger id, entry before the first, last one)."""
+
+    position: tuple[int, int]
+    ranges: Sequence[tuple[int, int, int]]
+
+
+def find_plain_cursor(value: bytes) -> PlainCursor | None:
+    """Return what VALUE says of a cursor of which it says all; None where its ledger does, or a range is of several ledgers.
+
+    None, too, of what ``decode_cursor_info`` cannot decode: for a pass over every cursor there is.
+    """
+    try:
+        message, _ = _parse_info(value, "")
+        if message.cursorsLedgerId >= 0 or not message.HasField("markDeleteLedgerId"):
+            return None
+        if message.properties or message.cursorProperties:
+            _head(message, "")
+    except StoreError:
+        return None
+    position = message.markDeleteLedgerId, message.markDeleteEntryId
+    if not message.individualDeletedMessages:
+        return PlainCursor(position, ())
+    ranges = []
+    for item in message.individualDeletedMessages:
+        lower, upper = item.lowerEndpoint, item.upperEndpoint
+        if lower.ledgerId != upper.ledgerId or lower.entryId > upper.entryId:
+            return None
+        ranges.append((lower.ledgerId, lower.entryId, upper.entryId))
+    return PlainCursor(position, ranges)
 
 
 def cursor_info_text(value: bytes, where: str) -> str:

@@ -93,6 +93,28 @@ def is_usual_managed_ledger(value: bytes) -> bool:
     return True
 
 
+def find_plain_ledgers(value: bytes) -> list[tuple[int, int, int, int]] | None:
+    """Return (id, entries, bytes, when it was closed or 0) of the ledgers in VALUE by ascending id, as ``decode_managed_ledger`` would.
+
+    None where it says anything else, or cannot be decoded: for a pass over every topic there is, at a third of the cost.
+    """
+    if not value:
+        return None
+    try:
+        message, _ = _parse(value, "")
+    except StoreError:
+        return None
+    if message.HasField("terminatedPosition") or message.properties:
+        return None
+    found, last = [], -1
+    for info in message.ledgerInfo:
+        if info.ledgerId <= last or info.HasField("offloadContext") or info.properties or len(UnknownFieldSet(info)):
+            return None
+        last = info.ledgerId
+        found.append((last, info.entries, info.size, info.timestamp))
+    return found
+
+
 def unknown_managed_ledger_fields(value: bytes, where: str) -> tuple[str, ...]:
     """Return what of the ManagedLedgerInfo in VALUE is not known here, by name; raises as ``decode_managed_ledger``."""
     return unknown_fields(_parse(value, where)[0], _PUBLISH_TIMES)

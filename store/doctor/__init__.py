@@ -59,9 +59,7 @@ def diagnose(
         refuse_bundle(store)
     with open_reader(store) as reader:
         facts, budget = DeepFacts(store, reader, advance, engine), ReadBudget(unlimited=options.deep)
-        looked = judge_store(
-            facts, now_ms=now_ms, budget=budget, visit=lambda topic: None if options.deep else advance(1)
-        )
+        looked = judge_store(facts, now_ms=now_ms, budget=budget, visit=lambda: None if options.deep else advance(1))
         for finding in chain(looked, judge_deep(facts) if options.deep else ()):
             is_meant = not options.codes or finding.code in options.codes
             if is_meant and (not options.severities or finding.severity in options.severities):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from store.facts.unclosed import Unclosed
     from store.facts.values import UnknownValues
     from store.facts.vanished import DetachedView, Vanished
+    from store.names import TopicName
 
 _STUCK_MAX = 1_000
 
@@ -56,14 +57,21 @@ class ClusterFacts:
         self.store = store
         self.reader = reader
 
-    def iter_topics(self, now_ms: int, budget: ReadBudget | None = None) -> Iterator[TopicFacts | UnreadableTopic]:
+    def iter_topics(
+        self,
+        now_ms: int,
+        budget: ReadBudget | None = None,
+        passes: Callable[[TopicName], bool] = lambda name: False,
+    ) -> Iterator[TopicFacts | UnreadableTopic]:
         """Yield the facts of each topic at NOW_MS, then those of what a newer Pulsar keeps beside topics; values of a newer version and
-        topics that vanished are left out, their own facts tell of them.
+        topics that vanished are left out, their own facts tell of them, and so are topics that PASSES says to pass by.
         """
         from store.facts.topics import TopicFacts
 
         txn = self.reader.txn
         for name in chain(iter_topics(txn), iter_other_ledgers(txn)):
+            if passes(name):
+                continue
             try:
                 topic = read_topic(txn, name)
             except Unsupported:

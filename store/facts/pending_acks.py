@@ -7,9 +7,9 @@ from store.frozen import frozen
 from store.model.broken import NO_LEDGER, NO_METADATA, BrokenLedger, find_broken
 from store.model.cursors import PENDING_ACK_CURSOR, read_cursor
 from store.model.reader import EntryReader
-from store.model.topics import Topic, read_topic
+from store.model.topics import Topic, find_pending_ack_logs, read_topic
 from store.model.whole import may_be_broken
-from store.names import Position, TopicName
+from store.names import PENDING_ACK_SUFFIX, Position, TopicName
 
 
 @frozen
@@ -46,6 +46,9 @@ def read_pending_ack_log(reader: EntryReader, name: TopicName, subscription: str
 
     Upstream ``MLPendingAckStore.PendingAckReplay`` (4.0.8) reads until it is at the log's last confirmed entry. Raises MetadataCorrupt.
     """
+    logs = find_pending_ack_logs(reader.txn, name.namespace)
+    if logs is not None and f"{name.local_name}-{subscription}{PENDING_ACK_SUFFIX}" not in logs:
+        return None  # as of all but a few of what may be millions
     log = name.pending_ack(subscription)
     if reader.txn.view("tree", tree_key(log.path)) is None:
         return None

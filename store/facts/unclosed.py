@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from store.codec.ledgermetadata import LedgerState
+from store.db.blocks import LedgerSums
 from store.db.environment import Txn
 from store.errors import StoreError
 from store.facts.topics import TopicFacts
 from store.model.ledgers import find_metadata, find_sums, find_whole
+from store.names import TopicName
 
 NAMED = 5
 
@@ -27,19 +29,21 @@ class Unclosed:
         """Count the topic when its last ledger is open, and those of its cursors whose ledger is."""
         txn, topic = facts.reader.txn, facts.topic
         if topic.ids and _is_open(txn, topic.ids[-1]):
-            self.topics += 1
-            if len(self.examples) < NAMED:
-                self.examples.append(facts.where)
-            sums = find_sums(txn, topic.ids[-1])
-            if sums is not None and sums.end_publish_ms is not None:
-                stamped = sums.broker_count > 0
-                newest = sums.broker_max_ms if stamped else sums.publish_max_ms
-                self.last_write_ms = max(self.last_write_ms, newest)
+            self.add_topic(facts.topic.name, find_sums(txn, topic.ids[-1]))
         for cursor in facts.cursors:
             if cursor.info.cursors_ledger_id >= 0 and _is_open(txn, cursor.info.cursors_ledger_id):
                 self.subscriptions += 1
                 if len(self.named) < NAMED:
                     self.named.append(f"{cursor.name} of {facts.where}")
+
+    def add_topic(self, name: TopicName, sums: LedgerSums | None) -> None:
+        """Count the topic NAME, whose last ledger is open; SUMS: what the index has of that."""
+        self.topics += 1
+        if len(self.examples) < NAMED:
+            self.examples.append(str(name))
+        if sums is not None and sums.end_publish_ms is not None:
+            newest = sums.broker_max_ms if sums.broker_count > 0 else sums.publish_max_ms
+            self.last_write_ms = max(self.last_write_ms, newest)
 
 
 def _is_open(txn: Txn, ledger_id: int) -> bool:

@@ -17,6 +17,7 @@ from store.frozen import NamedTuple
 from store.model.ledgers import find_whole, read_ledger
 from store.names import (
     PARTITION_SUFFIX,
+    PENDING_ACK_SUFFIX,
     NamespaceName,
     Position,
     TopicName,
@@ -264,8 +265,19 @@ def count_topics(txn: Txn) -> int:
 
 
 def _local_names(txn: Txn, namespace: NamespaceName) -> list[str]:
-    children = [child for child in iter_children(txn, namespace.managed_ledgers_path) if is_encoded(child)]
-    return sorted(map(decode_name, children))
+    altered: list[bytes] = []
+    with txn.noting_altered(altered):
+        children = [child for child in iter_children(txn, namespace.managed_ledgers_path) if is_encoded(child)]
+    names = sorted(map(decode_name, children))
+    if txn.is_snapshot and not altered:
+        txn.memo[find_pending_ack_logs] = namespace, frozenset(n for n in names if n.endswith(PENDING_ACK_SUFFIX))
+    return names
+
+
+def find_pending_ack_logs(txn: Txn, namespace: NamespaceName) -> frozenset[str] | None:
+    """Return the local names of the logs of pending acknowledgements in NAMESPACE, None unless its topics were listed last."""
+    kept: tuple[NamespaceName, frozenset[str]] | None = txn.memo.get(find_pending_ack_logs)
+    return kept[1] if kept is not None and kept[0] == namespace else None
 
 
 def iter_topic_texts(txn: Txn, namespace: NamespaceName, *, system: bool) -> Iterator[str]:

@@ -19,7 +19,7 @@ _BOOKIES, _NONE_ABSENT = b"bookies", b'"absent": []'
 def may_be_broken(txn: Txn, topic: Topic) -> bool:
     """Whether a ledger of TOPIC is not whole, or an open one may go on at a bookie that is not imported."""
     return not all(is_whole(txn, ledger) for ledger in topic.ledgers) or (
-        bool(topic.ledgers) and topic.ledgers[-1].is_open and _lacks_bookies(txn)
+        bool(topic.ledgers) and topic.ledgers[-1].is_open and lacks_bookies(txn)
     )
 
 
@@ -32,7 +32,7 @@ def is_whole(txn: Txn, listed: TopicLedger) -> bool:
         return True
     if txn.view("tree", tree_key(ledger_path(listed.ledger_id))) is None:
         return False
-    if has_unserved(txn, listed.ledger_id) or (_lacks_bookies(txn) and _is_on_gone(txn, listed.ledger_id)):
+    if has_unserved(txn, listed.ledger_id) or (lacks_bookies(txn) and _is_on_gone(txn, listed.ledger_id)):
         return False
     sums = find_sums(txn, listed.ledger_id)
     if sums is None:
@@ -40,11 +40,12 @@ def is_whole(txn: Txn, listed: TopicLedger) -> bool:
     return (sums.entries, sums.first_entry, sums.last_entry) == (listed.entries, 0, listed.entries - 1)
 
 
-def _lacks_bookies(txn: Txn) -> bool:
-    if not txn.is_snapshot or _lacks_bookies not in txn.memo:
+def lacks_bookies(txn: Txn) -> bool:
+    """Whether a bookie that ledgers name is not imported."""
+    if not txn.is_snapshot or lacks_bookies not in txn.memo:
         row = txn.get("state", _BOOKIES)
-        txn.memo[_lacks_bookies] = row is not None and _NONE_ABSENT not in row
-    return bool(txn.memo[_lacks_bookies])
+        txn.memo[lacks_bookies] = row is not None and _NONE_ABSENT not in row
+    return bool(txn.memo[lacks_bookies])
 
 
 def _is_on_gone(txn: Txn, ledger_id: int) -> bool:

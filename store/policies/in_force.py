@@ -85,6 +85,18 @@ def read_in_force(txn: Txn, topic: TopicName) -> PoliciesInForce:
     return kept[1]
 
 
+def find_common(txn: Txn, namespace: NamespaceName) -> PoliciesInForce | None:
+    """Return the policies in force for every topic of NAMESPACE, none of a broker's own; None where some set their own.
+
+    Raises MetadataCorrupt.
+    """
+    events = find_policy_events(txn, namespace)
+    roots = (f"/admin/topic-policies/{folder}/{namespace}/persistent/" for _, folder in _SCOPES)
+    if any(_may_have_nodes(txn, root) for root in roots) if events is None else events.local or events.global_:
+        return None
+    return _in_force([*_of_namespace(txn, namespace)])
+
+
 def _in_force(listed: list[tuple[str, Policies]]) -> PoliciesInForce:
     return PoliciesInForce(_ttl_of(listed), _retention_of(listed), _delivery_of(listed), _quotas_of(listed))
 

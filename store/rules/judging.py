@@ -10,8 +10,9 @@ from store.db.environment import Store
 from store.errors import IndexCorrupt, Refused, StoreError
 from store.facts.cluster import ClusterFacts, UnreadableTopic
 from store.facts.deep import DeepFacts
+from store.facts.quiet import QuietTopics
 from store.facts.topics import ReadBudget, TopicFacts
-from store.names import EVENTS, PERSISTENT
+from store.names import EVENTS, PERSISTENT, TopicName
 from store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE, LEDGERS_UNREFERENCED
 from store.rules.deep import DEEP_SWEEPS
 from store.rules.finding import Finding
@@ -55,9 +56,9 @@ def judge_store(
     *,
     now_ms: int | None,
     budget: ReadBudget | None = None,
-    visit: Callable[[TopicFacts], None] = lambda facts: None,
+    visit: Callable[[], None] = lambda: None,
 ) -> Iterator[Finding]:
-    """Yield what holds of FACTS, all but the deep rules; VISIT is called with the facts of each persistent topic.
+    """Yield what holds of FACTS, all but the deep rules; VISIT is called for each persistent topic.
 
     Without NOW_MS not what topics are judged for where nothing is damaged (scope "use"): ages and due messages are of a time.
     """
@@ -67,7 +68,7 @@ def judge_store(
 
 
 def _judge_data(
-    facts: ClusterFacts, now_ms: int | None, budget: ReadBudget | None, visit: Callable[[TopicFacts], None]
+    facts: ClusterFacts, now_ms: int | None, budget: ReadBudget | None, visit: Callable[[], None]
 ) -> Iterator[Finding]:
     for rule in RULES:
         yield from _to_the_end(rule.judge(facts), f"rule {rule.code}")
@@ -84,9 +85,20 @@ def judge_deep(facts: DeepFacts) -> Iterator[Finding]:
 
 
 def _judge_topics(
-    facts: ClusterFacts, now_ms: int | None, budget: ReadBudget | None, visit: Callable[[TopicFacts], None]
+    facts: ClusterFacts, now_ms: int | None, budget: ReadBudget | None, visit: Callable[[], None]
 ) -> Iterator[Finding]:
-    for topic in facts.iter_topics(now_ms or 0, budget):
+    quiet = QuietTopics(facts.reader.txn, now_ms, budget or ReadBudget())
+
+    def passes(name: TopicName) -> bool:
+        found = quiet.find(name)
+        if found is None:
+            return False
+        if found.is_open and now_ms is not None:
+            facts.unclosed.add_topic(name, found.sums)
+        visit()
+        return True
+
+    for topic in facts.iter_topics(now_ms or 0, budget, passes):
         if isinstance(topic, UnreadableTopic):
             yield TOPIC_UNREADABLE.of(topic.error, topic.name, path=topic.path)
             continue
@@ -95,7 +107,7 @@ def _judge_topics(
             if now_ms is not None:
                 yield from _judge_use(topic)
                 facts.unclosed.add(topic)
-            visit(topic)
+            visit()
 
 
 def _judge_use(topic: TopicFacts) -> Iterator[Finding]:

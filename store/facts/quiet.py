@@ -1,0 +1,139 @@
+"""Topics that need no look: most of a large store are such, and telling so costs a tenth of what the facts of a topic do.
+
+What is told here is no fact of its own. Of a quiet topic no rule of ``store.rules.topic_data`` or ``store.rules.topics`` holds, and none of
+its subscriptions: a test asks them all the same. What this is in doubt about is not quiet, and its facts are asked.
+"""
+
+from __future__ import annotations
+
+from store.codec.cursor import PlainCursor, find_plain_cursor
+from store.codec.managedledger import find_plain_ledgers
+from store.db.blocks import LedgerSums
+from store.db.environment import Txn
+from store.db.tree import plain_value, tree_key
+from store.errors import StoreError
+from store.facts.clocks import is_on_time
+from store.facts.topics import ReadBudget
+from store.frozen import NamedTuple
+from store.model.cursors import COMPACTION_CURSOR, is_subscription
+from store.model.ledgers import find_sums, find_whole
+from store.model.topics import find_pending_ack_logs
+from store.model.whole import lacks_bookies
+from store.names import PENDING_ACK_SUFFIX, PERSISTENT, NamespaceName, TopicName
+from store.policies.in_force import find_common
+
+LEDGERS_MAX, RANGES_MAX = 100, 1000
+LEDGER_BYTES_MAX = 1 << 32
+"""Of more, or larger, a rule may have something to say."""
+_PATH_MAX = 300
+_NOT_PLAIN = frozenset(b"/%+")
+"""Bytes that say that a name is encoded, or that its key is of something below."""
+
+
+class Quiet(NamedTuple):
+    """A topic that needs no look: whether its last ledger is open, and what the index has of that."""
+
+    is_open: bool
+    sums: LedgerSums | None
+
+
+class QuietTopics:
+    """Tells which topics of one snapshot are quiet at ``now_ms``; None: whatever the time and the policies are."""
+
+    def __init__(self, txn: Txn, now_ms: int | None, budget: ReadBudget) -> None:
+        self._txn, self._now_ms, self._budget = txn, now_ms, budget
+        self._namespace: NamespaceName | None = None
+        self._logs: frozenset[str] | None = None
+        self._expires = False
+
+    def find(self, name: TopicName) -> Quiet | None:
+        """Return what is to be known of the topic NAME if it is quiet, None for every other one."""
+        local = name.local_name
+        if "__" in local or name.domain != PERSISTENT or not local.isascii() or "%" in (path := name.path):
+            return None
+        try:
+            if name.namespace != self._namespace:
+                self._enter(name.namespace)
+            if self._logs is None or len(path) > _PATH_MAX:
+                return None
+            return self._look(path, local)
+        except StoreError:
+            return None  # its facts tell
+
+    def _enter(self, namespace: NamespaceName) -> None:
+        self._namespace, self._logs = namespace, None
+        if namespace.tenant == "pulsar" or lacks_bookies(self._txn):
+            return
+        if self._now_ms is not None:
+            common = find_common(self._txn, namespace)
+            if common is None or common.backlog_quotas:
+                return
+            self._expires = common.message_ttl is not None and common.message_ttl.seconds > 0
+        self._logs = find_pending_ack_logs(self._txn, namespace)
+
+    def _look(self, path: str, local: str) -> Quiet | None:
+        row = self._txn.view("tree", tree_key(path))
+        ledgers = None if row is None else find_plain_ledgers(plain_value(row))
+        if not ledgers or len(ledgers) > LEDGERS_MAX:
+            return None
+        end, opened_ms, is_open, sums = (ledgers[0][0], -1), 0, False, None
+        spans: list[tuple[int, int]] = []
+        for index, (ledger_id, entries, size_bytes, closed_ms) in enumerate(ledgers):
+            whole = find_whole(self._txn, ledger_id)
+            if whole is None or max(whole.size_bytes, size_bytes) > LEDGER_BYTES_MAX:
+                return None
+            is_written = not closed_ms and index == len(ledgers) - 1
+            if not is_written and (entries != whole.entries or (whole.is_closed and size_bytes != whole.size_bytes)):
+                return None
+            if whole.entries:
+                end = ledger_id, whole.entries - 1
+            elif end[1] < 0:
+                end = ledger_id, -1
+            spans.append((ledger_id, whole.entries))
+            is_open = not whole.is_closed
+            sums = None if self._now_ms is None else find_sums(self._txn, ledger_id)
+            if self._now_ms is not None and not is_on_time(sums, closed_ms, opened_ms, self._now_ms):
+                return None
+            opened_ms = closed_ms or opened_ms
+        cursors = self._read_cursors(path, local, end)
+        return Quiet(is_open, sums) if cursors is not None and _pin_nothing(spans, cursors) else None
+
+    def _read_cursors(self, path: str, local: str, end: tuple[int, int]) -> list[PlainCursor] | None:
+        """Return the cursors of a topic that ends at END, None where something may be to be said of one."""
+        assert self._logs is not None
+        found = []
+        prefix = tree_key(f"{path}/")
+        for key, row in self._txn.items("tree", prefix):
+            component = key[len(prefix) :]
+            plain = find_plain_cursor(plain_value(row))
+            if plain is None or plain.position > end or not component.isascii() or not _NOT_PLAIN.isdisjoint(component):
+                return None
+            cursor = component.decode()
+            if cursor == COMPACTION_CURSOR or not is_subscription(cursor):
+                return None
+            if self._now_ms is not None and plain.position < end and (self._expires or self._budget.has_edges):
+                return None
+            if self._logs and f"{local}-{cursor}{PENDING_ACK_SUFFIX}" in self._logs:
+                return None
+            found.append(plain)
+        return found
+
+
+def _pin_nothing(ledgers: list[tuple[int, int]], cursors: list[PlainCursor]) -> bool:
+    """Whether each of LEDGERS (id, entries) behind the slowest of CURSORS, but the last, is certain to be needed by one of them."""
+    if not any(cursor.ranges for cursor in cursors):
+        return True
+    if any(len(cursor.ranges) > RANGES_MAX for cursor in cursors):
+        return False
+    for ledger_id, entries in ledgers[:-1]:
+        left = [cursor for cursor in cursors if cursor.position < (ledger_id, entries - 1)]
+        if entries and left and not any(_needs(cursor, ledger_id, entries) for cursor in left):
+            return False
+    return True
+
+
+def _needs(cursor: PlainCursor, ledger_id: int, entries: int) -> bool:
+    """Whether CURSOR is certain not to have acknowledged all of a ledger's ENTRIES, of which it has not left the last behind."""
+    first = cursor.position[1] + 1 if cursor.position[0] == ledger_id else 0
+    acknowledged = sum(upper - lower for ledger, lower, upper in cursor.ranges if ledger == ledger_id)
+    return acknowledged < entries - max(first, 0)

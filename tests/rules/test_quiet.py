@@ -1,0 +1,94 @@
+"""Of a topic that is passed by as quiet no rule holds: judged with all of its facts it gives no finding."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from store.db.environment import Txn, open_store
+from store.facts import quiet
+from store.facts.cluster import ClusterFacts
+from store.facts.quiet import Quiet, QuietTopics
+from store.facts.topics import ReadBudget
+from store.model.reader import open_reader
+from store.names import TopicName
+from store.rules import topics
+from store.rules.judging import judge_store
+from tests.stores import NOW_MS, copied, imported
+from tests.worlds import STATES
+
+_LONG_AGO_MS = 1_600_000_000_000
+_DATABASES = {"tree": (b"/managed-ledgers", b"/ledgers/0", b"/admin"), "times": (b"",), "entries": (b"",)}
+
+
+def _judged(store: Path, now_ms: int | None, edges: int) -> list[str]:
+    with open_store(store) as opened, open_reader(opened) as reader:
+        facts = ClusterFacts(opened, reader)
+        found = [repr(one) for one in judge_store(facts, now_ms=now_ms, budget=ReadBudget(edges_left=edges))]
+        return [*found, repr(facts.unclosed)]
+
+
+def _compare(store: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Compare what is judged with and without quiet topics, and return how many there are."""
+    count = 0
+
+    def find(self: QuietTopics, name: TopicName) -> Quiet | None:
+        nonlocal count
+        found = real(self, name)
+        count += found is not None
+        return found
+
+    real = QuietTopics.find
+    for now_ms, edges in ((NOW_MS, 0), (_LONG_AGO_MS, 0), (NOW_MS, 3), (None, 0)):
+        with monkeypatch.context() as patch:
+            patch.setattr(QuietTopics, "find", find)
+            passed = _judged(store, now_ms, edges)
+            patch.setattr(QuietTopics, "find", lambda self, name: None)
+            assert passed == _judged(store, now_ms, edges)
+    return count
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_quiet_topics_of_recorded_worlds(state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _compare(imported("small", state), monkeypatch) > 10
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_quiet_topics_beside_damaged_ones(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = copied("small", "clean", tmp_path)
+    draw = random.Random(seed)
+    with open_store(store, writable=True) as opened:
+        opened.write(lambda txn: [_damage(txn, draw, *row) for row in _drawn(txn, draw)])
+    assert _compare(store, monkeypatch)
+
+
+def _drawn(txn: Txn, draw: random.Random) -> Iterator[tuple[str, bytes, bytes]]:
+    """Yield some rows of TXN, each with the key of another."""
+    for database, prefixes in _DATABASES.items():
+        keys = [key for key, _ in txn.items(database) if key.startswith(prefixes)]
+        for key in draw.sample(keys, len(keys) // 20):
+            yield database, key, draw.choice(keys)
+
+
+def _damage(txn: Txn, draw: random.Random, database: str, key: bytes, other: bytes) -> None:
+    value, another = txn.get(database, key) or b"", txn.get(database, other) or b""
+    place = draw.randrange(len(value) or 1)
+    changes = (
+        b"",
+        value[:place],
+        another,
+        value[:place] + bytes(byte ^ 1 for byte in value[place : place + 1]) + value[place + 1 :],
+    )
+    changed = draw.choice(changes)
+    if changed:
+        txn.put(database, key, changed)
+    else:
+        txn.delete(database, key)
+
+
+def test_limits_are_below_those_of_the_rules() -> None:
+    assert quiet.LEDGERS_MAX < topics.TINY_LEDGERS
+    assert quiet.LEDGER_BYTES_MAX < topics.HUGE_BYTES
