@@ -96,15 +96,17 @@ def is_usual_managed_ledger(value: bytes) -> bool:
 def find_plain_ledgers(value: bytes) -> list[tuple[int, int, int, int]] | None:
     """Return (id, entries, bytes, when it was closed or 0) of the ledgers in VALUE by ascending id, as ``decode_managed_ledger`` would.
 
-    None where it says anything else, or cannot be decoded: for a pass over every topic there is, at a third of the cost.
+    None where it says more of a ledger, or cannot be decoded: for a pass over every topic there is, at a third of the cost.
     """
     if not value:
         return None
     try:
         message, _ = _parse(value, "")
+        if message.properties:
+            properties_of(message.properties, "", MetadataCorrupt)
     except StoreError:
         return None
-    if message.HasField("terminatedPosition") or message.properties:
+    if message.HasField("terminatedPosition"):
         return None
     found, last = [], -1
     for info in message.ledgerInfo:
