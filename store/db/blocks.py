@@ -285,7 +285,7 @@ def decode_entry_count(ledger_id: int, row: bytes | memoryview) -> int:
     return int(entries)
 
 
-def decode_latest(ledger_id: int, row: memoryview, clock: str) -> int:
+def decode_latest(ledger_id: int, row: bytes | memoryview, clock: str) -> int:
     """Return the largest time in a time row on CLOCK (auto, publish, broker), NO_MAX when it has none; raises IndexCorrupt.
 
     What a search needs of a ledger that it passes by: ``decode_times`` costs ten times as much.

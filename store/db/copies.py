@@ -83,7 +83,7 @@ def iter_all_copies(txn: Txn) -> Iterator[tuple[int, int, BitMap64]]:
             yield (*_unpack(key), _decode(key, value))
 
 
-def check_copies_row(key: bytes, value: memoryview) -> int:
+def check_copies_row(key: bytes, value: bytes) -> int:
     """Return the file id of a row; raises IndexCorrupt when it is damaged."""
     _decode(key, value)
     return _unpack(key)[1]
@@ -103,7 +103,7 @@ def _unpack(key: bytes) -> tuple[int, int]:
         raise _damaged(key, error) from error
 
 
-def _decode(key: bytes, value: memoryview) -> BitMap64:
+def _decode(key: bytes, value: bytes | memoryview) -> BitMap64:
     from pyroaring import BitMap64
 
     try:

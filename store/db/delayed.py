@@ -93,9 +93,9 @@ def iter_indexes(txn: Txn) -> Iterator[Index]:
         yield _decode_row(key, row)
 
 
-def _decode_row(key: bytes, row: memoryview) -> Index:
-    topic, _, subscription = bytes(key).removeprefix(_PREFIX).decode("utf-8", "replace").partition("\0")
-    return decode_index(bytes(row), parse_topic(topic), subscription)
+def _decode_row(key: bytes, row: bytes) -> Index:
+    topic, _, subscription = key.removeprefix(_PREFIX).decode("utf-8", "replace").partition("\0")
+    return decode_index(row, parse_topic(topic), subscription)
 
 
 def find_index_ledgers(txn: Txn) -> dict[int, Owner]:

@@ -69,11 +69,10 @@ _READER_TABLE_BYTES = 9 << 12  # of lock.mdb, for _MAX_READERS
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _STEPS = 8  # rows that cost less to step over than to search for the row after them
 _T = TypeVar("_T")
-_Row = Any  # a memoryview; lmdb's stubs say bytes as well, which transactions without ``buffers`` give
 
 
 class Txn:
-    """One LMDB transaction; keys and values are bytes, ``view`` alone hands out memory of the map.
+    """One LMDB transaction; keys and values are bytes, copied from the map: a view of it would cost more than a row of usual size.
 
     Every row is proven by its digest before anything is said of it, and so is that a row is *not* there: rows on both sides of the
     place where it would be are proven, as it may be one of them whose key was altered. The same holds for where rows of a prefix
@@ -150,8 +149,8 @@ class Txn:
         return None if value is None else bytes(value)
 
     def view(self, database: str, key: bytes) -> memoryview | None:
-        """Return the value without a copy. Valid only until the transaction ends: later it shows other data."""
-        row = self._txn.get(key, db=self._handles[database])
+        """Return the value, which may be large, in one copy."""
+        row: Any = self._txn.get(key, db=self._handles[database])  # Any: lmdb's stubs say memoryview as well as bytes
         if row is None:
             self._check_absent(database, key)
             return None
@@ -176,20 +175,19 @@ class Txn:
     def delete(self, database: str, key: bytes) -> bool:
         return bool(self._txn.delete(key, db=self._handles[database]))
 
-    def items(
-        self, database: str, prefix: bytes = b"", start: bytes | None = None
-    ) -> Iterator[tuple[bytes, memoryview]]:
-        """Yield (key, value view) in key order, from START (default: PREFIX), while keys begin with PREFIX."""
+    def items(self, database: str, prefix: bytes = b"", start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Yield (key, value) in key order, from START (default: PREFIX), while keys begin with PREFIX."""
         with self._cursor(database) as cursor:
             if not self._seek(cursor, database, prefix if start is None else start):
                 return
-            for found, row in cursor:
-                key = bytes(found)
-                value = self._passed(database, key, row)
-                if not key.startswith(prefix):
+            has_digests = self.has_digests
+            for key, row in cursor:  # of millions: no call for each
+                if has_digests and crc32c(key + row) != WHOLE:
+                    self._tell_altered(database, key)
+                elif not key.startswith(prefix):
                     return
-                if value is not None:
-                    yield key, value
+                else:
+                    yield key, row[:-DIGEST_BYTES] if has_digests else row
 
     def keys(self, database: str, prefix: bytes) -> Iterator[bytes]:
         """Yield the keys that begin with PREFIX, in order."""
@@ -206,9 +204,8 @@ class Txn:
             found = self._seek(cursor, database, start)
             while found:
                 inside, steps = b"", 0  # the part that was yielded last, with a slash; how many of its rows were passed
-                for view, row in cursor:
-                    key = bytes(view)
-                    if crc32c(key + row) != WHOLE and has_digests:
+                for key, row in cursor:
+                    if has_digests and crc32c(key + row) != WHOLE:
                         self._tell_altered(database, key)
                     elif inside and key.startswith(inside):
                         steps += 1
@@ -232,17 +229,17 @@ class Txn:
             after = prefix.rstrip(b"\xff")
             after = after[:-1] + bytes([after[-1] + 1]) if after else b""
             if after and self._seek(cursor, database, after):
-                self._passed(database, bytes(cursor.key()), cursor.value())
+                self._passed(database, cursor.key(), cursor.value())
                 found = cursor.prev()
             else:
                 found = cursor.last()
             while found:
-                key = bytes(cursor.key())
+                key = cursor.key()
                 value = self._passed(database, key, cursor.value())
                 if not key.startswith(prefix):
                     return None
                 if value is not None:
-                    return key, bytes(value)
+                    return key, value
                 found = cursor.prev()
             return None
 
@@ -255,23 +252,21 @@ class Txn:
     def clear(self, database: str) -> None:
         self._txn.drop(self._handles[database], delete=False)
 
-    def _cursor(self, database: str) -> lmdb.Cursor:
+    def _cursor(self, database: str) -> Any:  # Any: lmdb's stubs say memoryview as well as bytes
         return self._txn.cursor(db=self._handles[database])
 
-    def _proven(self, database: str, key: bytes, row: _Row) -> memoryview:
+    def _proven(self, database: str, key: bytes, row: bytes) -> memoryview:
         """Return the value in ROW; raises IndexCorrupt unless it is what was written under KEY."""
         if crc32c(key + row) != WHOLE:
             raise self._altered(database, key)
-        value: memoryview = row[:-DIGEST_BYTES]
-        return value
+        return memoryview(row)[:-DIGEST_BYTES]
 
-    def _passed(self, database: str, key: bytes, row: _Row) -> memoryview | None:
+    def _passed(self, database: str, key: bytes, row: bytes) -> bytes | None:
         """Return the value in a ROW that a pass meets; None for an altered one that ``on_altered`` was told of."""
         if crc32c(key + row) != WHOLE:
             self._tell_altered(database, key)
             return None
-        value: memoryview = row[:-DIGEST_BYTES]
-        return value
+        return row[:-DIGEST_BYTES]
 
     def _tell_altered(self, database: str, key: bytes, *what: str) -> None:
         if self._on_altered is None:
@@ -289,30 +284,30 @@ class Txn:
         if self._met is not None:
             raise self._met
 
-    def _seek(self, cursor: lmdb.Cursor, database: str, key: bytes) -> bool:
+    def _seek(self, cursor: Any, database: str, key: bytes) -> bool:
         """Go to the first row from KEY on and return whether there is one; the row before it is proven, which may have been it."""
         if not key:
-            return cursor.first()
-        found = cursor.set_range(key)
-        if found and (after := bytes(cursor.key())) <= key:
+            return bool(cursor.first())
+        found = bool(cursor.set_range(key))
+        if found and (after := cursor.key()) <= key:
             if after < key:  # a page above names a greater key than the first row below it
                 self._tell_altered(database, after, "it is not in the order of keys")
-                while found and bytes(cursor.key()) < key:
-                    found = cursor.next()
+                while found and cursor.key() < key:
+                    found = bool(cursor.next())
             return found
         if cursor.prev() if found else cursor.last():
-            before = bytes(cursor.key())
+            before = cursor.key()
             self._passed(database, before, cursor.value())
             if before >= key:  # a page above names another key than the rows below it
                 self._tell_altered(database, before, "it is not in the order of keys")
-            return found and cursor.next()
-        return found and cursor.first()
+            return found and bool(cursor.next())
+        return found and bool(cursor.first())
 
     def _check_absent(self, database: str, key: bytes) -> None:
         """Prove the rows around the place of KEY, which was not found."""
         with self._cursor(database) as cursor:
             if self._seek(cursor, database, key):
-                after = bytes(cursor.key())
+                after = cursor.key()
                 self._passed(database, after, cursor.value())
                 if after <= key:
                     self._tell_altered(database, after, "it is not in the order of keys")
@@ -327,10 +322,10 @@ class UndigestedTxn(Txn):
     def has_digests(self) -> bool:
         return False
 
-    def _proven(self, database: str, key: bytes, row: memoryview) -> memoryview:
-        return row
+    def _proven(self, database: str, key: bytes, row: bytes) -> memoryview:
+        return memoryview(row)
 
-    def _passed(self, database: str, key: bytes, row: memoryview) -> memoryview:
+    def _passed(self, database: str, key: bytes, row: bytes) -> bytes:
         return row
 
     def _check_absent(self, database: str, key: bytes) -> None:
@@ -507,17 +502,17 @@ class Store:
     def _begin(self) -> lmdb.Transaction:
         env = self._env_of()
         try:
-            txn = env.begin(buffers=True)
+            txn = env.begin()
         except lmdb.MapResizedError:
             env.set_mapsize(0)
-            txn = env.begin(buffers=True)
+            txn = env.begin()
         except lmdb.ReadersFullError:
             env.reader_check()
-            txn = env.begin(buffers=True)
+            txn = env.begin()
         if not self._has_digests and txn.get(DATABASES[0].encode()) is None:  # another process gave rows their digests
             txn.abort()
             self._open_databases(env)
-            txn = env.begin(buffers=True)
+            txn = env.begin()
         return txn
 
     def write(self, work: Callable[[Txn], _T]) -> _T:
@@ -555,7 +550,7 @@ class Store:
             self.write(lambda txn: None)
 
     def _write_once(self, env: lmdb.Environment, work: Callable[[Txn], _T]) -> _T:
-        with env.begin(write=True, buffers=True) as txn:
+        with env.begin(write=True) as txn:
             found = Txn(self, txn, self._handles)
             result = work(found)
             found.check_met()
@@ -567,14 +562,13 @@ class Store:
         Nobody reads these before the old ones are gone, and nobody changes the old ones: what is stopped goes on behind what it copied.
         """
         size_bytes = 0
-        with env.begin(write=True, buffers=True) as txn:
+        with env.begin(write=True) as txn:
             for name, old in self._handles.items():
                 new = env.open_db((name + NAME_ENDING).encode(), txn=txn)
                 with txn.cursor(db=old) as rows, txn.cursor(db=new) as cursor:
-                    if not _go_behind(rows, bytes(cursor.key()) if cursor.last() else None):
+                    if not _go_behind(rows, cursor.key() if cursor.last() else None):
                         continue
-                    pairs = ((bytes(key), bytes(value)) for key, value in rows)
-                    part = _take_part((key, sealed(key, value)) for key, value in pairs)
+                    part = _take_part((key, sealed(key, value)) for key, value in rows)
                     if cursor.putmulti(part, append=True) != (len(part), len(part)):
                         raise damaged_store(self.path, f"the rows of {name} in {self.path}/meta are not in order")
                 size_bytes += sum(len(key) + len(value) for key, value in part)
@@ -588,7 +582,7 @@ class Store:
         For WORK it is the transaction TXN_ID: the copies before it changed nothing that a plan was made of.
         """
         try:
-            with env.begin(write=True, buffers=True) as txn:
+            with env.begin(write=True) as txn:
                 handles = {name: env.open_db((name + NAME_ENDING).encode(), txn=txn) for name in DATABASES}
                 new = Txn(self, txn, handles)
                 new.id = txn_id
@@ -662,7 +656,7 @@ def _go_behind(rows: Any, key: bytes | None) -> bool:  # Any: lmdb's cursor
     """Move the cursor ROWS to the first row behind KEY, None: to the first; return whether there is one."""
     if key is None:
         return bool(rows.first())
-    return bool(rows.set_range(key)) and (bytes(rows.key()) != key or bool(rows.next()))
+    return bool(rows.set_range(key)) and (rows.key() != key or bool(rows.next()))
 
 
 def _take_part(rows: Iterator[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

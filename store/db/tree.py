@@ -126,7 +126,7 @@ def decode_node(key: bytes, row: bytes | memoryview) -> Node:
     return Node(path, NodeStat(version, owner, created_ms, modified_ms, False), bytes(row[start:]))
 
 
-def plain_value(row: memoryview) -> bytes:
+def plain_value(row: bytes | memoryview) -> bytes:
     """Return the value in the row of a node whose path is its key, b"" where it is not, or the row is damaged: for passes over millions."""
     return bytes(row[_HEADER.size :]) if len(row) >= _HEADER.size and row[0] == 0 else b""
 

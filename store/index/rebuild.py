@@ -253,7 +253,7 @@ def _held_by_disk(txn: Txn, disks: Mapping[int, str]) -> dict[tuple[int, str], B
 
 
 def _differences(
-    database: str, old: Iterator[tuple[bytes, memoryview]], new: Iterator[tuple[bytes, memoryview]]
+    database: str, old: Iterator[tuple[bytes, bytes]], new: Iterator[tuple[bytes, bytes]]
 ) -> Iterator[Difference]:
     left, right = next(old, None), next(new, None)
     while left is not None or right is not None:

@@ -24,7 +24,7 @@ _KEY_MAX_BYTES = 400
 _KEPT_KEYS = 100_000
 
 
-def is_usual(key: bytes, row: memoryview) -> bool:
+def is_usual(key: bytes, row: bytes) -> bool:
     """Whether the node with KEY and ROW of the tree has the name that leads to it, can be decoded, and says nothing unknown.
 
     Of a ledger only whether it can be parsed: the sweep of ledgers decodes them.
@@ -39,12 +39,12 @@ def is_usual(key: bytes, row: memoryview) -> bool:
     return is_usual_managed_ledger(value) if cursor is None else is_usual_cursor(value)
 
 
-def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, memoryview]]:
+def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
     """Yield (key, row) of the nodes of the tree that are not usual, in order; a snapshot keeps which these are, if they are not many."""
     kept: list[bytes] | None = txn.memo.get(iter_unusual)
     if kept is not None:
         for key in kept:
-            row = txn.view("tree", key)
+            row = txn.get("tree", key)
             if row is not None:
                 yield key, row
         return

@@ -56,13 +56,11 @@ class TablesTxn(Txn):
         value = self.get(database, key)
         return None if value is None else memoryview(value)
 
-    def items(
-        self, database: str, prefix: bytes = b"", start: bytes | None = None
-    ) -> Iterator[tuple[bytes, memoryview]]:
+    def items(self, database: str, prefix: bytes = b"", start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         for key, value in self._tables.rows(database).seek(prefix, prefix if start is None else start):
             if not key.startswith(prefix):
                 return
-            yield key, memoryview(value)
+            yield key, value
 
     def keys(self, database: str, prefix: bytes) -> Iterator[bytes]:
         return (key for key, _ in self.items(database, prefix))
@@ -79,7 +77,7 @@ class TablesTxn(Txn):
 
     def last(self, database: str, prefix: bytes = b"") -> tuple[bytes, bytes] | None:
         found = deque(self.items(database, prefix), 1)
-        return None if not found else (found[0][0], bytes(found[0][1]))
+        return None if not found else found[0]
 
     def count(self, database: str) -> int:
         return self._tables.rows(database).count()
