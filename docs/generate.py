@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -129,13 +130,19 @@ Brokers and bookies behave as described in Pulsar 4.0.8 with BookKeeper 4.17.
 
 
 def doctor_page() -> str:
-    """Return the page of the doctor's causes: a section a code."""
+    """Return the page of the doctor's rules: a section a code, with an example of what ``tests/doctor/recording.py`` saw of each."""
     text = NOTE + DOCTOR
+    examples = json.loads((ROOT / "docs" / "examples" / "findings.json").read_text())
     for severity in Severity:
         causes = sorted(cause.code for cause in CAUSES.values() if cause.severity is severity)
         text += "\n" + _filled(f"{severity}: " + ", ".join(f"[`{code}`](#{code})" for code in causes)) + "\n"
     for code, cause in sorted(CAUSES.items()):
         text += f"\n## {code}\n\n**{cause.title}** ({cause.severity})\n\n{_filled(cause.means)}\n\n"
+        one = examples[code]
+        head = f"{one['severity']} {code}: {one['where'].removeprefix('persistent://')}"
+        text += (
+            "```text\n" + "\n".join([head, *(f"  {line}" for line in textwrap.wrap(one["message"], 100))]) + "\n```\n\n"
+        )
         text += f"{_filled(f'**A broker**: {cause.broker}')}\n\n{_filled(f'**Repair**: {cause.how}')}\n\n"
         text += f"```\n{cause.command({})}\n```\n"
         text += f"\n{_filled(f'**Prevent**: {cause.prevent}')}\n" if cause.prevent else ""

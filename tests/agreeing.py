@@ -18,6 +18,7 @@ from store.names import parse_topic
 from store.reports.metrics import PREFIX
 from store.reports.overview import Overview
 from store.rules.finding import Finding
+from store.rules.holders import TRIM
 from tests.stores import NOW_MS
 
 SUMMED_UP = {"ledgers-unreferenced", "ledgers-deleted", "ledgers-gone"}
@@ -86,6 +87,12 @@ def _check_numbers(store: Store, found: Sequence[Finding]) -> Overview | None:
     assert [row.value for row in metrics["unreadable"]] == [overview.unreadable]
     # What cannot be read is told by a finding, and no screen counts it as if it were not there.
     assert bool(overview.unreadable) == bool({one.code for one in found} & NOT_READ)
+    summary = store.summary()
+    for name in ("topics", "system_topics", "subscriptions", "compactions", "disk_bytes"):
+        assert getattr(overview, name) == getattr(summary, name), name
+    # What a broker would delete, and what cannot be read, is the same to all.
+    trimmed = {one.code for one in store.why_bytes().totals} & {TRIM}
+    assert bool(overview.held.get("trim")) == bool(trimmed)
     for name in ("topics", "subscriptions", "backlog_entries"):
         assert sum(row.value for row in metrics[f"namespace_{name}"]) == getattr(overview, name)
     return overview

@@ -31,7 +31,6 @@ from tests.why.test_disk import kept, retention
 from tests.worlds import WORLD_NAMES, asked_topics, oracle, scratch_copy, world
 
 ALL = 10_000
-OWN = ("__compaction", "pulsar.dedup")
 LATER_MS = NOW_MS + 1000
 
 
@@ -47,24 +46,6 @@ def overview_of(path: Path, top: int = ALL) -> Overview:
 def whole(name: str) -> Overview:
     """The overview of a clean world with every row."""
     return overview_of(imported(name, "clean"))
-
-
-@pytest.mark.parametrize("name", WORLD_NAMES)
-def test_sizes_and_backlogs_are_the_brokers(name: str) -> None:
-    found = whole(name)
-    sizes = {row.topic: row.bytes for row in found.largest}
-    backlogs = {(row.topic, row.subscription): row.entries for row in found.backlogs}
-    wanted_sizes, wanted_backlogs = {}, {}
-    for topic, answers in asked_topics(name).items():
-        stats = answers["stats"]
-        wanted_sizes[f"persistent://{topic}"] = stats["storageSize"]
-        for subscription, row in stats["subscriptions"].items():
-            if subscription not in OWN:
-                wanted_backlogs[f"persistent://{topic}", subscription] = row["msgBacklog"]
-    assert len(wanted_backlogs) > 5
-    assert {topic: sizes.get(topic, 0) for topic in wanted_sizes} == wanted_sizes
-    assert {key: backlogs.get(key, 0) for key in wanted_backlogs} == wanted_backlogs
-    assert sum(backlogs.values()) == found.backlog_entries
 
 
 @pytest.mark.parametrize("name", WORLD_NAMES)
@@ -164,16 +145,6 @@ def test_a_list_is_the_beginning_of_the_whole_list() -> None:
 def test_the_copy_is_as_old_as_its_import() -> None:
     assert whole("small").copied_ms == NOW_MS
     assert whole("small").copy_age_ms == 1000
-
-
-def test_findings_are_counted_by_code() -> None:
-    store = imported("small", "crashed")
-    with open_store(store) as opened:
-        findings = list(diagnose(opened, now_ms=LATER_MS, options=DoctorOptions(each=ALL)))
-    found = overview_of(store).findings
-    assert found is not None
-    assert sum(row.count for row in found) == len(findings)
-    assert {(row.severity, row.code) for row in found} == {(one.severity.value, one.code) for one in findings}
 
 
 def test_largest_keeps_the_first_of_those_alike() -> None:

@@ -31,7 +31,8 @@ class CursorPlace:
     ``mark_delete``: everything through it is acknowledged. ``individually_deleted``: (lower, upper] ranges behind it that are too.
     ``batch_acks``: entry → words of the bit set of its messages that are not yet acknowledged. ``source``: which bytes say so:
     ``metadata``, ``cursor-ledger``, or ``metadata-fallback`` where the cursor ledger is gone. ``backlog_entries`` counts what is
-    left, ``backlog_size_bytes`` is the broker's estimate of it.
+    left, ``backlog_size_bytes`` is the broker's estimate of it. ``stored_mark_delete``: what is stored, where that is ahead of the topic,
+    so that a broker starts at ``mark_delete``, its end.
     """
 
     topic: str
@@ -43,6 +44,7 @@ class CursorPlace:
     source: str
     backlog_entries: int
     backlog_size_bytes: int
+    stored_mark_delete: Position | None = None
 
 
 class Cursor(Cursors):
@@ -76,6 +78,7 @@ class Cursor(Cursors):
             found.source,
             backlog_entries(topic, state),
             backlog_size_bytes(topic, state.mark_delete),
+            found.ahead,
         )
 
     def analyze(self, start: Place | None = None) -> BacklogAnalysis:

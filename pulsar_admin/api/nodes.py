@@ -79,6 +79,7 @@ def _truth(session: Session, reader: EntryReader, node: Node) -> dict[str, Any] 
     return {
         "source": cursor.source,
         "markDeletePosition": str(cursor.mark_delete),
+        **({} if cursor.ahead is None else {"storedMarkDeletePosition": str(cursor.ahead)}),
         "individuallyDeletedMessages": range_text(cursor.state.ranges),
         "batchDeletes": {str(position): list(words) for position, words in cursor.state.batch_deletes.items()},
         "properties": dict(cursor.state.properties),

@@ -18,6 +18,7 @@ from store.db.environment import Store
 from store.errors import StoreError
 from store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes, subscriptions_of
 from store.facts.disk_totals import read_disk_totals
+from store.facts.topics import TopicFacts
 from store.frozen import frozen
 from store.model.cursors import (
     Cursor,
@@ -30,7 +31,6 @@ from store.model.reader import EntryReader
 from store.model.topics import Topic, iter_topics, read_topic
 from store.names import Position, parse_topic
 from store.policies.in_force import find_delivery
-from store.policies.trimming import consumed_ledgers
 from store.reports.overview import Largest, find_publish_ms
 from store.reports.strips import delayed_ranks, lost_intervals, make_strip
 from store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
@@ -109,14 +109,15 @@ class _Collector:
     def add_all(self, advance: Callable[[int], None]) -> None:
         for name in iter_topics(self.reader.txn):
             try:
-                self.add(read_topic(self.reader.txn, name))
+                self.add(TopicFacts(self.reader, read_topic(self.reader.txn, name), None, self.now_ms))
             except StoreError as error:
                 self.unread.append(f"{name}: {error.message}")
+                self.counts = self.counts.of(name, iter_cursor_names(self.reader.txn, name))
             advance(1)
 
-    def add(self, topic: Topic) -> None:
-        cursors = list(self._cursors(topic))
-        own = subscriptions_of(topic, cursors)
+    def add(self, facts: TopicFacts) -> None:
+        topic = facts.topic
+        own = subscriptions_of(topic, sorted(facts.cursors, key=lambda cursor: cursor.name))
         backlogs = {cursor.name: backlog_entries(topic, cursor.state) for cursor in own}
         worst = max(own, key=lambda cursor: backlogs[cursor.name], default=None)
         name, entries = str(topic.name), topic.number_of_entries
@@ -131,10 +132,17 @@ class _Collector:
             worst=worst.name if worst is not None and backlogs[worst.name] else "",
             findings=self.findings[name],
         )
-        found = _Found(row, _oldest(topic, worst), _done(topic, cursors))
+        # Of the ledgers that no cursor needs; one that cannot be read may need all of them.
+        done_bytes = sum(ledger.size_bytes for ledger in topic.ledgers[: facts.consumed[0]])
+        found = _Found(row, _oldest(topic, worst), done_bytes)
         for sums in (self.all, self.namespaces[row.namespace]):
             sums.add(found)
-        self.counts = self.counts.of(topic.name, (cursor.name for cursor in cursors))
+        self.counts = self.counts.of(topic.name, (cursor for cursor, _ in facts.cursor_readings))
+        self.unread += [
+            f"{name} {cursor}: {error.message}"
+            for cursor, error in facts.cursor_readings
+            if isinstance(error, StoreError)
+        ]
         self.backlog_entries += sum(backlogs.values())
         self.topics.add((row.findings << _SIZE_BITS) + row.size_bytes + 1, found)
         if entries:
@@ -144,13 +152,6 @@ class _Collector:
                 if backlogs[cursor.name] or ranges:
                     self.with_backlog += 1
                     self.worst.add(backlogs[cursor.name] + 1, (name, cursor.name))
-
-    def _cursors(self, topic: Topic) -> Iterator[Cursor]:
-        for name in sorted(iter_cursor_names(self.reader.txn, topic.name)):
-            try:
-                yield read_cursor(self.reader.txn, self.reader, topic, name)
-            except StoreError as error:
-                self.unread.append(f"{topic.name} {name}: {error.message}")
 
     def left(self, shown: Iterable[_Found]) -> dict[str, Rest]:
         """Return what SHOWN leaves out, by namespace."""
@@ -230,12 +231,6 @@ def _sum(rests: Iterable[Rest]) -> Rest:
 def _oldest(topic: Topic, cursor: Cursor | None) -> Position | None:
     pending = pending_intervals(topic, cursor.state) if cursor is not None else ()
     return topic.at_rank(pending[0][0]) if pending else None
-
-
-def _done(topic: Topic, cursors: Iterable[Cursor]) -> int:
-    """Return the bytes of the ledgers that no cursor needs."""
-    consumed, _ = consumed_ledgers(topic, {cursor.name: cursor.mark_delete for cursor in cursors})
-    return sum(ledger.size_bytes for ledger in topic.ledgers[:consumed])
 
 
 def _with_age(reader: EntryReader, found: _Found) -> TopicRow:

@@ -6,7 +6,7 @@ those with most entries left; how many are left out is a metric, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 
@@ -74,7 +74,7 @@ class _Rows:
         self.compacted: Largest[tuple[str, int]] = Largest(chosen.top)
         self._pattern = chosen.pattern
 
-    def visit(self, topic: Topic, cursors: list[Cursor]) -> None:
+    def visit(self, topic: Topic, cursors: Sequence[Cursor]) -> None:
         """Take TOPIC, if its name matches."""
         name = str(topic.name)
         short = name.removeprefix("persistent://")
@@ -144,7 +144,9 @@ def _of_the_copy(found: Overview) -> Iterator[Metric]:
     yield _single("newest_entry_timestamp_seconds", "Newest time of an entry in the copy, the broker's where entries carry it.",
                   None if newest_ms is None else _seconds(newest_ms))  # fmt: skip
     yield _single(
-        "unreadable", "Topics and cursors of the copy that cannot be read, which no other metric has.", found.unreadable
+        "unreadable",
+        "Topics and cursors that cannot be read: no metric of entries or bytes has them.",
+        found.unreadable,
     )
 
 

@@ -7,7 +7,7 @@ their ledgers as brokers count them (``storageSize``), without copies; bytes of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappush, heapreplace
 from typing import Any, Generic, TypeVar
@@ -16,9 +16,11 @@ from store.db.blocks import NO_MAX, decode_latest, ledger_of_key
 from store.db.environment import Store, Txn
 from store.db.own_ledgers import find_own_ledgers
 from store.errors import StoreError
+from store.facts import Unknown
 from store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes, subscriptions_of
 from store.facts.disk_totals import DiskTotals, read_disk_totals
 from store.facts.managed_ledgers import OtherSum, other_ledgers, summed
+from store.facts.topics import TopicFacts
 from store.facts.trees import Tree, unknown_trees
 from store.frozen import frozen
 from store.model.copy_age import GIVEN, Now
@@ -26,8 +28,7 @@ from store.model.cursors import (
     Cursor,
     backlog_entries,
     backlog_size_bytes,
-    cursor_of,
-    iter_cursor_nodes,
+    iter_cursor_names,
     read_cursor,
 )
 from store.model.extent import pending_intervals
@@ -35,7 +36,6 @@ from store.model.ledgers import find_block
 from store.model.reader import EntryReader
 from store.model.topics import Topic, iter_all_namespaces, iter_topics, list_all_tenants, read_topic
 from store.names import NamespaceName, Position, parse_topic
-from store.policies.trimming import UNKNOWN_RETENTION, consumed_ledgers, released_ledgers, retention_of
 from store.search.by_time import read_entry_time
 from store.sources.roots import roots_of_row
 
@@ -131,8 +131,9 @@ class Overview:
     """The answer of ``overview``. ``findings`` None: nothing was checked. ``held``: bytes of topics by the reason of a ``Blocker``.
 
     ``clock_ms``: when it was asked; ``now_ms``: the time that ages are counted at; ``as_of_source``: what says that, of ``SAID_BY``,
-    "given" or "clock". ``unreadable``: topics and cursors that cannot be read, which no sum has; ``unknown_trees``: trees of the metadata
-    that no Pulsar known here writes; ``other_ledgers``: managed ledgers that are no topics here, summed up.
+    "given" or "clock". ``unreadable``: topics and cursors that cannot be read: they count, and no sum of entries or bytes has them;
+    ``unknown_trees``: trees of the metadata that no Pulsar known here writes; ``other_ledgers``: managed ledgers that are no topics here,
+    summed up.
     """
 
     store: str
@@ -219,16 +220,16 @@ def read_overview(
     wanted: Wanted,
     findings: tuple[FindingCount, ...] | None = None,
     advance: Callable[[int], None] = lambda count: None,
-    visit: Callable[[Topic, list[Cursor]], None] = lambda topic, cursors: None,
+    visit: Callable[[Topic, Sequence[Cursor]], None] = lambda topic, cursors: None,
 ) -> Overview:
     """Return the overview of STORE; ADVANCE gets the topics and ledgers looked at, VISIT sees every topic with its cursors.
 
     A topic or cursor that cannot be read is counted, not raised. Raises IndexCorrupt for rows of the index that cannot.
     """
     totals = _Totals(wanted)
-    for topic, cursors in _iter_all(reader, totals):
-        totals.add(reader.txn, topic, cursors)
-        visit(topic, cursors)
+    for facts in _iter_facts(reader, totals, wanted.now_ms):
+        totals.add(facts)
+        visit(facts.topic, facts.cursors)
         advance(1)
     namespaces = totals.namespace_totals()
     return Overview(
@@ -308,15 +309,15 @@ class _Totals:
         self.backlogs: Largest[tuple[str, str]] = Largest(wanted.top)
         self.blockers: Largest[Blocker] = Largest(wanted.top)
         self.held: Counter[str] = Counter()
-        self._now_ms = wanted.now_ms
 
-    def add(self, txn: Txn, topic: Topic, cursors: list[Cursor]) -> None:
-        """Add TOPIC with all of its cursors."""
-        name = str(topic.name)
-        subscriptions = subscriptions_of(topic, cursors)
+    def add(self, facts: TopicFacts) -> None:
+        """Add a topic with all of its cursors; of one that cannot be read nothing but that it is there."""
+        topic, name = facts.topic, facts.where
+        subscriptions = subscriptions_of(topic, facts.cursors)
+        self.unreadable += len(facts.unreadable_cursors)
         sums = self.namespaces.setdefault(topic.name.namespace, _Sums())
         size_bytes = topic.total_size_bytes
-        sums.counts = sums.counts.of(topic.name, (cursor.name for cursor in cursors))
+        sums.counts = sums.counts.of(topic.name, (cursor for cursor, _ in facts.cursor_readings))
         sums.entries += topic.number_of_entries
         sums.bytes += size_bytes
         if not topic.number_of_entries:
@@ -328,7 +329,7 @@ class _Totals:
             entries = backlog_entries(topic, cursor.state)
             sums.backlog_entries += entries
             self.backlogs.add(entries, (name, cursor.name))
-        for blocker in iter_blockers(txn, topic, cursors, self._now_ms):
+        for blocker in iter_blockers(facts):
             self.held[blocker.reason] += blocker.bytes
             if blocker.reason != "trim":
                 self.blockers.add(blocker.bytes, blocker)
@@ -351,43 +352,33 @@ class _Totals:
         return tuple(sorted(rows, key=lambda row: (-row.bytes, row.namespace)))
 
 
-def _iter_all(reader: EntryReader, totals: _Totals) -> Iterator[tuple[Topic, list[Cursor]]]:
+def _iter_facts(reader: EntryReader, totals: _Totals, now_ms: int) -> Iterator[TopicFacts]:
+    """Yield the facts of every topic that can be read; one that cannot is counted."""
     for namespace in iter_all_namespaces(reader.txn):
-        totals.namespaces.setdefault(namespace, _Sums())
+        sums = totals.namespaces.setdefault(namespace, _Sums())
         for name in iter_topics(reader.txn, namespace):
             try:
-                topic = read_topic(reader.txn, name)
+                yield TopicFacts(reader, read_topic(reader.txn, name), None, now_ms)
             except StoreError:
                 totals.unreadable += 1
-                continue
-            yield topic, list(_iter_cursors(reader, topic, totals))
+                sums.counts = sums.counts.of(name, iter_cursor_names(reader.txn, name))
 
 
-def _iter_cursors(reader: EntryReader, topic: Topic, totals: _Totals) -> Iterator[Cursor]:
-    for name, node in iter_cursor_nodes(reader.txn, topic.name):
-        try:
-            yield cursor_of(reader.txn, reader, topic, name, node)
-        except StoreError:
-            totals.unreadable += 1
-
-
-def iter_blockers(txn: Txn, topic: Topic, cursors: Iterable[Cursor], now_ms: int) -> Iterator[Blocker]:
-    """Yield what keeps the bytes of TOPIC on bookies, every byte once (upstream ``ManagedLedgerImpl.internalTrimLedgers``, 4.0.8)."""
-    positions = {cursor.name: cursor.mark_delete for cursor in cursors}
-    consumed, slowest = consumed_ledgers(topic, positions)
-    retention = retention_of(txn, topic) if consumed else UNKNOWN_RETENTION
-    released = len(released_ledgers(topic, positions, retention, now_ms)) if consumed else 0
-    retained = "retention-unknown" if retention is UNKNOWN_RETENTION else "retention"
+def iter_blockers(facts: TopicFacts) -> Iterator[Blocker]:
+    """Yield what keeps the bytes of a topic on bookies, every byte once (upstream ``ManagedLedgerImpl.internalTrimLedgers``, 4.0.8)."""
+    topic, released = facts.topic, facts.released
+    consumed, slowest = facts.consumed
+    retained = "retention-unknown" if consumed and isinstance(facts.policies, Unknown) else "retention"
     last = max(len(topic.ledgers) - 1, 0)
     for reason, start, end in (("trim", 0, released), (retained, released, consumed),
                                ("cursor", consumed, last), ("open-ledger", last, last + 1)):  # fmt: skip
         ledgers = topic.ledgers[start:end]
         size_bytes = sum(ledger.size_bytes for ledger in ledgers if not ledger.info.bookkeeper_deleted)
         if size_bytes and reason == "cursor" and slowest is not None:
-            need = sum(topic.place(position) < topic.ranks[consumed + 1] for position in positions.values())
-            yield Blocker(str(topic.name), reason, slowest[0], len(ledgers), size_bytes, need - 1)
+            need = sum(topic.place(position) < topic.ranks[consumed + 1] for position in facts.keeping.values())
+            yield Blocker(facts.where, reason, slowest[0], len(ledgers), size_bytes, need - 1)
         elif size_bytes:
-            yield Blocker(str(topic.name), reason, "", len(ledgers), size_bytes)
+            yield Blocker(facts.where, reason, "", len(ledgers), size_bytes)
 
 
 # -- the age of a backlog ---------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from store.db.blocks import decode_times, ledger_of_key
@@ -13,13 +13,14 @@ from store.db.files import LogFile, iter_logs
 from store.errors import StoreError
 from store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes
 from store.facts.managed_ledgers import OtherLedger, other_ledgers
+from store.facts.topics import TopicFacts
 from store.facts.trees import Tree, unknown_trees
 from store.frozen import field, frozen
 from store.model.copy_age import find_as_of
-from store.model.cursors import iter_cursor_names, read_cursor
+from store.model.cursors import Cursor, CursorSource, iter_cursor_names
 from store.model.ledgers import iter_ledger_ids
 from store.model.reader import EntryReader
-from store.model.topics import Topic, iter_topics, read_topic
+from store.model.topics import iter_topics, read_topic
 
 
 @frozen
@@ -141,13 +142,6 @@ def _count_topics(reader: EntryReader) -> tuple[TopicCounts, int, Mapping[str, i
         except StoreError:
             unreadable += 1
             continue
-        cursors.update(_cursor_sources(reader, topic))
+        readings = TopicFacts(reader, topic, None, 0).cursor_readings
+        cursors.update(one.source if isinstance(one, Cursor) else CursorSource.UNREADABLE for _, one in readings)
     return topics, unreadable, dict(sorted(cursors.items()))
-
-
-def _cursor_sources(reader: EntryReader, topic: Topic) -> Iterator[str]:
-    for name in iter_cursor_names(reader.txn, topic.name):
-        try:
-            yield read_cursor(reader.txn, reader, topic, name).source
-        except StoreError:
-            yield "unreadable"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin import open_store as open_api
 from store.codec.cursor import CursorInfo, decode_cursor_info
 from store.db.environment import open_store
 from store.db.tree import read_node
@@ -36,6 +37,11 @@ def test_a_cursor_stored_ahead_of_its_topic(whole_cli: Cli, tmp_path: Path) -> N
     (facts,) = whole_cli(*shown, "-o", "jsonl").json_lines
     shown_at = [(facts[key]["ledgerId"], facts[key]["entryId"]) for key in ("markDelete", "storedMarkDelete")]
     assert shown_at == [(12, 3), (40, 7)]
+    truth = whole_cli("--store", store, "store", "cat", NAME.cursor_path("s"), "-o", "json").json["truth"]
+    assert (truth["markDeletePosition"], truth["storedMarkDeletePosition"]) == ("12:3", "40:7")
+    with open_api(store) as asked:
+        place = asked.topic(str(NAME)).cursor("s").state()
+    assert (str(place.mark_delete), str(place.stored_mark_delete)) == ("12:3", "40:7")
     look = whole_cli(
         "--store", store, "topics", "reset-cursor", NAME, "-s", "s", "-m", "latest", "--dry-run", "-o", "json"
     )

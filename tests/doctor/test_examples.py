@@ -1,0 +1,45 @@
+"""Each finding has an example in ``docs/doctor.md``, in words that the sources still have; ``recording.py`` records them."""
+
+from __future__ import annotations
+
+import ast
+import json
+from functools import cache
+
+import pytest
+
+from store.rules.finding import Severity
+from store.rules.table import CAUSES
+from tests.doctor.recording import EXAMPLES
+from tests.test_architecture import MODULES, tree_of
+
+LEAST = 7
+"""Letters of a text that is taken for a part of a sentence."""
+
+
+@cache
+def examples() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads(EXAMPLES.read_text())
+    return found
+
+
+@cache
+def said() -> tuple[str, ...]:
+    """The texts in the sources of ``store``, the longest first."""
+    nodes = (node for module in MODULES if module.startswith("store/") for node in ast.walk(tree_of(module)))
+    found = {node.value.strip() for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return tuple(sorted((text for text in found if len(text) >= LEAST), key=lambda text: (-len(text), text)))
+
+
+def test_every_finding_has_an_example() -> None:
+    assert examples().keys() == CAUSES.keys()
+
+
+@pytest.mark.parametrize("code", CAUSES)
+def test_it_is_in_words_that_rules_say(code: str) -> None:
+    one = examples()[code]
+    assert one["severity"] in [*Severity]
+    left = one["message"]
+    for text in said():
+        left = left.replace(text, "")
+    assert len(left) < 0.9 * len(one["message"]), left
