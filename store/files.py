@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from store.errors import AlreadyExists, DiskFailed, DiskFull, NotFound, NotWritable, Refused, StoreBusy
-from store.pace import PACE, ColdPages
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _DENIED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -451,6 +450,8 @@ def copy_file(
 
     LEAVES_CACHE: of SOURCE nothing is in the page cache afterwards that was not before.
     """
+    from store.pace import PACE, ColdPages  # no question copies
+
     with (
         _open_to_copy(source) as reader,
         create_file(target, mode=_mode_of_copy(reader.fileno()), durable=durable, like=like) as writer,

@@ -124,4 +124,4 @@ def _resident(descriptor: int, start: int, size_bytes: int, pages: int) -> bytes
         libc.munmap(address, size_bytes)
 
 
-_LOWEST_BIT = bytes(value & 1 for value in range(256))
+_LOWEST_BIT = b"\0\1" * 128
