@@ -59,7 +59,8 @@ def _ttl_text(row: SubscriptionFacts) -> str | None:
 
 def _read_bytes(app: App, reader: EntryReader, names: Iterable[TopicName]) -> int:
     """Return how many bytes at most are read: each subscription's backlog by itself."""
-    return sum(size_of(reader, [name]) * len(app.session.topic(name).subscriptions()) for name in names)
+    sizes = ((name, size_of(reader, [name])) for name in names)
+    return sum(size * len(app.session.topic(name).subscriptions()) for name, size in sizes if size)
 
 
 def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> None:
@@ -67,8 +68,8 @@ def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> N
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "subscriptions"):
-            topics = map(app.session.topic, chosen.names)
-            facts = [one for topic in topics for one in topic.subscription_facts(quick=quick)]
+            each = chosen.each(app, lambda name: app.session.topic(name).subscription_facts(quick=quick))
+            facts = [one for _, found in each for one in found]
     columns = telling(subscription_columns(app.now_ms), facts)
     app.emit_rows(facts, (TOPIC_COLUMN, *columns) if chosen.several else columns)
 

@@ -132,7 +132,7 @@ def subscriptions(app: App, selection: TopicSelection, table: bool, quick: bool)
         return
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
-        found = {name: app.session.topic(name).subscriptions() for name in chosen.names}
+        found = dict(chosen.each(app, lambda name: app.session.topic(name).subscriptions()))
     if selection.single is not None:
         app.emit_lines(in_hash_order(dict.fromkeys(chain.from_iterable(found.values()))), "SUBSCRIPTION")
     else:

@@ -8,7 +8,7 @@ from store.changes.plan import Plan, Step, put_value_step
 from store.changes.report import ChangePart
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from store.db.environment import Txn
-from store.db.tree import read_node
+from store.db.tree import find_node
 from store.model.publish_times import BEGIN, Form, annotated_value
 from store.names import TopicName
 
@@ -16,13 +16,15 @@ from store.names import TopicName
 def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int) -> Plan:
     """Plan writing begin and end publish time in FORM on every closed ledger of the topics NAMES whose entries are all here.
 
-    Raises TopicNotFound, MetadataCorrupt, IndexCorrupt.
+    Raises MetadataCorrupt, IndexCorrupt.
     """
     steps: list[Step] = []
     parts: list[ChangePart] = []
     untouched: set[int] = set()
     for name in names:
-        node = read_node(txn, name.path)
+        node = find_node(txn, name.path)
+        if node is None:  # subscriptions alone are left of it: there is no list to write to
+            continue
         value = annotated_value(txn, node.path, node.value, form)
         before, after = (decode_managed_ledger(one, node.path).ledgers for one in (node.value, value))
         changed = [info for info, old in zip(after, before, strict=True) if info != old]

@@ -49,8 +49,10 @@ def near_names(txn: Txn, error: NotFound) -> tuple[str, ...]:
 
 
 def _near_topics(txn: Txn, wanted: TopicName) -> tuple[str, ...]:
-    if find_node(txn, wanted.path) is not None or find_node(txn, wanted.partitioned_path) is not None:
+    if any(find_node(txn, path) is not None for path in (wanted.path, wanted.partitioned_path)):
         return ()  # it is there, and not what the command works on
+    if next(iter_children(txn, wanted.path), None) is not None:
+        return ()  # subscriptions of it are
     local = wanted.local_name
     names = set(_around(txn, wanted.namespace.managed_ledgers_path, local))
     if names:

@@ -188,6 +188,13 @@ def not_found(txn: Txn, name: TopicName) -> TopicNotFound:
             topic=str(name),
             partitions=numbers,
         )
+    below = sum(1 for _ in iter_children(txn, name.path))
+    if below:
+        return TopicNotFound(
+            f"no topic {name}: its node is gone, {counted(below, 'subscription')} of it {plural(below, 'is', 'are')} still listed",
+            hint="what it means, and what brings it back: pulsar-admin doctor",
+            topic=str(name),
+        )
     return TopicNotFound(
         f"no topic {name}",
         hint=f"list what is there with: pulsar-admin topics list {shell_word(name.namespace)}",

@@ -5,10 +5,13 @@ Two witnesses join two ledgers, or they stay apart (``store.recovery.chains``); 
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from store.codec.claims import APPLICATION, topic_claims
 from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
 from store.codec.managedledger import LedgerInfo
 from store.db.tree import find_node
+from store.errors import MetadataCorrupt, TopicNotFound
 from store.model.ledgers import iter_indexed_ids
 from store.model.reader import EntryReader
 from store.model.topics import iter_topics, read_topic
@@ -24,7 +27,12 @@ from store.recovery.past import Fate, Listing, Past
 def read_past_by_evidence(reader: EntryReader) -> Past:
     """Return what entries say of deleted ledgers; every entry's head is read. Subscriptions are not known. Raises Refused."""
     txn = reader.txn
-    known = {one: str(name) for name in iter_topics(txn) for one in read_topic(txn, name).ids}
+    known: dict[int, str] = {}
+    for name in iter_topics(txn):
+        with suppress(
+            TopicNotFound, MetadataCorrupt
+        ):  # its node is gone, or cannot be decoded: no list says what it has
+            known |= dict.fromkeys(read_topic(txn, name).ids, str(name))
     evidence = {one.ledger_id: one for one in read_evidence(reader, [*iter_indexed_ids(txn)])}
     chains = find_chains(evidence.values(), known)
     names = find_names(reader, evidence.values(), chains)

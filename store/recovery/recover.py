@@ -99,6 +99,8 @@ def _left_out(condition: Condition, survey: Survey, level: str | None) -> Iterat
     yield from survey.left_out
     if condition.leftovers:
         yield _leftover_text(condition)
+    if condition.headless:
+        yield _headless_text(condition.headless)
     lost = _lost(condition, level)
     if lost:
         yield (
@@ -132,7 +134,7 @@ def _lost(condition: Condition, level: str | None) -> Sequence[TopicName]:
 def _left(condition: Condition, survey: Survey, level: str | None) -> dict[str, list[str]]:
     """Return what is left out at LEVEL and passed over, for the report's part of the whole."""
     left = {
-        "leftOut": [*map(str, (*condition.leftovers, *_lost(condition, level)))],
+        "leftOut": [*map(str, (*condition.leftovers, *condition.headless, *_lost(condition, level)))],
         "passedOver": [*survey.passed_over],
     }
     return {key: names for key, names in left.items() if names}
@@ -148,6 +150,15 @@ def _leftover_text(condition: Condition) -> str:
         f"left out: {counted(count, 'topic')} that ledgers name and that {plural(count, 'has', 'have')} no node, beside others of the"
         f" namespace that have: {_named(condition.leftovers)}. A broker deletes a topic's ledgers before its node: if they were lost,"
         " --level A brings them back"
+    )
+
+
+def _headless_text(names: Sequence[TopicName]) -> str:
+    count = len(names)
+    return (
+        f"left out: {counted(count, 'topic')} of which subscriptions alone are listed: {_named(names)}. No list names"
+        f" {plural(count, 'its', 'their')} ledgers; bookies may still hold them (see: pulsar-admin ledgers orphans), and delete them when"
+        " they start on this metadata. An older copy of the metadata has the lists"
     )
 
 

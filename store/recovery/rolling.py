@@ -21,7 +21,7 @@ from store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledge
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.db.environment import Txn
 from store.db.tree import find_node, read_node
-from store.errors import MetadataCorrupt, Refused, TopicNotFound
+from store.errors import MetadataCorrupt, Refused, StoreError, TopicNotFound
 from store.frozen import frozen
 from store.model.coverage import absent_ids, read_disks, read_held
 from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor, read_cursor_ledger
@@ -90,7 +90,7 @@ def plan_rolling(sources: Sources, survey: Survey) -> Plan:
         except (MetadataCorrupt, TopicNotFound) as error:
             for found, count in made:  # all of a topic, or nothing
                 del found[count:]
-            survey.passed_over[name.path] = error.message
+            _pass_over(survey, name, error)
     strangers = [group for group in world.chains.groups if not group.topic and _is_young(group, world.newest)]
     names = _read_names(rolled, world) if strangers else {}
     lost = plan_lost_and_found(sources, strangers, world.newest, names)
@@ -109,14 +109,20 @@ def plan_rolling(sources: Sources, survey: Survey) -> Plan:
     )
 
 
+def _pass_over(survey: Survey, name: TopicName, error: StoreError) -> None:
+    """Note why nothing is made of a topic; of one whose node is gone, while its subscriptions are there, its condition tells."""
+    if not isinstance(error, TopicNotFound):
+        survey.passed_over[name.path] = error.message
+
+
 def _read_world(sources: Sources, survey: Survey) -> _World:
     txn = sources.reader.txn
     known: dict[int, str] = {}
     for name in iter_topics(txn):
         try:
             ids = read_topic(txn, name).ids
-        except (MetadataCorrupt, TopicNotFound) as error:  # not found: its subscriptions are, its own node is gone
-            survey.passed_over[name.path] = error.message
+        except (MetadataCorrupt, TopicNotFound) as error:
+            _pass_over(survey, name, error)
             continue
         unlisted = (one for one in survey.data.get(name, ()) if not ids or one > ids[-1])
         known |= dict.fromkeys((*ids, *unlisted), str(name))

@@ -29,6 +29,7 @@ from store.facts import Unknown
 from store.facts.unlisted import UnlistedLedgers
 from store.frozen import NamedTuple, frozen
 from store.model.ledgers import find_metadata, iter_indexed_ids, sorted_ledger_ids
+from store.model.topics import iter_topics
 from store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
 from store.proto.pulsar_api_pb2 import MessageIdData
 
@@ -134,7 +135,8 @@ def check_layout(txn: Txn) -> None:
 class Condition:
     """What is there of a store's metadata: how many ledgers it lists, which are too young for it to know, and topics that ledgers name
     and that have no node, nor has any other of their namespace. ``leftovers``: topics without a node beside others, as a deletion that was
-    stopped leaves their ledgers. ``unsure``: ledgers above all that it lists, where nobody knows which ids it gave."""
+    stopped leaves their ledgers. ``headless``: topics of which subscriptions alone are listed. ``unsure``: ledgers
+    above all that it lists, where nobody knows which ids it gave."""
 
     listed: int
     younger: tuple[int, ...]
@@ -143,6 +145,7 @@ class Condition:
     lost_schemas: tuple[TopicName, ...]
     namespaces_without_policies: tuple[str, ...]
     leftovers: tuple[TopicName, ...] = ()
+    headless: tuple[TopicName, ...] = ()
 
     @property
     def level(self) -> str | None:
@@ -181,6 +184,7 @@ def read_condition(txn: Txn, survey: Survey) -> Condition:
         schemas,
         tuple(bare),
         tuple(sorted(leftovers)),
+        tuple(one for one in iter_topics(txn) if one not in survey.data and find_node(txn, one.path) is None),
     )
 
 

@@ -116,10 +116,15 @@ def check_vanished(reader: EntryReader, names: Iterable[TopicName], why: StoreEr
     """
     for topic in find_vanished(reader).topics:
         if topic.name in names or topic.name.base in names:
+            count, what = len(topic.ledger_ids), "ledger"
+            hint = "make the node again from what the ledgers say: pulsar-admin store recover --level A"
+            if not count:
+                count, what = len(topic.subscriptions), "subscription"
+                hint = "no list names its ledgers either; what bookies hold and nothing lists: pulsar-admin ledgers orphans"
             raise Refused(
-                f"{topic.name} was not deleted as brokers do it: its node is gone, and {counted(len(topic.ledger_ids), 'ledger')} of it"
-                f" {plural(len(topic.ledger_ids), 'is', 'are')} still listed ({why.message})",
-                hint="make the node again from what the ledgers say: pulsar-admin store recover --level A",
+                f"{topic.name} was not deleted as brokers do it: its node is gone, and {counted(count, what)} of it"
+                f" {plural(count, 'is', 'are')} still listed ({why.message})",
+                hint=hint,
                 topic=str(topic.name),
             ) from why
 

@@ -25,7 +25,7 @@ from store.db.export_intent import Intent, delete_intent, find_intent, intended_
 from store.db.files import FileMode, find_log
 from store.db.next_ledger_id import put_next_ledger_id
 from store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, find_placed, put_own_ledgers
-from store.db.tree import Node, decode_node, encode_node, read_node, tree_key
+from store.db.tree import Node, decode_node, encode_node, find_node, tree_key
 from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported
 from store.files import check_copyable, check_may_write_for, copy_tree, new_directory
 from store.frozen import frozen
@@ -246,7 +246,9 @@ def _annotated(txn: Txn, nodes: tuple[ChangedNode, ...], form: Form, now_ms: int
     """Return NODES and, with them, every topic whose value the annotation changes."""
     changed = {node.path: node for node in nodes}
     for name in iter_topics(txn):
-        current = read_node(txn, name.path)
+        current = find_node(txn, name.path)
+        if current is None:  # subscriptions alone are left of it: there is no list to write to
+            continue
         value = annotated_value(txn, current.path, current.value, form)
         if value != current.value:
             base = txn.get("base", tree_key(name.path))

@@ -32,11 +32,11 @@ def test_all_of_them_come_back(cli: Cli, tmp_path: Path, expected: dict[int, dic
         assert states[ledger_id]["state"] == "CLOSED"
         rows = cli("--store", store, "ledgers", "entries", str(ledger_id), "-o", "jsonl").json_lines
         assert [row["entryId"] for row in rows] == sorted(entries) == list(range(len(entries)))
-    assert not [row for row in states.values() if row["state"] == "DELETED"]
+    assert not {row["state"] for row in states.values()} & {"DELETED", "GONE"}
     assert cli("--store", store, "ledgers", "verify", *map(str, expected)).exit_code == 0
     cli("--store", store, "store", "undo", "1")
-    rows = cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
-    assert {row["ledgerId"] for row in rows if row["state"] == "DELETED"} == set(expected)
+    rows = cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
+    assert {row["ledgerId"] for row in rows if row["reason"] == "deleted"} == set(expected)
 
 
 def test_what_is_not_deleted_is_refused(cli: Cli, tmp_path: Path) -> None:

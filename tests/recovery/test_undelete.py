@@ -167,10 +167,8 @@ def test_what_bookies_have_forgotten_is_copied(cli: Cli, tmp_path: Path) -> None
     assert list(found.values()) == old
     assert min(found)[0] > 60_000
     assert cli("--store", store, "topics", "undelete", DOOMED, "--copy", "--in-place").exit_code == 3
-    states = {
-        row["ledgerId"]: row["state"] for row in cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
-    }
-    assert states[122] == "DELETED"
+    orphans = cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
+    assert {row["ledgerId"]: row["reason"] for row in orphans}[122] == "deleted"
 
 
 # -- restore --at -----------------------------------------------------------------------------------------------------

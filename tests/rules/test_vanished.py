@@ -275,8 +275,44 @@ def test_of_a_topic_that_is_gone_with_its_ledgers_nothing_says_deleted(
     assert (told["severity"], told["where"]) == ("critical", f"persistent://{name}")
     assert told["evidence"]["subscriptions"] == sorted(key.decode().rpartition("/")[2] for key in cursors)[:5]
     assert cli("--store", store, *told["mend"].split()[1:]).exit_code == 0
-    rolled = cli("--store", store, "store", "recover", "--level", "B", "--dry-run")
-    assert (rolled.exit_code, f"no topic persistent://{name}" in rolled.stdout + rolled.stderr) == (0, True)
+    for level in ((), ("--level", "A"), ("--level", "B")):
+        made = cli("--store", store, "store", "recover", *level, "--dry-run", "-o", "json")
+        assert made.exit_code == 0
+        assert made.json["after"]["leftOut"] == [f"persistent://{name}"]
+        assert "passedOver" not in made.json["after"]
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("world_name", ["small", CLUSTER])
+def test_what_asks_of_all_topics_goes_on_beside_one_of_which_subscriptions_alone_are_left(
+    world_name: str, cli: Cli, tmp_path: Path
+) -> None:
+    store, name = copied(world_name, "clean", tmp_path), NAMES[0]
+    ask = ("--store", store, "-o", "jsonl")
+    tables = [("topics", "subscriptions", "--all-topics", *more) for more in ((), ("--table",), ("--table", "--quick"))]
+    tables.append(("topics", "describe", "--all-topics"))
+    whole = [
+        [row for row in cli(*ask, *words).json_lines if row["topic"] != f"persistent://{name}"] for words in tables
+    ]
+    annotated = cli("--store", store, "-o", "json", "store", "annotate", "--all-topics", "--dry-run").json
+    ledgers = ledgers_of(cli, store, name)
+    with open_store(store, writable=True) as opened:
+        opened.write(lambda txn: [txn.delete("tree", path.encode()) for path in map(ledger_path, ledgers)])
+        opened.write(lambda txn: txn.delete("tree", path_of(name).encode()))
+    lose_nodes(store, "/nothing")  # references are found again
+    assert f"persistent://{name}" in cli("--store", store, "topics", "list", "public/default").stdout.splitlines()
+    for words, rows in zip(tables, whole, strict=True):
+        answer = cli(*ask, *words)
+        assert (answer.exit_code, answer.json_lines) == (1, rows), words
+        assert f"no topic persistent://{name}: its node is gone" in answer.stderr
+    alone = cli("--store", store, "-o", "json", "topics", "describe", name)
+    assert (alone.exit_code, alone.error["context"].get("near")) == (5, None)
+    assert cli("--store", store, *alone.error["hint"].rpartition("pulsar-admin ")[2].split()).exit_code == 1
+    left = cli("--store", store, "-o", "json", "store", "annotate", "--all-topics", "--dry-run").json
+    assert left == [part for part in annotated if part["topic"] != f"persistent://{name}"]
+    gone = cli("--store", store, "-o", "json", "topics", "undelete", name, "--by-evidence", "--dry-run")
+    assert (gone.exit_code, "no topic" in gone.error["message"]) == (3, False)
+    assert gone.error["hint"].endswith("ledgers orphans")
 
 
 @pytest.mark.usefixtures("damages_stores")
