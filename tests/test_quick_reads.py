@@ -26,10 +26,11 @@ from store.model.cursors import iter_cursor_names, read_cursor, read_each_cursor
 from store.model.ledgers import find_ledger, find_whole, iter_ledger_ids, missing_ranges
 from store.model.open_end import read_open_end, read_shortfalls
 from store.model.reader import open_reader
+from store.model.references import References, find_references
 from store.model.structures import decode_structure
 from store.model.topics import iter_topics, read_topic
 from store.model.unknown_values import unknown_in
-from store.model.usual_nodes import is_usual
+from store.model.usual_nodes import find_usual, iter_unusual
 from store.names import topic_of_path
 from store.rules import judging
 from store.rules.table import TOPIC_RULES
@@ -142,7 +143,7 @@ def test_usual_nodes_are_decoded_and_say_nothing_unknown() -> None:
     usual = 0
     for seed, (key, row) in enumerate(rows):
         for changed in (row[:33] + value for value in _damaged(row[33:] or b"\0", seed, 20)):
-            if not is_usual(key, memoryview(changed)):
+            if find_usual(key, memoryview(changed)) is None:
                 continue
             usual += 1
             node = decode_node(key, changed)
@@ -152,6 +153,15 @@ def test_usual_nodes_are_decoded_and_say_nothing_unknown() -> None:
             topic = topic_of_path(node.path)
             assert topic is None or topic.path == node.path
     assert usual > len(rows) // 2
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_references_of_a_pass_over_all_nodes_are_those_of_each(state: str) -> None:
+    with open_store(imported("small", state)) as store, store.read() as txn:
+        expected = list(find_references(store, txn).rows())
+        assert sum(1 for _ in iter_unusual(txn)) < txn.count("tree") // 2
+        assert References in txn.memo
+        assert list(find_references(store, txn).rows()) == expected
 
 
 def test_rules_that_need_a_fact_hold_nowhere_without_it(monkeypatch: pytest.MonkeyPatch) -> None:

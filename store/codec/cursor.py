@@ -82,17 +82,25 @@ def unknown_cursor_fields(value: bytes, where: str) -> tuple[str, ...]:
     return unknown_fields(_parse_info(value, where)[0])
 
 
-def is_usual_cursor(value: bytes) -> bool:
-    """Whether ``decode_cursor_info`` decodes VALUE, and all of it is known here."""
+class UsualCursor(NamedTuple):
+    """A cursor of which all is known here: its ledger's id, negative without one."""
+
+    ledger_id: int
+    has_properties: bool
+
+
+def find_usual_cursor(value: bytes) -> UsualCursor | None:
+    """Return what VALUE says of a cursor, None unless ``decode_cursor_info`` decodes it, and all of it is known here."""
     try:
         message, _ = _parse_info(value, "")
         if unknown_fields(message):
-            return False
-        if message.individualDeletedMessages or message.properties or message.cursorProperties:
+            return None
+        has_properties = bool(message.properties or message.cursorProperties)
+        if has_properties or message.individualDeletedMessages:
             _info(message, "")
     except StoreError:
-        return False
-    return True
+        return None
+    return UsualCursor(message.cursorsLedgerId, has_properties)
 
 
 class PlainCursor(NamedTuple):

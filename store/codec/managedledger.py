@@ -80,17 +80,18 @@ def decode_ledger_ids(value: bytes, where: str) -> list[int]:
     return [info.ledgerId for info in infos]
 
 
-def is_usual_managed_ledger(value: bytes) -> bool:
-    """Whether ``decode_managed_ledger`` decodes VALUE, and all of it is known here."""
+def find_usual_ledgers(value: bytes) -> list[int] | None:
+    """Return the ids of the ledgers in VALUE, None unless ``decode_managed_ledger`` decodes it, and all of it is known here."""
     try:
         message, _ = _parse(value, "")
         if unknown_fields(message):  # also those of publish times, which are known
-            return False
-        if message.properties or any(info.properties for info in message.ledgerInfo):
+            return None
+        infos = list(message.ledgerInfo)
+        if message.properties or any(info.properties for info in infos):
             _from_message(message, "")
     except StoreError:
-        return False
-    return True
+        return None
+    return [info.ledgerId for info in infos]
 
 
 def find_plain_ledgers(value: bytes) -> list[tuple[int, int, int, int]] | None:

@@ -6,6 +6,7 @@ Reads only. Memory is bounded: of each code the worst findings are kept, and the
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from heapq import heappush, heappushpop
 from itertools import chain
@@ -15,7 +16,7 @@ from store.db.environment import Store
 from store.facts.deep import DeepFacts
 from store.facts.topics import ReadBudget
 from store.frozen import frozen
-from store.model.reader import open_reader
+from store.model.reader import EntryReader, open_reader
 from store.rules.finding import Finding, Severity, message_of, place_of
 from store.rules.judging import judge_deep, judge_store, refuse_bundle
 from store.rules.table import CAUSES
@@ -47,17 +48,18 @@ def diagnose(
     options: DoctorOptions | None = None,
     advance: Callable[[int], None] = lambda count: None,
     engine: Engine | None = None,
+    reader: EntryReader | None = None,
 ) -> Iterator[Finding]:
     """Yield what is wrong with STORE and what Pulsar left in it, the worst first: by severity, then by messages and bytes at stake.
 
     NOW_MS is the time that ages and due messages are counted at. ADVANCE gets the bytes that a deep look has read, on ENGINE or in
-    this process, of any other the topics.
+    this process, of any other the topics. READER: where the caller has one of STORE, which then knows what is read here.
     """
     options = options or DoctorOptions()
     ranking = Ranking(options.each)
     if options.deep:
         refuse_bundle(store)
-    with open_reader(store) as reader:
+    with open_reader(store) if reader is None else nullcontext(reader) as reader:
         facts, budget = DeepFacts(store, reader, advance, engine), ReadBudget(unlimited=options.deep)
         looked = judge_store(facts, now_ms=now_ms, budget=budget, visit=lambda: None if options.deep else advance(1))
         for finding in chain(looked, judge_deep(facts) if options.deep else ()):

@@ -59,7 +59,7 @@ def _wanted(store: Store, reader: EntryReader, now: Now, top: int) -> Wanted:
 def _findings(store: Store, reader: EntryReader, now: Now, check: bool | None) -> tuple[FindingCount, ...] | None:
     checked = reader.txn.count("tree") <= CHECKED_NODES if check is None else check
     options = DoctorOptions(each=1)
-    return count_findings(diagnose(store, now_ms=now.time_ms, options=options)) if checked else None
+    return count_findings(diagnose(store, now_ms=now.time_ms, options=options, reader=reader)) if checked else None
 
 
 def count_findings(found: Iterable[Finding]) -> tuple[FindingCount, ...]:

@@ -213,6 +213,8 @@ def _recovered(topic: Topic, cursor: Cursor) -> Cursor:
 
 def normal_ranges(topic: Topic, state: CursorState) -> tuple[tuple[int, int], ...]:
     """Return the individually deleted entries behind the mark-delete as merged, half-open rank intervals (see Topic.rank)."""
+    if not state.ranges:
+        return ()
     floor = topic.place(state.mark_delete)
     intervals = sorted(_rank_interval(topic, lower, upper, floor) for lower, upper in state.ranges)
     merged: list[tuple[int, int]] = []
@@ -233,7 +235,7 @@ def _rank_interval(topic: Topic, lower: Position, upper: Position, floor: int) -
 
 def backlog_entries(topic: Topic, state: CursorState) -> int:
     """Return the entries behind the mark-delete that are not individually deleted."""
-    deleted = sum(end - start for start, end in normal_ranges(topic, state))
+    deleted = sum(end - start for start, end in normal_ranges(topic, state)) if state.ranges else 0
     return topic.entries_after(state.mark_delete) - deleted
 
 

@@ -160,9 +160,11 @@ def count_wrong_owners(store: Store, txn: Txn) -> int:
 
 def find_references(store: Store, txn: Txn) -> References:
     """Return every reference to a ledger in the tree."""
-    found = References()
-    for path, value in chain.from_iterable(iter_values(txn, prefix) for prefix in NAMING_PREFIXES):
-        found.see(path, value)
+    found: References | None = txn.memo.pop(References, None)  # of a pass over all nodes
+    if found is None:
+        found = References()
+        for path, value in chain.from_iterable(iter_values(txn, prefix) for prefix in NAMING_PREFIXES):
+            found.see(path, value)
     found.see_compacted(store, txn)
     return found
 

@@ -89,17 +89,20 @@ class Topic:
 
     def rank(self, position: Position) -> int:
         """Return how many entries lie before POSITION (entry −1 counts as the ledger's beginning)."""
-        index = bisect_left(self.ids, position.ledger_id)
-        if index == len(self.ids) or self.ids[index] != position.ledger_id:
+        return self._rank(position.ledger_id, position.entry_id)
+
+    def _rank(self, ledger_id: int, entry_id: int) -> int:
+        index = bisect_left(self.ids, ledger_id)
+        if index == len(self.ids) or self.ids[index] != ledger_id:
             return self.ranks[index]
-        return self.ranks[index] + min(max(position.entry_id, 0), self.ledgers[index].entries)
+        return self.ranks[index] + min(max(entry_id, 0), self.ledgers[index].entries)
 
     def place(self, position: Position) -> int:
         """Return how many entries lie at or before POSITION: two positions that nothing lies between have the same place.
 
         As pairs they differ: (ledger, −1) is the place behind the last entry before that ledger.
         """
-        return self.rank(Position(position.ledger_id, position.entry_id + 1))
+        return self._rank(position.ledger_id, position.entry_id + 1)
 
     def entries_after(self, position: Position) -> int:
         """Return how many entries lie behind POSITION."""

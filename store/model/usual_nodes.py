@@ -9,11 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from store.codec.cursor import is_usual_cursor
+from store.codec.cursor import find_usual_cursor
 from store.codec.ledgermetadata import is_usual_ledger
-from store.codec.managedledger import is_usual_managed_ledger
+from store.codec.managedledger import find_usual_ledgers
 from store.db.environment import Txn
-from store.db.tree import plain_value
+from store.db.owners import OwnerKind
+from store.db.tree import decode_node, plain_value
+from store.errors import IndexCorrupt
+from store.frozen import NamedTuple
+from store.model.cursors import COMPACTION_CURSOR
+from store.model.references import NAMING_PREFIXES, References
 from store.names import INT_MAX
 
 _NODE = re.compile(
@@ -22,25 +27,47 @@ _NODE = re.compile(
 """A topic whose name is encoded as it is, a cursor (group 1), or a ledger (groups 2 to 4)."""
 _KEY_MAX_BYTES = 400
 _KEPT_KEYS = 100_000
+_NOT_PLAIN = frozenset(b"%+")
+_COMPACTION = b"/" + COMPACTION_CURSOR.encode()
+_NAMING = tuple(prefix.encode() for prefix in NAMING_PREFIXES)
 
 
-def is_usual(key: bytes, row: bytes) -> bool:
-    """Whether the node with KEY and ROW of the tree has the name that leads to it, can be decoded, and says nothing unknown.
+class Usual(NamedTuple):
+    """A usual node: the ledgers that it names. ``says_more``: it may name others, which ``References.see`` finds."""
 
-    Of a ledger only whether it can be parsed: the sweep of ledgers decodes them.
+    ledger_ids: list[int]
+    says_more: bool = False
+
+
+_LEDGER = Usual([])
+
+
+def find_usual(key: bytes, row: bytes) -> Usual | None:
+    """Return the node with KEY and ROW of the tree if it has the name that leads to it, can be decoded, and says nothing unknown.
+
+    Of a ledger only if it can be parsed: the sweep of ledgers decodes them.
     """
     found = _NODE.fullmatch(key) if len(key) <= _KEY_MAX_BYTES else None
     value = plain_value(row)
     if found is None or not value:
-        return False
+        return None
     cursor, *digits = found.groups()
     if digits[0] is not None:
-        return int(b"".join(digits)) < INT_MAX and is_usual_ledger(value)
-    return is_usual_managed_ledger(value) if cursor is None else is_usual_cursor(value)
+        return _LEDGER if int(b"".join(digits)) < INT_MAX and is_usual_ledger(value) else None
+    if cursor is None:
+        ledger_ids = find_usual_ledgers(value)
+        return None if ledger_ids is None else Usual(ledger_ids)
+    usual = find_usual_cursor(value)
+    if usual is None or usual.has_properties or not _NOT_PLAIN.isdisjoint(cursor) or cursor == _COMPACTION:
+        return None if usual is None else Usual([], says_more=True)
+    return Usual([usual.ledger_id] if usual.ledger_id >= 0 else [])
 
 
 def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
-    """Yield (key, row) of the nodes of the tree that are not usual, in order; a snapshot keeps which these are, if they are not many."""
+    """Yield (key, row) of the nodes of the tree that are not usual, in order.
+
+    A snapshot keeps which these are, if they are not many, and what all nodes name, for ``find_references``.
+    """
     kept: list[bytes] | None = txn.memo.get(iter_unusual)
     if kept is not None:
         for key in kept:
@@ -48,11 +75,35 @@ def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
             if row is not None:
                 yield key, row
         return
-    found: list[bytes] = []
-    for key, row in txn.items("tree"):
-        if not is_usual(key, row):
-            if len(found) <= _KEPT_KEYS:
-                found.append(key)
-            yield key, row
+    found, altered = list[bytes](), list[bytes]()
+    references: References | None = References()
+    with txn.noting_altered(altered):
+        for key, row in txn.items("tree"):
+            usual = find_usual(key, row)
+            if references is not None and not _note(references, key, row, usual):
+                references = None
+            if usual is None:
+                if len(found) <= _KEPT_KEYS:
+                    found.append(key)
+                yield key, row
     if txn.is_snapshot and len(found) <= _KEPT_KEYS:
         txn.memo[iter_unusual] = found
+    if txn.is_snapshot and references is not None and not altered:
+        txn.memo[References] = references
+
+
+def _note(references: References, key: bytes, row: bytes, usual: Usual | None) -> bool:
+    """Note in REFERENCES what a node names; False where its row cannot be read."""
+    if usual is None or usual.says_more:
+        if not key.startswith(_NAMING):
+            return True
+        try:
+            node = decode_node(key, row)
+        except IndexCorrupt:
+            return False
+        references.see(node.path, node.value)
+    elif usual.ledger_ids:
+        _, _, tenant, namespace, _, name, *cursor = key.decode().split("/")
+        kind, topic = OwnerKind.CURSOR if cursor else OwnerKind.TOPIC, f"persistent://{tenant}/{namespace}/{name}"
+        references.add(usual.ledger_ids, kind, topic, *cursor)
+    return True

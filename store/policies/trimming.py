@@ -61,8 +61,8 @@ def freed_ledgers(reader: EntryReader, topic: Topic, before: Positions, after: P
     retention = retention_of(reader.txn, topic)
     consumed_before, _ = consumed_ledgers(topic, before)
     consumed, blocker = consumed_ledgers(topic, after)
-    old = _released(topic, consumed_before, retention, now_ms)
-    new = _released(topic, consumed, retention, now_ms)
+    old = count_released(topic, consumed_before, retention, now_ms)
+    new = count_released(topic, consumed, retention, now_ms)
     return Freed(
         topic.ledgers[old:new], topic.ledgers[new:consumed], blocker, topic.ledgers[consumed:] if blocker else ()
     )
@@ -76,7 +76,7 @@ def trimmable(reader: EntryReader, topic: Topic, now_ms: int) -> tuple[TopicLedg
 def released_ledgers(topic: Topic, positions: Positions, retention: Retention, now_ms: int) -> tuple[TopicLedger, ...]:
     """Return the ledgers of TOPIC that a broker would delete at NOW_MS with its durable cursors at POSITIONS."""
     consumed, _ = consumed_ledgers(topic, positions)
-    return topic.ledgers[: _released(topic, consumed, retention, now_ms)]
+    return topic.ledgers[: count_released(topic, consumed, retention, now_ms)]
 
 
 def retention_of(txn: Txn, topic: Topic) -> Retention:
@@ -99,7 +99,7 @@ def consumed_ledgers(topic: Topic, positions: Positions) -> tuple[int, tuple[str
     return consumed, (slowest, positions[slowest]) if ranks[slowest] < topic.number_of_entries else None
 
 
-def _released(topic: Topic, consumed: int, retention: Retention, now_ms: int) -> int:
+def count_released(topic: Topic, consumed: int, retention: Retention, now_ms: int) -> int:
     """Return how many of the first CONSUMED ledgers retention lets go: time is over, or the rest is still the size to keep."""
     rest = topic.total_size_bytes
     for index, ledger in enumerate(topic.ledgers[:consumed]):

@@ -372,6 +372,8 @@ def iter_blockers(facts: TopicFacts) -> Iterator[Blocker]:
     last = max(len(topic.ledgers) - 1, 0)
     for reason, start, end in (("trim", 0, released), (retained, released, consumed),
                                ("cursor", consumed, last), ("open-ledger", last, last + 1)):  # fmt: skip
+        if start >= end:
+            continue
         ledgers = topic.ledgers[start:end]
         size_bytes = sum(ledger.size_bytes for ledger in ledgers if not ledger.info.bookkeeper_deleted)
         if size_bytes and reason == "cursor" and slowest is not None:
