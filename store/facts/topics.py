@@ -31,7 +31,7 @@ from store.names import PERSISTENT, Position
 from store.policies.in_force import MessageTtl, PoliciesInForce, read_in_force
 from store.policies.quotas import QuotaState, iter_quota_states
 from store.policies.table import POLICIES
-from store.policies.trimming import BROKER_DEFAULT, UNKNOWN_RETENTION, consumed_ledgers, released_ledgers
+from store.policies.trimming import BROKER_DEFAULT, UNKNOWN_RETENTION, consumed_ledgers, count_released
 from store.policies.values import value_in_force
 
 READ_ENTRIES = 100_000
@@ -214,7 +214,8 @@ class TopicFacts:
     @fact
     def released(self) -> int:
         """How many ledgers from the front a broker deletes when it next looks: every cursor has left them, retention lets them go."""
-        return len(released_ledgers(self.topic, self.keeping, self.retention, self.now_ms)) if self.consumed[0] else 0
+        consumed = self.consumed[0]
+        return count_released(self.topic, consumed, self.retention, self.now_ms) if consumed else 0
 
     @fact
     def retention(self) -> Retention:
