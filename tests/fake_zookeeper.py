@@ -14,6 +14,7 @@ from types import TracebackType
 
 NO_NODE, NODE_EXISTS, BAD_VERSION, NO_AUTH, NOT_EMPTY, RUNTIME = -101, -110, -103, -102, -111, -2
 CREATED, DELETED, CHANGED = 1, 2, 3
+SEQUENTIAL = 2
 
 
 @dataclass
@@ -160,12 +161,16 @@ class FakeZooKeeper:
             if done:
                 break
             path = body.text()
-            kinds.append((kind, path))
             value = body.text().encode("latin-1") if kind in (1, 5) else b""
             if kind == 1:
                 for _ in range(body.take(">i")[0]):
                     body.take(">i"), body.text(), body.text()
             (number,) = body.take(">i")  # flags of a create, else the version
+            if kind == 1 and number & SEQUENTIAL:
+                parent = nodes[path.rpartition("/")[0]]
+                path = f"{path}{parent.children_made:010d}"
+                parent.children_made += 1
+            kinds.append((kind, path))
             errors.append(self._do(nodes, kind, path, value, number))
         self.multis.append(kinds)
         bad = next((place for place, error in enumerate(errors) if error), None)

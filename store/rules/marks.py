@@ -47,8 +47,8 @@ MARK_RULES: tuple[Rule[ClusterFacts], ...] = (
         "Ledgers are marked as under-replicated without a reason",
         "The node below `/ledgers/underreplication` is there, and the ledger was deleted, or every entry of it is on as many bookies as"
         " its write quorum (bookkeeper#3316, pulsar#1886).",
-        "Autorecovery takes such a mark up again and again: it finds no ledger to replicate, or no bookie that lacks entries, and tools"
-        " that count marks tell of lost copies.",
+        "The mark stays while no autorecovery runs, or it is disabled, and tools that count marks tell of lost copies. One that runs"
+        " finds nothing to replicate and removes the mark (BookKeeper 4.17; earlier ones were seen to take it up again and again).",
         "pulsar-admin ledgers unmark",
         "Remove the marks, all in one change; the auditor makes one again for a ledger that needs it.",
         holds=_stale,

@@ -125,7 +125,8 @@ COMPACTED_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
     Severity.CRITICAL,
     "A compacted ledger has lost its BookKeeper metadata",
     "The `__compaction` cursor names a compacted ledger that no broker can open.",
-    "Readers of the compacted view, and compaction itself, hang.",
+    "Readers of the compacted view wait. Where nothing is behind the view, a reader that asks for its last message gets an error, and"
+    " compaction ends with it; else compaction waits, too.",
     "pulsar-admin ledgers restore {ledgerId}",
     "If its entries are gone, use `compaction run --from-start` or `ledgers forget`.",
     KEEP_COPIES,
@@ -343,7 +344,7 @@ def _judge_compacted(txn: Txn, cursor: Cursor, where: str) -> Iterator[Finding]:
     yield COMPACTED_LEDGER_WITHOUT_METADATA.at(
         where,
         f"BookKeeper's metadata of the compacted ledger {ledger_id} is gone: a broker cannot open it; {there}",
-        "compact the topic again; until then readers of the compacted view fail",
+        "restore the ledger, or compact the topic here; until then readers of the compacted view wait or fail",
         ledgerId=ledger_id,
     )
 

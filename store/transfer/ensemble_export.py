@@ -304,7 +304,8 @@ def run_ensemble_export(store: Store, plan: EnsemblePlan, login: Client, now_ms:
         if plan.next_ledger_id is not None:
             # Before the ledgers are there: a topic's ledgers are in the order of their ids, so that the broker's next one must be above.
             raise_ledger_sequence(session, plan.next_ledger_id)
-        current = _plan(store, session, plan.limit_bytes)
+        # Ids that were raised need no raise any more.
+        current = replace(_plan(store, session, plan.limit_bytes), next_ledger_id=plan.next_ledger_id)
         # Nodes without a value above others come and go: ZooKeeper deletes containers when they are empty.
         if replace(current, holds=plan.holds, parents=plan.parents, size_bytes=plan.size_bytes) != plan:
             raise StalePlan(

@@ -8,7 +8,7 @@ that gets there gets nothing more. Code 500 is "No such ledger exists on Metadat
 | metadata of a ledger in the list | loads, waits; 500 for analyze-backlog and searches by time; resets into it are done | passes over it |
 | metadata of the last ledger | "Ledger not found": it is dropped from the list | the same |
 | entries of a ledger | loads, waits; 500 "No such entry" | passes over them and over readable ones beside them |
-| compacted ledger | 500 for internal stats; readers of the compacted view and compaction wait | the same |
+| compacted ledger | 500 for internal stats; readers of the compacted view wait or fail, compaction, too | the same |
 | newest schema version | 500 for the schema, producers with a schema fail | the same |
 | ledger of ``__change_events`` | no topic of the namespace loads: 500 "Failed to load topic within timeout" | loads |
 """

@@ -248,6 +248,11 @@ class Cluster(Admin):
         command = [self.distribution / "bin" / "pulsar", "bookie"]
         bookie.daemon.launch(command, self._environment("400m", "PULSAR_BOOKKEEPER_CONF", bookie.configuration))
 
+    def launch_autorecovery(self, daemon: Daemon) -> None:
+        """Start, as DAEMON, an autorecovery of its own with the first bookie's configuration, and wait for nothing."""
+        environment = self._environment("256m", "BOOKIE_CONF", self.bookies[0].configuration)
+        daemon.launch([self.distribution / "bin" / "bookkeeper", "autorecovery"], environment)
+
     def start_broker(self) -> None:
         """Start the broker and wait until its admin interface answers."""
         store = f"zk:{self.metadata_address}"

@@ -25,9 +25,9 @@ from kazoo.client import KazooClient
 
 from pulsar_admin.config import environment_variables
 from store.names import TopicName, parse_topic
-from tests.live.broker import BrokerError
+from tests.live.broker import BrokerError, wait_until
 from tests.live.cluster import Cluster
-from tests.live.conftest import import_cluster, run_toolkit
+from tests.live.conftest import run_toolkit
 from tests.live.producing import SILENCE_MS
 from tests.worlds import copy_tree
 
@@ -45,6 +45,10 @@ class Fault:
     kind = ""
     """Which of several faults of one rule."""
     by_hand: tuple[str, ...] = ()
+    asks = False
+    """Whether the rule's command asks before it does what cannot be undone."""
+    then: tuple[str, ...] = ()
+    """What the rule's words say to type behind its command."""
     brings: tuple[str, ...] = ()
     """Codes of what else is told of it."""
 
@@ -64,15 +68,20 @@ class Fault:
         return self.topic_name.cursor_path(SUBSCRIPTION)
 
     def is_of(self, row: Json) -> bool:
-        """Whether a finding is the rule's, on the topic."""
-        return row["code"] == self.code and re.search(rf"{self.topic}(?![\w-])", row["where"]) is not None
+        """Whether a finding is the rule's, and of no other topic."""
+        return row["code"] == self.code and (
+            "persistent://" not in row["where"] or re.search(rf"{self.topic}(?![\w-])", row["where"]) is not None
+        )
 
     def fill(self, broker: Cluster, client: pulsar.Client) -> None:
         """Make what the rule looks at, in a cluster without a fault."""
         raise NotImplementedError
 
     def plant(self, keeper: KazooClient) -> None:
-        """Break it, while ZooKeeper alone runs."""
+        """Break it, while the bookies and ZooKeeper alone run."""
+
+    def plant_files(self, cluster: Cluster) -> None:
+        """Break it, while nothing runs."""
 
     def fails(self, broker: Cluster, client: pulsar.Client) -> None:
         """Fail unless the broker does what the rule's sentence says."""
@@ -102,6 +111,8 @@ class Planted:
             for fault in self.faults:
                 fault.plant(keeper)
         self.cluster.stop()
+        for fault in self.faults:
+            fault.plant_files(self.cluster)
         copy_tree(self.cluster.folder, self._planted)
 
     def ask_before(self) -> list[str]:
@@ -116,15 +127,19 @@ class Planted:
     def cure(self) -> tuple[Counter[str], Counter[str]]:
         """Import, type what is printed for every fault, and export; the codes that the doctor told beyond notes before, and after."""
         self.cluster.start_zookeeper()
-        import_cluster(self.cluster, self.store, self.cluster.zookeeper_address)
+        self._wait_for_sessions()
+        confs = [word for bookie in self.cluster.bookies for word in ("--bookie-conf", bookie.configuration)]
+        imported = _run(self.store, "store", "import", "cluster", "--zookeeper", self.cluster.zookeeper_address, *confs)
+        assert imported.returncode in (0, 1), imported.stderr  # 1: the metadata is not the bookies'
         found = self._doctor()
         before = self._told(found)
         for fault in self.faults:
             (row,) = [row for row in found if fault.is_of(row)]
             for command in fault.by_hand or (row["mend"],):
+                self._type(command, *(("--yes",) if fault.asks else ()))
+            for command in fault.then:
                 self._type(command)
         after = self._told(self._doctor())
-        confs = [word for bookie in self.cluster.bookies for word in ("--bookie-conf", bookie.configuration)]
         run_toolkit(self.store, "store", "export", "bookie", *confs)
         run_toolkit(self.store, "store", "export", "zookeeper", self.cluster.zookeeper_address, "--yes")
         return before, after
@@ -134,6 +149,17 @@ class Planted:
         self.cluster.start_bookies()
         self.cluster.start_broker()
         return self._ask("after", lambda fault: fault.serves)
+
+    def _wait_for_sessions(self) -> None:
+        """Older files of ZooKeeper have sessions that end by themselves."""
+        with self.cluster.zookeeper() as keeper:
+            places = ("/loadbalance/brokers", "/namespace/public/default", "/ledgers/available")
+            wait_until(
+                lambda: all(
+                    set(keeper.get_children(place)) <= {"readonly"} for place in places if keeper.exists(place)
+                ),
+                "sessions to end",
+            )
 
     def _start(self) -> None:
         self.cluster.start_zookeeper()
@@ -159,13 +185,13 @@ class Planted:
 
     @staticmethod
     def _told(rows: Sequence[Json]) -> Counter[str]:
-        return Counter(row["code"] for row in rows if row["severity"] != "note")
+        return Counter(row["code"] for row in rows if row["severity"] != "note" or row["code"] == "marks-stale")
 
-    def _type(self, command: str) -> None:
-        """Run a printed command as it stands."""
+    def _type(self, command: str, *answer: str) -> None:
+        """Run a printed command as it stands, and ANSWER where it asks."""
         program, *words = shlex.split(command)
         assert program == "pulsar-admin"
-        done = _run(self.store, *words)
+        done = _run(self.store, *words, *answer)
         assert done.returncode == 0, (command, done.stderr)
 
 
@@ -188,6 +214,13 @@ def short_client(broker: Cluster) -> Iterator[pulsar.Client]:
     finally:
         with suppress(pulsar.PulsarException):
             client.close()
+
+
+def run_perf(broker: Cluster, *words: object) -> None:
+    """Run ``pulsar-perf``."""
+    command = [str(broker.distribution / "bin" / "pulsar-perf"), *map(str, words)]
+    done = subprocess.run(command, cwd=broker.folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout[-3000:]
 
 
 def send(client: pulsar.Client, topic: str, count: int, **options: Any) -> list[pulsar.MessageId]:

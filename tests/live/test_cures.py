@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
 from collections import Counter
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
@@ -17,17 +19,34 @@ from kazoo.client import KazooClient
 
 from store.codec.cursor import CursorInfo, decode_cursor_info, encode_cursor_info
 from store.codec.ledgermetadata import ledger_path
-from store.names import Position
-from tests.live.broker import BASE_SETTINGS, BrokerError, wait_until
+from store.codec.managedledger import ManagedLedger, decode_managed_ledger, encode_managed_ledger
+from store.model.cursors import PENDING_ACK_CURSOR
+from store.names import Position, TopicName
+from tests.cures.test_marks import mark_path
+from tests.live.broker import BASE_SETTINGS, BrokerError, Daemon, wait_until
 from tests.live.cluster import Cluster, Disks
 from tests.live.compacting import compact
-from tests.live.planted import SUBSCRIPTION, Fault, Planted, key_of, receive, send, texts
+from tests.live.on_disk import copy_at_rest, iter_records
+from tests.live.planted import (
+    KEYS,
+    OPERATION_SECONDS,
+    SUBSCRIPTION,
+    Fault,
+    Planted,
+    key_of,
+    receive,
+    run_perf,
+    send,
+    texts,
+)
 from tests.live.producing import RECEIVE_MS, SILENCE_MS
+from tests.worlds import copy_tree
 
 pytestmark = pytest.mark.live
 
 PER_LEDGER, ENTRIES, PARTITIONS = 10, 25, 3
 CHUNK_BYTES = 20_000
+LOG_BYTES = 1 << 16
 SETTINGS = {
     **BASE_SETTINGS,
     **{f"managedLedgerDefault{name}": "1" for name in ("AckQuorum", "EnsembleSize", "WriteQuorum")},
@@ -313,8 +332,44 @@ class CompactedLedgerWithoutMetadata(Compacted):
         keeper.delete(ledger_path(self.ledger))
 
     def fails(self, broker: Cluster, client: pulsar.Client) -> None:
-        with pytest.raises(pulsar.PulsarException):
-            view(client, self.topic)
+        """Nothing is behind the view: a reader that asks where it ends is refused, one that reads on waits, and compaction fails."""
+        reader = client.create_reader(f"persistent://{self.topic}", pulsar.MessageId.earliest, is_read_compacted=True)
+        with pytest.raises(pulsar.BrokerMetadataError):
+            reader.has_message_available()
+        with pytest.raises(pulsar.Timeout):
+            reader.read_next(SILENCE_MS)
+        reader.close()
+        self._compact(broker)
+        wait_until(lambda: self._compaction(broker) == "ERROR", "compaction to fail")
+
+    def _compact(self, broker: Cluster) -> None:
+        broker.put(f"persistent/{self.topic}/compaction")
+
+    def _compaction(self, broker: Cluster) -> str:
+        return str(broker.get(f"persistent/{self.topic}/compaction")["status"])
+
+
+class CompactedLedgerWithoutMetadataBehind(CompactedLedgerWithoutMetadata):
+    """Messages are behind the view: compaction waits for what is in front of them, too."""
+
+    kind = "behind"
+
+    def fill(self, broker: Cluster, client: pulsar.Client) -> None:
+        super().fill(broker, client)
+        send(client, self.topic, KEYS)
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        reader = client.create_reader(f"persistent://{self.topic}", pulsar.MessageId.earliest, is_read_compacted=True)
+        assert reader.has_message_available()
+        with pytest.raises(pulsar.Timeout):
+            reader.read_next(SILENCE_MS)
+        reader.close()
+        self._compact(broker)
+        with pytest.raises(BrokerError):
+            wait_until(lambda: self._compaction(broker) != "RUNNING", "compaction to end", OPERATION_SECONDS)
+
+    def serves(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert view(client, self.topic) == {key_of(number): b"%d" % number for number in range(KEYS)}
 
 
 class SchemaLedgerWithoutMetadata(Fault):
@@ -405,6 +460,161 @@ class BacklogOverQuota(Filled):
         send(client, self.topic, 1)
 
 
+class Transacted(Filled):
+    """Half of the messages are acknowledged by transactions."""
+
+    done = ENTRIES // 2
+
+    @property
+    def log(self) -> TopicName:
+        return self.topic_name.pending_ack(SUBSCRIPTION)
+
+    def fill(self, broker: Cluster, client: pulsar.Client) -> None:
+        super().fill(broker, client)
+        run_perf(
+            broker,
+            *("transaction", "-u", broker.service_url, "-au", broker.web_url, "-ntxn", self.done, "-ss", SUBSCRIPTION),
+            *("--topics-c", f"persistent://{self.topic}", "--topics-p", f"persistent://{self.topic}-out"),
+        )
+        broker.put(f"persistent/{self.topic}/unload")
+        assert receive(client, self.topic) == texts(ENTRIES)[self.done :]
+
+    def listed(self, keeper: KazooClient) -> ManagedLedger:
+        return decode_managed_ledger(keeper.get(self.log.path)[0], self.log.path)
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        with suppress(pulsar.PulsarException):
+            assert receive(client, self.topic) == []
+
+    def serves(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert receive(client, self.topic) == texts(ENTRIES)[self.done :]
+
+
+class PendingAckLedgerLost(Transacted):
+    code = "pending-ack-ledger-lost"
+    brings = ("ledger-without-metadata",)
+
+    def plant(self, keeper: KazooClient) -> None:
+        keeper.delete(ledger_path(self.listed(keeper).ledgers[1].ledger_id))
+
+
+class PendingAckReplayEndless(Transacted):
+    """All that is consumed is trimmed: the ledger that the last load of the log made is left, without an entry."""
+
+    code = "pending-ack-replay-endless"
+
+    def plant(self, keeper: KazooClient) -> None:
+        *consumed, empty = self.listed(keeper).ledgers
+        assert not empty.entries
+        assert consumed[-1].entries
+        end = Position(consumed[-1].ledger_id, consumed[-1].entries - 1)
+        keeper.set(self.log.path, encode_managed_ledger(ManagedLedger((empty,))))
+        keeper.set(self.log.cursor_path(PENDING_ACK_CURSOR), encode_cursor_info(CursorInfo(-1, end)))
+        for ledger in consumed:
+            keeper.delete(ledger_path(ledger.ledger_id))
+
+
+class EntryLogMissing(Filled):
+    """The log with the topic, of the only bookie; its journals have the entries in front of their mark."""
+
+    code = "entry-log-missing"
+    asks = True
+    then = ("pulsar-admin store refresh",)
+
+    def fill(self, broker: Cluster, client: pulsar.Client) -> None:
+        self._roll(broker, client)  # what a broker needs of the cluster is in a log before
+        super().fill(broker, client)
+        self._roll(broker, client)
+
+    def _roll(self, broker: Cluster, client: pulsar.Client) -> None:
+        """Write until there is another log."""
+        before = len(self._logs(broker))
+        producer = client.create_producer(f"persistent://{self.topic}-more", batching_enabled=False)
+        for _ in range(2 * LOG_BYTES // CHUNK_BYTES + 2):
+            producer.send(bytes(CHUNK_BYTES // 2))
+        producer.close()
+        wait_until(lambda: len(self._logs(broker)) > before, "another log")
+
+    @staticmethod
+    def _logs(broker: Cluster) -> list[Path]:
+        return sorted((broker.bookies[0].ledgers[0] / "current").glob("*.log"))
+
+    def plant_files(self, cluster: Cluster) -> None:
+        sent = {(one.ledger_id, one.entry_id) for one in self.sent}
+        lost = [log for log in self._logs(cluster) if sent & {one.entry for one in iter_records(log)}]
+        assert lost
+        assert self._logs(cluster)[0] not in lost
+        for log in lost:
+            log.unlink()
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert receive(client, self.topic) == []
+
+
+class MetadataOlder(Fault):
+    """ZooKeeper's files are of a moment when the topic had half of its messages; its producer goes on."""
+
+    code = "metadata-older"
+
+    def fill(self, broker: Cluster, client: pulsar.Client) -> None:
+        broker.subscribe(self.topic, SUBSCRIPTION)
+        producer = client.create_producer(f"persistent://{self.topic}", batching_enabled=False)
+        for text in texts(ENTRIES):
+            producer.send(text)
+        broker.put(
+            "namespaces/public/default/unload"
+        )  # else the broker's session, which is in the copy, owns the topic
+        self.older = broker.folder.with_name("older")
+        copy_at_rest(broker.zookeeper_data, self.older)
+        self.newer = {producer.send(text).ledger_id() for text in texts(2 * ENTRIES)[ENTRIES:]}
+        producer.close()
+
+    def plant_files(self, cluster: Cluster) -> None:
+        shutil.rmtree(cluster.zookeeper_data)
+        copy_tree(self.older, cluster.zookeeper_data)
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        """The topic ends where it did; ids that were given are given again."""
+        assert receive(client, self.topic) == texts(ENTRIES)
+        assert ledgers_of(broker, self.topic)[-1] in self.newer
+
+    def serves(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert receive(client, self.topic) == texts(2 * ENTRIES)
+        assert send(client, self.topic, 1)[0].ledger_id() not in self.newer
+
+
+class MarksStale(Filled):
+    """Of a ledger that was deleted, and of one that is complete."""
+
+    code = "marks-stale"
+
+    def fill(self, broker: Cluster, client: pulsar.Client) -> None:
+        super().fill(broker, client)
+        self.marked = {deleted_ledger(broker, client, self.topic), self.sent[0].ledger_id}
+
+    def plant(self, keeper: KazooClient) -> None:
+        for ledger_id in self.marked:
+            keeper.create(mark_path(ledger_id), b'replica: "gone:3181"\nctime: 1700000000000\n', makepath=True)
+
+    def _left(self, broker: Cluster) -> set[int]:
+        with broker.zookeeper() as keeper:
+            return {ledger_id for ledger_id in self.marked if keeper.exists(mark_path(ledger_id))}
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        """They stay while no autorecovery runs; one that does removes them."""
+        assert self._left(broker) == self.marked
+        autorecovery = Daemon("autorecovery", broker.folder)
+        broker.launch_autorecovery(autorecovery)
+        try:
+            wait_until(lambda: not self._left(broker), "autorecovery to remove the marks")
+        finally:
+            autorecovery.end(signal.SIGKILL)
+
+    def serves(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert self._left(broker) == set()
+        super().serves(broker, client)
+
+
 SAMPLE = (
     CursorUnreadable,
     LedgerWithoutMetadata,
@@ -421,29 +631,37 @@ OTHERS = (
     PartitionedTopicHalfDeleted,
     PartitionedNameOverTopic,
     CompactedLedgerWithoutMetadata,
+    CompactedLedgerWithoutMetadataBehind,
     SchemaLedgerWithoutMetadata,
     DedupCursorLeft,
     BacklogOverQuota,
+    MarksStale,
 )
+TRANSACTIONS = {"transactionCoordinatorEnabled": "true", "acknowledgmentAtBatchIndexLevelEnabled": "true"}
+WORLDS: dict[str, tuple[dict[str, str], tuple[type[Fault], ...]]] = {"topics": (SETTINGS, SAMPLE)}
+if os.environ.get("ALL"):
+    WORLDS = {
+        "topics": (SETTINGS, (*SAMPLE, *OTHERS)),
+        "transactions": (SETTINGS | TRANSACTIONS, (PendingAckLedgerLost, PendingAckReplayEndless)),
+        "entry log": (SETTINGS, (EntryLogMissing,)),
+        "metadata": (SETTINGS, (MetadataOlder,)),
+    }
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path / "cluster", SETTINGS, [{}], [Disks(("journal",), ("ledgers",))])
-    try:
-        yield made
-    finally:
-        made.kill()
-
-
-def test_a_broker_fails_as_it_is_told_and_serves_when_it_is_cured(cluster: Cluster) -> None:
-    faults = [one() for one in (*SAMPLE, *(OTHERS if os.environ.get("ALL") else ()))]
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_broker_fails_as_it_is_told_and_serves_when_it_is_cured(world: str, tmp_path: Path) -> None:
+    settings, kinds = WORLDS[world]
+    cluster = Cluster(tmp_path / "cluster", settings, [{}], [Disks(("journal",), ("ledgers",))])
+    faults = [kind() for kind in kinds]
     planted = Planted(cluster, faults)
-    planted.plant()
-    wrong = planted.ask_before()
-    before, after = planted.cure()
-    assert before == Counter(code for fault in faults for code in (fault.code, *fault.brings))
-    assert after == Counter()
-    wrong += planted.ask_after()
+    try:
+        planted.plant()
+        wrong = planted.ask_before()
+        before, after = planted.cure()
+        assert before == Counter(code for fault in faults for code in (fault.code, *fault.brings))
+        assert after == Counter()
+        wrong += planted.ask_after()
+    finally:
+        cluster.kill()
     print(planted.seconds)
     assert wrong == []
