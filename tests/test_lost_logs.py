@@ -6,6 +6,7 @@ The old journals of these still have every entry.
 from __future__ import annotations
 
 import shlex
+import shutil
 import struct
 from collections import defaultdict
 from collections.abc import Iterable
@@ -68,6 +69,8 @@ def _states(logs: Iterable[LogFile]) -> tuple[Served, Served]:
 
 def _rows(current: Path) -> list[bytes]:
     """Return the keys of the index of entries of a ledger directory."""
+    if not (current / "locations" / "CURRENT").exists():
+        return []  # a start makes an empty one
     with open_for_reading(current / "locations") as pairs:
         return [key for key, _ in pairs]
 
@@ -228,6 +231,68 @@ def test_rows_of_the_index_of_the_only_bookie(name: str, state: str, tmp_path: P
     assert _criticals(path, cli) == []
     assert _findings(path, cli) == []
     assert {counts[1:] for counts in _expected(path).values()} == {(0, 0)}
+
+
+def _lose_locations(current: Path, *, directory: bool) -> None:
+    """Take the database of places away, the DIRECTORY too."""
+    shutil.rmtree(current / "locations")
+    if not directory:
+        (current / "locations").mkdir()
+
+
+@pytest.mark.parametrize("directory", [True, False], ids=["no directory", "an empty directory"])
+@pytest.mark.parametrize(("name", "state"), [("small", "clean"), ("nometa", "crashed")])
+def test_the_index_of_the_only_bookie(name: str, state: str, directory: bool, tmp_path: Path, cli: Cli) -> None:
+    """A start makes an empty one: of the entry logs nothing is served, and a salvage makes it again."""
+    source = scratch_copy(name, state, tmp_path)
+    _lose_locations(source / "bookkeeper" / "current", directory=directory)
+    path = _import(source, tmp_path / "s", cli)
+    expected = _assert_told(path, cli)
+    assert sum(counts[1] for counts in expected.values()) > 1_000
+    (row,) = _findings(path, cli)
+    assert row["code"] == "entries-not-served"
+    critical, *_ = _criticals(path, cli)
+    _mend(path, critical["mend"], cli)
+    assert _criticals(path, cli) == []
+    assert _findings(path, cli) == []
+    assert {counts[1:] for counts in _expected(path).values()} == {(0, 0)}
+
+
+def test_a_refresh_sees_that_an_index_went(tmp_path: Path, cli: Cli) -> None:
+    """And of three bookies with Qw 2 the loss of one index leaves a copy of every entry, that of two does not."""
+    source = scratch_copy("cluster", "crashed", tmp_path)
+    path = _import(source, tmp_path / "s", cli)
+    for number in range(2):
+        _lose_locations(source / f"bookkeeper{number}" / "current", directory=bool(number))
+        assert cli("--store", path, "store", "refresh", "-q").exit_code == 0
+        expected = _assert_told(path, cli)
+        assert (sum(counts[1] for counts in expected.values()) > 0) is bool(number)
+        assert sum(row["short"] for row in cli("--store", path, "ledgers", "underreplicated", "-o", "json").json) > 100
+
+
+def test_one_of_the_indexes_of_a_bookie_with_several_directories(tmp_path: Path, cli: Cli) -> None:
+    """Each ledger is in one of them alone (``L mod N``): what its index led to is not served."""
+    clean = tmp_path / "clean"
+    copy_tree(world("kinds") / "clean", clean)
+    number = KINDS.index("direct")
+    bookie = clean / f"bookie{number}"
+    for mark in bookie.glob("*/current/lastMark"):  # a start reads nothing of its journals
+        newest = max(int(log.stem, 16) for log in bookie.glob("journal/current/*.txn"))
+        mark.write_bytes(newest.to_bytes(8, "big") + (1 << 40).to_bytes(8, "big"))
+    lost = next(bookie.glob("*/current/locations"))
+    rows = {struct.unpack(">qq", key)[0] for key in _rows(lost.parent)}
+    _lose_locations(lost.parent, directory=True)
+    given = [
+        word
+        for one, names in enumerate(DIRECTORIES)
+        for word in ("--bookie", f"{KINDS[one]}={','.join(str(clean / f'bookie{one}' / name) for name in names)}")
+    ]
+    path = tmp_path / "s"
+    cli("--store", path, "store", "import", "cluster", "--zookeeper", clean / "zookeeper", *given, "-q")
+    short = cli("--store", path, "ledgers", "underreplicated", "-o", "json").json
+    with open_store(path) as store, store.read() as txn:
+        listed = {one for one in iter_ledger_ids(txn) if read_ledger(txn, one).last_entry_id >= 0}
+    assert {row["ledgerId"] for row in short} == rows & listed
 
 
 def test_a_refresh_sees_that_rows_of_the_index_went(tmp_path: Path, cli: Cli) -> None:

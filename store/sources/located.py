@@ -21,6 +21,7 @@ from store.db.bookies import Bookie
 from store.files import read_file
 from store.sources.rocksdb import is_rocksdb
 from store.sources.rocksopen import open_links
+from store.sources.storage import LOCATIONS, lost_locations
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -35,18 +36,20 @@ def read_located(bookie: Bookie, ledgers: Iterable[int], records: int) -> dict[i
     """Return of each of LEDGERS the entries that BOOKIE's index leads to.
 
     None where nothing is to be told: the index is not here or not whole, or it got as many rows as its entry logs have RECORDS and none
-    was ever deleted, so that no key need be read. Raises StoreError, OSError where it cannot be read.
+    was ever deleted, so that no key need be read. A database that is lost leads to nothing: a bookie that starts makes an empty one in
+    its place (``KeyValueStorageRocksDB``). Raises StoreError, OSError where it cannot be read.
     """
     indexes = bookie.index_dirs or bookie.ledger_dirs
-    databases = [path for index in indexes if is_rocksdb(path := index / "locations")]
-    if not databases:
+    databases = [path for index in indexes if is_rocksdb(path := index / LOCATIONS)]
+    lost = sum(map(lost_locations, indexes))
+    if not databases and not lost:
         return _read_files(indexes, ledgers)
-    if len(databases) < len(indexes):
+    if len(databases) + lost < len(indexes):
         return None
     with ExitStack() as stack:
         problems: list[str] = []
         opened = [stack.enter_context(open_links(database, problems)) for database in databases]
-        if problems or sum(map(_count_rows, opened)) == records:
+        if problems or (not lost and sum(map(_count_rows, opened)) == records):
             return None
         from pyroaring import BitMap64  # 15 ms
 
@@ -115,9 +118,7 @@ def _read_keys(opened: Any, found: dict[int, BitMap64]) -> bool:  # Any: rocksdi
 def index_state(bookie: Bookie) -> str:
     """Return what is another one once the index of BOOKIE was written: of its files' names, sizes and times."""
     indexes, digest = bookie.index_dirs or bookie.ledger_dirs, blake2b(digest_size=8)
-    databases = (
-        path for index in indexes if is_rocksdb(index / "locations") for path in (index / "locations").iterdir()
-    )
+    databases = (path for index in indexes if is_rocksdb(index / LOCATIONS) for path in (index / LOCATIONS).iterdir())
     for path in sorted([*databases, *_index_files(indexes)]):
         status = os.stat(path)
         digest.update(f"{path}\0{status.st_size} {status.st_mtime_ns}\0".encode())

@@ -19,7 +19,8 @@ from store.frozen import frozen
 from store.names import LONG_MAX
 from store.sources.bookies import read_bookie_directory
 from store.sources.rocksdb import is_rocksdb, open_ranges
-from store.sources.storage import Storage, storages_of
+from store.sources.storage import LOCATIONS, Storage, storages_of
+from store.sources.storage import has_database as is_of_database
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -52,7 +53,7 @@ def read_missing_logs(bookie: Bookie, ledgers: Collection[int]) -> list[MissingL
 
 def has_database(bookie: Bookie) -> bool:
     """Whether the index of BOOKIE is DbLedgerStorage's."""
-    return any(is_rocksdb(index / "locations") for index in bookie.index_dirs or bookie.ledger_dirs)
+    return any(map(is_of_database, bookie.index_dirs or bookie.ledger_dirs))
 
 
 def _iter_gone(bookie: Bookie, ledgers: Collection[int]) -> Iterator[tuple[Path, LocationRow]]:
@@ -75,7 +76,7 @@ def _iter_gone(bookie: Bookie, ledgers: Collection[int]) -> Iterator[tuple[Path,
 
 
 def _iter_gone_rows(storage: Storage, ledgers: list[int]) -> Iterator[tuple[Path, LocationRow]]:
-    database = storage.index / "locations"
+    database = storage.index / LOCATIONS
     if not ledgers or not is_rocksdb(database):
         return
     logs = {log_id for log_id, _ in read_bookie_directory(storage.logs).logs}

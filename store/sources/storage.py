@@ -13,9 +13,10 @@ from store.db.bookies import Bookie
 from store.errors import InvalidValue, SourceNotFound
 from store.frozen import frozen
 from store.sources.bookies import read_bookie_cookie
+from store.sources.rocksdb import is_rocksdb
 from store.wording import counted
 
-DATABASES = ("ledgers", "locations")
+LEDGERS, LOCATIONS = DATABASES = ("ledgers", "locations")
 
 
 @frozen
@@ -29,6 +30,20 @@ class Storage:
     def databases(self) -> tuple[Path, ...]:
         """The two databases."""
         return tuple(self.index / name for name in DATABASES)
+
+
+def has_database(index: Path) -> bool:
+    """Whether the directory INDEX is, or was, that of DbLedgerStorage's databases."""
+    return is_rocksdb(index / LOCATIONS) or lost_locations(index)
+
+
+def lost_locations(index: Path) -> bool:
+    """Whether the database of places in INDEX is gone: its directory is there and is none, or the other database is without it.
+
+    Where neither is there the directory may have been copied without its databases: nobody knows.
+    """
+    places = index / LOCATIONS
+    return not is_rocksdb(places) and (places.is_dir() or is_rocksdb(index / LEDGERS))
 
 
 def cookie_of(bookie: Bookie) -> Cookie:
