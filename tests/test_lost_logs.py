@@ -16,10 +16,12 @@ from typing import Any
 import pytest
 
 from store.codec.bookie import LogMark, decode_last_mark
+from store.db.bookies import iter_imported_bookies
 from store.db.environment import open_store
 from store.db.files import LogFile, iter_logs
 from store.db.owners import find_owners
 from store.model.ledgers import iter_ledger_ids, read_ledger
+from store.sources.misled import read_misled
 from store.sources.rocksdb import apply_changes, open_for_reading
 from tests.conftest import Cli
 from tests.reference_index import bodies
@@ -231,6 +233,78 @@ def test_rows_of_the_index_of_the_only_bookie(name: str, state: str, tmp_path: P
     assert _criticals(path, cli) == []
     assert _findings(path, cli) == []
     assert {counts[1:] for counts in _expected(path).values()} == {(0, 0)}
+
+
+def _mislead(current: Path, every: int) -> set[tuple[int, int]]:
+    """Let EVERY so-many-th row of the index lead to the record of another, or to nothing; return their entries."""
+    with open_for_reading(current / "locations") as pairs:
+        rows = sorted(pairs)
+    changes = {}
+    for number, (key, value) in enumerate(rows):
+        if number % every == 1:
+            other = rows[(number + 7) % len(rows)][1]
+            wrong = (value[:4] + b"\x7f\xff\xff\xff", other, (int.from_bytes(value, "big") + 5).to_bytes(8, "big"))
+            changes[key] = wrong[number // every % 3]
+    apply_changes(current / "locations", lambda: sorted(changes.items()))
+    return {(ledger, entry) for ledger, entry in (struct.unpack(">qq", key) for key in changes)}
+
+
+@pytest.mark.parametrize(("name", "state"), [("small", "clean"), ("small", "crashed"), ("nometa", "mutated")])
+def test_rows_that_lead_to_other_records(name: str, state: str, tmp_path: Path, cli: Cli) -> None:
+    """A deep check finds them; once the index was made again every answer counts them; a salvage makes the bookie's own again."""
+    source = scratch_copy(name, state, tmp_path)
+    wrong = _mislead(source / "bookkeeper" / "current", 11)
+    path = _import(source, tmp_path / "s", cli)
+    with open_store(path) as store, store.read() as txn:
+        listed = {*iter_ledger_ids(txn)}
+        replayed = {
+            (key[1], entry)
+            for log in iter_logs(txn)
+            if log.kind == "journal"
+            for key, entries in _states([log])[0].items()
+            for entry in entries
+        }
+    (row,) = (one for one in _findings(path, cli, "--deep") if one["code"] == "index-rows-wrong")
+    misled = {one for one in wrong if one[0] in listed}
+    assert (row["context"]["severity"], row["context"]["entries"], row["context"]["elsewhere"]) == (
+        "critical",
+        len(misled),
+        0,
+    )
+    assert cli("--store", path, "store", "index", "--rebuild", "-q").exit_code == 0
+    told = _told(path, cli)
+    assert sum(counts[0] for counts in told.values()) == len(misled - replayed) > 50
+    assert sum(counts[1] for counts in told.values()) == 0
+    assert {one for one, _ in misled - replayed} == told.keys()
+    assert "index-rows-wrong" not in {one["code"] for one in _findings(path, cli, "--deep")}
+    (served,) = (one for one in _findings(path, cli) if one["code"] == "entries-not-served")
+    assert cli("--store", path, "store", "refresh", "-q").exit_code == 0
+    assert _told(path, cli) == told
+    _mend(path, served["hint"][served["hint"].index("pulsar-admin") :], cli)
+    assert _told(path, cli) == {}
+    assert [
+        one for one in _findings(path, cli, "--deep") if one["code"] in ("index-rows-wrong", "entries-not-served")
+    ] == []
+
+
+def test_rows_of_one_of_several_bookies_that_lead_to_other_records(tmp_path: Path, cli: Cli) -> None:
+    source = scratch_copy("cluster", "clean", tmp_path)
+    wrong = _mislead(source / "bookkeeper1" / "current", 5)
+    path = _import(source, tmp_path / "s", cli)
+    (row,) = (one for one in _findings(path, cli, "--deep") if one["code"] == "index-rows-wrong")
+    with open_store(path) as store, store.read() as txn:
+        entries = sum(one[0] in {*iter_ledger_ids(txn)} for one in wrong)
+    context = row["context"]
+    assert (context["severity"], context["entries"], context["elsewhere"]) == ("warning", entries, entries)
+    _mend(path, row["hint"][row["hint"].index("pulsar-admin") :], cli)
+    assert [one for one in _findings(path, cli, "--deep") if one["code"] == "index-rows-wrong"] == []
+
+
+@pytest.mark.parametrize(("name", "state"), [("small", "crashed"), ("cluster", "crashed"), ("cluster", "mutated")])
+def test_rows_of_healthy_bookies_lead_to_their_records(name: str, state: str, cli: Cli) -> None:
+    with open_store(imported(name, state)) as store, store.read() as txn:
+        for bookie in iter_imported_bookies(store.info, whole=True):
+            assert read_misled(bookie, [*iter_ledger_ids(txn)]) == {}
 
 
 def _lose_locations(current: Path, *, directory: bool) -> None:

@@ -8,6 +8,7 @@ key                                  value
 ===================================  ==================================================================================
 ``journal-marks``                    JSON: journal directory → [journal id, offset], where a start begins to read
 ``index-states``                     JSON: bookie → a digest of what its index's files were when it was read
+``misled-bookies``                   JSON: ids of bookies whose index leads an entry to no record of it; absent where none is known
 ``unserved`` ledger i64 file id u32  ids of the entries, a 64-bit Roaring bitmap in the portable format; big-endian key
 ===================================  ==================================================================================
 
@@ -36,6 +37,7 @@ Marks = Mapping[str, tuple[int, int]]
 UNSERVED = b"unserved"
 _MARKS = b"journal-marks"
 _INDEXES = b"index-states"
+_MISLED = b"misled-bookies"
 _KEY = struct.Struct(">qI")
 
 
@@ -59,6 +61,21 @@ def read_index_states(txn: Txn) -> dict[str, str] | None:
 def put_index_states(txn: Txn, states: Mapping[str, str]) -> None:
     """Write what bookies' indexes are like."""
     txn.put("state", _INDEXES, json.dumps(states).encode())
+
+
+def read_misled_bookies(txn: Txn) -> frozenset[str]:
+    """Return the bookies whose index was seen to lead an entry to no record of it."""
+    row = txn.get("state", _MISLED)
+    return frozenset() if row is None else frozenset(json.loads(bytes(row)))
+
+
+def put_misled_bookies(txn: Txn, bookies: Iterable[str]) -> None:
+    """Write which bookies these are."""
+    ids = sorted(bookies)
+    if ids:
+        txn.put("state", _MISLED, json.dumps(ids).encode())
+    else:
+        txn.delete("state", _MISLED)
 
 
 def put_unserved(txn: Txn, found: Iterable[tuple[int, int, BitMap64]]) -> None:

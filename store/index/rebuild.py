@@ -217,7 +217,7 @@ def _take_over(store: Store, txn: Txn, new: Txn, paths: Mapping[int, str]) -> in
         put_log(txn, replace(log, path=paths[log.file_id]))
     for damage in iter_damage(new):
         put_damage(txn, damage)
-    index_unserved(store, txn)
+    index_unserved(store, txn, verify=True)
     return changed
 
 

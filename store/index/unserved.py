@@ -22,15 +22,18 @@ from store.db.unserved import (
     Marks,
     put_index_states,
     put_journal_marks,
+    put_misled_bookies,
     put_unserved,
     read_index_states,
     read_journal_marks,
+    read_misled_bookies,
 )
 from store.errors import IndexCorrupt, StoreError
 from store.index.held import HeldEntries, hold
 from store.names import FileKind
 from store.sources.journals import iter_entry_ids
 from store.sources.located import index_state, read_located
+from store.sources.misled import read_misled
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -41,10 +44,12 @@ if TYPE_CHECKING:
     """Disk → ledger id → entries that the index leads to; ledgers without metadata are left out."""
 
 
-def index_unserved(store: Store, txn: Txn, marks: Marks | None = None) -> None:
+def index_unserved(store: Store, txn: Txn, marks: Marks | None = None, *, verify: bool = False) -> None:
     """Find the entries that no start of their bookie serves, and keep them in TXN.
 
-    MARKS: read before the files were listed, as a bookie that runs moves them on; None: those of the last time, where there were any.
+    VERIFY: look at every place that an index leads to, too; bookies of which one was wrong are looked at so ever after, until all are
+    right. MARKS: read before the files were listed, as a bookie that runs moves them on; None: those of the last time, where there
+    were any.
     """
     marks = read_journal_marks(txn) if marks is None else marks
     if marks is None:
@@ -54,7 +59,7 @@ def index_unserved(store: Store, txn: Txn, marks: Marks | None = None) -> None:
     logs = {log.file_id: log for log in iter_logs(txn) if log.mode is not FileMode.OWN}
     starts = {log.file_id: _start(log, marks) for log in logs.values() if log.kind == FileKind.JOURNAL}
     doubted = frozenset(file_id for file_id, start in starts.items() if start != 0)
-    located = _located(store, txn, logs.values())
+    located = _located(store, txn, logs.values(), verify=verify)
     if has_copies(txn):
         found = list(_of_copies(txn, logs, starts, doubted, located))
     else:
@@ -83,7 +88,7 @@ def _index_states(store: Store) -> dict[str, str]:
     return states
 
 
-def _located(store: Store, txn: Txn, logs: Collection[LogFile]) -> Located:
+def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool) -> Located:
     """Return disk → ledger with metadata → entries that the index of the disk's bookie leads to, of the disks whose index was read.
 
     Without a journal nobody knows what a start brings in. Indexes are read after the files: of a bookie that runs they have every record
@@ -95,13 +100,20 @@ def _located(store: Store, txn: Txn, logs: Collection[LogFile]) -> Located:
         if log.kind == FileKind.ENTRY_LOG and log.disk in journals:
             records[log.disk] = records.get(log.disk, 0) + log.records
     found = {}
+    doubted, misled = read_misled_bookies(txn), set[str]()
     for bookie in iter_imported_bookies(store.info, whole=True):
         if records.get(bookie.bookie_id):
             ids = (ledger_id_of_path(path) for path in iter_paths(txn, f"{LEDGERS_ROOT}/"))
             with suppress(OSError, StoreError):  # not at hand, or damaged: nobody knows
-                rows = read_located(bookie, (one for one in ids if one is not None), records[bookie.bookie_id])
+                is_doubted = verify or bookie.bookie_id in doubted
+                count = -1 if is_doubted else records[bookie.bookie_id]
+                rows = read_located(bookie, (one for one in ids if one is not None), count)
                 if rows is not None:
                     found[bookie.bookie_id] = rows
+                    for ledger_id, entries in (read_misled(bookie, rows) if is_doubted else {}).items():
+                        misled.add(bookie.bookie_id)
+                        rows[ledger_id] -= entries
+    put_misled_bookies(txn, misled)
     return found
 
 

@@ -406,6 +406,23 @@ def lacking_of(txn: Txn, ledger: Ledger, bookie: str, entry_ids: Array) -> Array
     return lacking
 
 
+def served_elsewhere(txn: Txn, ledger: Ledger, bookie: str, entry_ids: Array) -> Array:
+    """Return those of ENTRY_IDS (i64, ascending) up to LEDGER's end that clients get of another of its bookies than BOOKIE."""
+    import numpy as np
+
+    disks, metadata = read_disks(txn), ledger.metadata
+    held = read_held(txn, ledger.ledger_id, disks)
+    found: Array = np.empty(0, np.int64)
+    if metadata is None or held is None:
+        return found
+    stripes = list(stripes_of(metadata, ledger.last_entry_id))
+    for other, served in read_served(txn, ledger.ledger_id, disks, held).items():
+        if other != bookie:
+            asked = _written_to(stripes, other, entry_ids)
+            found = np.union1d(found, np.intersect1d(asked, served, assume_unique=True))
+    return found
+
+
 def _ranges_of(entry_ids: Array) -> tuple[tuple[int, int], ...]:
     """Return ENTRY_IDS (ascending) as ranges, both ends included."""
     import numpy as np

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from store.codec.entrylog import log_file_name
 from store.codec.ledgermetadata import LedgerState
 from store.db.blocks import Block, ledger_of_key
-from store.db.bookies import iter_imported_bookies
+from store.db.bookies import disks_of, iter_imported_bookies
 from store.db.copies import has_copies, iter_all_copies
 from store.db.entry_files import FileState, file_state
 from store.db.environment import Store, Txn
 from store.db.files import Damage, LogFile, iter_damage, iter_logs
+from store.db.unserved import read_misled_bookies
 from store.errors import StoreError, Unsupported
 from store.facts.deep import DeepFacts
 from store.files import scratch_directory
 from store.index.idx_files import iter_index_files, verify_index
-from store.model.ledgers import iter_ledger_ids, read_ledger
+from store.model.coverage import served_elsewhere
+from store.model.ledgers import iter_ledger_ids, read_ledger, sorted_ledger_ids
 from store.model.reader import EntryReader
 from store.names import FileKind
 from store.rules.finding import Finding, Severity
 from store.rules.rule import Evidence, Rule, Sweep
 from store.rules.words import KEEP_COPIES, STUCK, UNSEEN, of_index
-from store.wording import counted
+from store.sources.missing_logs import has_database
+from store.wording import counted, plural
+
+_NAMED = 10
 
 ENTRY_UNREADABLE: Rule[Any] = Rule(
     "entry-unreadable",
@@ -55,6 +61,20 @@ INDEX_FILE_WRONG: Rule[Any] = Rule(
     "pulsar-admin ledgers info {ledgerId}",
     "While the bookie is stopped let BookKeeper make the index again: `bookkeeper shell "
     "regenerate-interleaved-storage-index-file`.",
+)
+INDEX_ROWS_WRONG: Rule[Any] = Rule(
+    "index-rows-wrong",
+    Severity.CRITICAL,
+    "A bookie's index leads entries to records of others",
+    "Rows of its `locations` lead to bytes in its entry logs that are no record of their entry: the index is of other logs, or damaged. A"
+    " deep check alone reads every row. Critical where clients get no other copy, else a warning.",
+    "The bookie compares the ids in front of what it reads and answers with an I/O error; the client asks the other bookies of the entry."
+    " Where none has it the reader is stuck.",
+    "pulsar-admin store salvage {disks}",
+    "Salvage the bookie while it is stopped, which makes its index again, then run `store refresh`. Until then `store index --rebuild`"
+    " looks at every row, too: with it `ledgers missing` and the other answers count these entries as not served.",
+    KEEP_COPIES,
+    of_disks=True,
 )
 SCAN_UNFINISHED: Rule[Any] = Rule(
     "scan-unfinished",
@@ -146,6 +166,42 @@ def _check_index_files(facts: DeepFacts) -> Iterator[Finding]:
                     "let BookKeeper make the index again: bookkeeper shell regenerate-interleaved-storage-index-file",
                     ledgerId=verdict.ledger_id,
                 )
+
+
+def _check_rows(facts: DeepFacts) -> Iterator[Finding]:
+    """Compare each row of each bookie's database of places with the record that it leads to; of disks that are gone nothing is said."""
+    import numpy as np
+
+    from store.sources.misled import read_misled
+
+    txn = facts.reader.txn
+    listed, known = sorted_ledger_ids(txn), read_misled_bookies(txn)  # of these ``entries-not-served`` tells
+    for bookie in iter_imported_bookies(facts.store.info, whole=True):
+        ledgers, entries, elsewhere = list[int](), 0, 0
+        with suppress(StoreError, OSError):  # not at hand
+            if bookie.bookie_id not in known and has_database(bookie):
+                for ledger_id, rows in sorted(read_misled(bookie, listed).items()):
+                    ids = np.array(rows.to_array(), np.int64)
+                    ledgers.append(ledger_id)
+                    entries += len(ids)
+                    elsewhere += len(served_elsewhere(txn, read_ledger(txn, ledger_id), bookie.bookie_id, ids))
+        if entries:
+            yield INDEX_ROWS_WRONG.found(
+                Evidence(
+                    f"bookie {bookie.name}",
+                    f"its index leads {counted(entries, 'entry')} of {counted(len(ledgers), 'ledger')} to bytes that are no record of"
+                    f" {plural(entries, 'it', 'them')}; {elsewhere:,} of them clients get of another bookie",
+                    {
+                        "bookie": bookie.bookie_id,
+                        "ledgers": len(ledgers),
+                        "ledgerIds": ledgers[:_NAMED],
+                        "entries": entries,
+                        "elsewhere": elsewhere,
+                        "disks": disks_of(facts.store.info, bookie.bookie_id),
+                    },
+                    severity=Severity.CRITICAL if elsewhere < entries else Severity.WARNING,
+                )
+            )
 
 
 def _check_files(facts: DeepFacts) -> Iterator[Finding]:
@@ -253,5 +309,6 @@ def _new_damage(txn: Txn, new: Txn, paths: dict[int, str], ends: dict[int, int])
 DEEP_SWEEPS: tuple[Sweep[DeepFacts], ...] = (
     Sweep("the lengths of ledgers", _check_lengths, (ENTRY_UNREADABLE, LENGTH_DIFFERS)),
     Sweep("index files of bookies", _check_index_files, (INDEX_FILE_WRONG,)),
+    Sweep("rows of bookies' indexes", _check_rows, (INDEX_ROWS_WRONG,)),
     Sweep("the files of entries", _check_files, (SCAN_UNFINISHED, NOT_CHECKED, ENTRY_DAMAGED, INDEX_DIFFERS)),
 )
