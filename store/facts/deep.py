@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from store.db.bookies import iter_imported_bookies
 from store.db.environment import Store
+from store.db.unserved import read_misled_bookies
+from store.errors import StoreError
 from store.facts.cluster import ClusterFacts
+from store.frozen import frozen
+from store.model.coverage import served_elsewhere
+from store.model.ledgers import read_ledger, sorted_ledger_ids
 from store.model.reader import EntryReader
+from store.sources.missing_logs import has_database
 
 if TYPE_CHECKING:
     from store.engine.operation import Engine
+
+
+@frozen
+class Misled:
+    """What the index of ``bookie`` leads to bytes that are no record of it: ``entries`` of ``ledgers``, of which clients get so many
+    ``elsewhere``."""
+
+    bookie: str
+    ledgers: tuple[int, ...]
+    entries: int
+    elsewhere: int
 
 
 class DeepFacts(ClusterFacts):
@@ -22,3 +41,23 @@ class DeepFacts(ClusterFacts):
         super().__init__(store, reader)
         self.advance = advance
         self.engine = engine
+
+    def iter_misled(self) -> Iterator[Misled]:
+        """Yield the bookies whose database of places leads astray; of those that are not at hand, or known for it, nothing is said."""
+        import numpy as np
+
+        from store.sources.misled import read_misled
+
+        txn = self.reader.txn
+        listed, known = sorted_ledger_ids(txn), read_misled_bookies(txn)
+        for bookie in iter_imported_bookies(self.store.info, whole=True):
+            ledgers, entries, elsewhere = list[int](), 0, 0
+            with suppress(StoreError, OSError):
+                if bookie.bookie_id not in known and has_database(bookie):
+                    for ledger_id, rows in sorted(read_misled(bookie, listed).items()):
+                        ids = np.array(rows.to_array(), np.int64)
+                        ledgers.append(ledger_id)
+                        entries += len(ids)
+                        elsewhere += len(served_elsewhere(txn, read_ledger(txn, ledger_id), bookie.bookie_id, ids))
+            if entries:
+                yield Misled(bookie.bookie_id, tuple(ledgers), entries, elsewhere)

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from store.codec.entrylog import log_file_name
 from store.codec.ledgermetadata import LedgerState
 from store.db.blocks import Block, ledger_of_key
-from store.db.bookies import disks_of, iter_imported_bookies
+from store.db.bookies import iter_imported_bookies
 from store.db.copies import has_copies, iter_all_copies
 from store.db.entry_files import FileState, file_state
 from store.db.environment import Store, Txn
 from store.db.files import Damage, LogFile, iter_damage, iter_logs
-from store.db.unserved import read_misled_bookies
 from store.errors import StoreError, Unsupported
 from store.facts.deep import DeepFacts
 from store.files import scratch_directory
 from store.index.idx_files import iter_index_files, verify_index
-from store.model.coverage import served_elsewhere
-from store.model.ledgers import iter_ledger_ids, read_ledger, sorted_ledger_ids
+from store.model.ledgers import iter_ledger_ids, read_ledger
 from store.model.reader import EntryReader
 from store.names import FileKind
 from store.rules.finding import Finding, Severity
 from store.rules.rule import Evidence, Rule, Sweep
 from store.rules.words import KEEP_COPIES, STUCK, UNSEEN, of_index
-from store.sources.missing_logs import has_database
 from store.wording import counted, plural
 
 _NAMED = 10
@@ -169,39 +165,25 @@ def _check_index_files(facts: DeepFacts) -> Iterator[Finding]:
 
 
 def _check_rows(facts: DeepFacts) -> Iterator[Finding]:
-    """Compare each row of each bookie's database of places with the record that it leads to; of disks that are gone nothing is said."""
-    import numpy as np
-
-    from store.sources.misled import read_misled
-
-    txn = facts.reader.txn
-    listed, known = sorted_ledger_ids(txn), read_misled_bookies(txn)  # of these ``entries-not-served`` tells
-    for bookie in iter_imported_bookies(facts.store.info, whole=True):
-        ledgers, entries, elsewhere = list[int](), 0, 0
-        with suppress(StoreError, OSError):  # not at hand
-            if bookie.bookie_id not in known and has_database(bookie):
-                for ledger_id, rows in sorted(read_misled(bookie, listed).items()):
-                    ids = np.array(rows.to_array(), np.int64)
-                    ledgers.append(ledger_id)
-                    entries += len(ids)
-                    elsewhere += len(served_elsewhere(txn, read_ledger(txn, ledger_id), bookie.bookie_id, ids))
-        if entries:
-            yield INDEX_ROWS_WRONG.found(
-                Evidence(
-                    f"bookie {bookie.name}",
-                    f"its index leads {counted(entries, 'entry')} of {counted(len(ledgers), 'ledger')} to bytes that are no record of"
-                    f" {plural(entries, 'it', 'them')}; {elsewhere:,} of them clients get of another bookie",
-                    {
-                        "bookie": bookie.bookie_id,
-                        "ledgers": len(ledgers),
-                        "ledgerIds": ledgers[:_NAMED],
-                        "entries": entries,
-                        "elsewhere": elsewhere,
-                        "disks": disks_of(facts.store.info, bookie.bookie_id),
-                    },
-                    severity=Severity.CRITICAL if elsewhere < entries else Severity.WARNING,
-                )
+    """Compare each row of each bookie's database of places with the record that it leads to."""
+    for one in facts.iter_misled():
+        entries = one.entries
+        yield INDEX_ROWS_WRONG.found(
+            Evidence(
+                f"bookie {one.bookie}",
+                f"its index leads {counted(entries, 'entry')} of {counted(len(one.ledgers), 'ledger')} to bytes that are no record of"
+                f" {plural(entries, 'it', 'them')}; {one.elsewhere:,} of them clients get of another bookie",
+                {
+                    "bookie": one.bookie,
+                    "ledgers": len(one.ledgers),
+                    "ledgerIds": list(one.ledgers[:_NAMED]),
+                    "entries": entries,
+                    "elsewhere": one.elsewhere,
+                    "disks": facts.bookies.disks(one.bookie),
+                },
+                severity=Severity.CRITICAL if one.elsewhere < entries else Severity.WARNING,
             )
+        )
 
 
 def _check_files(facts: DeepFacts) -> Iterator[Finding]:
