@@ -23,6 +23,7 @@ from store.model.coverage import count_unseen, iter_entry_gaps, read_coverage
 from store.model.ledgers import Ledger, iter_ledger_ids, missing_ranges, read_ledger
 from store.model.open_end import read_open_end
 from tests.conftest import Cli
+from tests.cures.curing import diagnoses, run_printed
 from tests.encoders import encode_entry
 from tests.reference_index import bodies
 from tests.stores import imported
@@ -383,11 +384,16 @@ def test_bookies_that_come_later(disks: Path, one_of_three: Path, cli: Cli) -> N
     assert cli("--store", one_of_three, "store", "check", "--deep").exit_code == 0
 
 
+DERIVED_DAMAGE = {"copies-row-damaged", "copies-without-file", "index-differs"}
+
+
 # -- our own rows ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("damage", ["a bit", "empty", "another ledger's", "gone", "no such file", "a short key"])
-def test_damage_of_our_rows_is_found_and_healed(damage: str, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+def test_damage_of_our_rows_is_found_and_healed(
+    damage: str, tmp_path: Path, cli: Cli, whole_cli: Cli, damages_stores: None
+) -> None:
     path = Path(shutil.copytree(imported("cluster", "clean"), tmp_path / "s"))
     with open_store(path, writable=True) as store:
         with store.read() as txn:
@@ -407,9 +413,10 @@ def test_damage_of_our_rows_is_found_and_healed(damage: str, tmp_path: Path, cli
         store.write(work)
     for words in ("ledgers info 8", "ledgers underreplicated", "topics stats public/default/plain", "store check"):
         assert cli("--store", path, *words.split()).exit_code in (0, 1, 6)
-    codes = {row["code"] for row in cli("--store", path, "store", "check", "--deep", "-o", "json").json}
-    assert codes & {"copies-row-damaged", "copies-without-file", "index-differs"}
-    assert cli("--store", path, "store", "index", "--rebuild", "-q").exit_code == 0
+    found = [row for row in diagnoses(whole_cli, path, "--deep") if row["code"] in DERIVED_DAMAGE]
+    assert found
+    for command in {row["mend"] for row in found}:
+        run_printed(whole_cli, command)
     assert cli("--store", path, "store", "check", "--deep").exit_code == 0
     assert cli("--store", path, "ledgers", "underreplicated", "-o", "json").json == []
 
@@ -417,7 +424,9 @@ def test_damage_of_our_rows_is_found_and_healed(damage: str, tmp_path: Path, cli
 # -- older stores ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_store_of_before_says_that_it_does_not_know(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+def test_a_store_of_before_says_that_it_does_not_know(
+    tmp_path: Path, cli: Cli, whole_cli: Cli, damages_stores: None
+) -> None:
     path = tmp_path / "s"
     shutil.copytree(imported("cluster", "clean"), path)
     with open_store(path, writable=True) as store:
@@ -431,9 +440,8 @@ def test_a_store_of_before_says_that_it_does_not_know(tmp_path: Path, cli: Cli, 
     answer = cli("--store", path, "ledgers", "underreplicated", "-o", "json")
     assert (answer.exit_code, answer.json) == (1, [])
     assert "store index --rebuild" in answer.stderr
-    codes = [row["code"] for row in cli("--store", path, "store", "check", "--deep", "-o", "json").json]
-    assert "copies-unknown" in codes
-    assert cli("--store", path, "store", "index", "--rebuild", "-q").exit_code == 0
+    (told,) = [row for row in diagnoses(whole_cli, path, "--deep") if row["code"] == "copies-unknown"]
+    run_printed(whole_cli, told["mend"])
     with (
         open_store(path) as store,
         store.read() as txn,

@@ -35,6 +35,7 @@ from store.transfer.exports import plan_export
 from store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.crash.forking import RunChild, forking_server
+from tests.cures.curing import diagnoses, run_printed
 from tests.stores import apply_values, copied, import_standalone, imported
 from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, oracle, scratch_copy, world
 from tests.zookeeper_files import read_zookeeper_nodes
@@ -596,7 +597,7 @@ def test_a_lock_of_the_source_that_is_a_fifo(tmp_path: Path, cli: Cli) -> None:
     assert (answer.exit_code, answer.json["sourceInUseBy"]) == (0, None)
 
 
-def test_an_import_without_journals_says_what_may_be_missing(tmp_path: Path, cli: Cli) -> None:
+def test_an_import_without_journals_says_what_may_be_missing(tmp_path: Path, cli: Cli, whole_cli: Cli) -> None:
     """After a crash, entries that no checkpoint had brought into an entry log were in the journals only."""
     source = scratch_copy("small", "crashed", tmp_path)
     current = source / "bookkeeper" / "current"
@@ -610,7 +611,9 @@ def test_an_import_without_journals_says_what_may_be_missing(tmp_path: Path, cli
     assert (finding["severity"], check.exit_code) == ("problem", 1)
     for journal in away:
         journal.rename(current / journal.name)
-    assert cli("--store", tmp_path / "s", "store", "refresh", "-o", "json").json["entries"] == 3346
+    (told,) = [row for row in diagnoses(whole_cli, tmp_path / "s") if row["code"] == "journal-absent"]
+    run_printed(whole_cli, told["mend"])
+    assert cli("--store", tmp_path / "s", "store", "info", "-o", "json").json["entries"] == 3346
     check = cli("--store", tmp_path / "s", "store", "check", "-o", "json")
     assert [row for row in check.json if row["code"] == "journal-absent"] == []
 

@@ -19,6 +19,7 @@ from store.sources.nodes import MetadataDirectory, iter_source_rows
 from store.sources.zookeeper import read_snapshot
 from store.tables.iceberg import open_warehouse
 from tests.conftest import Cli
+from tests.cures.curing import diagnoses, run_printed
 from tests.sources.test_roots import of_cluster, tree, write_files
 from tests.test_clusters import bookie, disks  # noqa: F401 - a fixture
 from tests.worlds import assert_unchanged, scratch_copy, world
@@ -209,7 +210,7 @@ def test_tables_of_an_incomplete_store_say_so_too(
         assert (answer.exit_code, answer.stderr.count("incomplete")) == (0, 0), question
 
 
-def test_a_damaged_snapshot_that_was_not_needed_is_a_note(tmp_path: Path, cli: Cli) -> None:
+def test_a_damaged_snapshot_that_was_not_needed_is_a_note(tmp_path: Path, cli: Cli, whole_cli: Cli) -> None:
     folder, store = tmp_path / "zk" / "version-2", tmp_path / "s"
     shutil.copytree(world("cluster") / "crashed" / "zookeeper" / "version-2", folder)
     newest = max(folder.glob("snapshot.*"), key=lambda file: int(file.suffix[1:], 16))
@@ -223,7 +224,8 @@ def test_a_damaged_snapshot_that_was_not_needed_is_a_note(tmp_path: Path, cli: C
     assert "incomplete" not in cli("--store", store, "topics", "list", "acme/orders").stderr
     assert cli("--store", store, "store", "export", "zookeeper-snapshot", tmp_path / "out").exit_code == 0
     newest.write_bytes(raw)
-    assert cli("--store", store, "store", "refresh").exit_code == 0
+    (told,) = [row for row in diagnoses(whole_cli, store) if row["code"] == "metadata-file-damaged"]
+    run_printed(whole_cli, told["mend"])
     assert not [row for row in cli("--store", store, "store", "check", "-o", "json").json if "metadata" in row["code"]]
 
 

@@ -13,6 +13,7 @@ import pytest
 from store.codec.zookeeper_log import BadRecord, Transaction
 from store.sources.zookeeper import last_transaction, read_log
 from tests.conftest import Cli
+from tests.cures.curing import diagnoses, run_printed
 from tests.worlds import world
 from tests.zookeeper_files import read_zookeeper_nodes
 
@@ -103,7 +104,7 @@ def test_the_zeroed_tail_is_told_and_the_store_is_incomplete(folder: Path, tmp_p
 
 
 def test_a_write_that_may_have_been_stopped_is_a_note_until_the_whole_log_comes(
-    folder: Path, tmp_path: Path, cli: Cli
+    folder: Path, tmp_path: Path, cli: Cli, whole_cli: Cli
 ) -> None:
     raw, store = (folder / NEWEST).read_bytes(), tmp_path / "s"
     begin = next(
@@ -123,7 +124,8 @@ def test_a_write_that_may_have_been_stopped_is_a_note_until_the_whole_log_comes(
     assert "metadata-incomplete" not in found
     assert "metadata-file-damaged" not in found
     (folder / NEWEST).write_bytes(raw)
-    assert cli("--store", store, "store", "refresh").exit_code == 0
+    (told,) = [row for row in diagnoses(whole_cli, store) if row["code"] == "zookeeper-log-end"]
+    run_printed(whole_cli, told["mend"])
     assert "zookeeper-log-end" not in cli("--store", store, "store", "check", "-o", "json").stdout
 
 
