@@ -15,7 +15,7 @@ STATE_NAMES = {
     "one-by-one": "acknowledged one by one",
     "unacknowledged": "unacknowledged",
     "delayed": "delayed, not yet due",
-    "lost": "in no file here",
+    "lost": "lost: no client gets it",
 }
 _WIDTH = 1000
 _STRIP_HEIGHT = 26

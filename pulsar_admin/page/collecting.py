@@ -32,7 +32,7 @@ from store.model.topics import Topic, iter_topics, read_topic
 from store.names import Position, parse_topic
 from store.policies.in_force import find_delivery
 from store.reports.overview import Largest, find_publish_ms
-from store.reports.strips import delayed_ranks, lost_intervals, make_strip
+from store.reports.strips import delayed_ranks, make_strip
 from store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
 from store.rules.finding import Finding
 
@@ -259,7 +259,7 @@ def _standings(found: _Collector) -> tuple[list[Standing], list[_Waits]]:
         try:
             topic = read_topic(found.reader.txn, parse_topic(topic_name))
             cursor = read_cursor(found.reader.txn, found.reader, topic, name)
-            lost = lost_intervals(found.reader, topic)
+            lost = TopicFacts(found.reader, topic, None, found.now_ms).lost
             waits = _delays(found, topic, cursor, found.limits.scanned - scanned)
         except StoreError as error:
             found.unread.append(f"{topic_name} {name}: {error.message}")

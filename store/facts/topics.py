@@ -22,6 +22,7 @@ from store.model.cursors import (
     read_cursor,
     read_each_cursor,
 )
+from store.model.extent import Intervals
 from store.model.managed_nodes import iter_other_cursors
 from store.model.reader import EntryReader
 from store.model.topics import Topic
@@ -127,6 +128,12 @@ class TopicFacts:
         """The ledgers that it lists and of which something is lost, or not seen."""
         txn = self.reader.txn
         return find_broken(txn, self.topic) if may_be_broken(txn, self.topic) else ()
+
+    @fact
+    def lost(self) -> Intervals:
+        """The ranks of its entries that no broker can read; those that are only not seen are not among them."""
+        places = ((self.topic.rank(Position(one.ledger_id, 0)), one.lost) for one in self.broken)
+        return tuple((rank + first, rank + last + 1) for rank, lost in places for first, last in lost)
 
     @fact
     def absent_bookies(self) -> AbsentBookies | None:

@@ -1,23 +1,18 @@
 """A subscription as a strip over its topic's entries: what is acknowledged, what is not, what waits and what is lost, in few cells.
 
 Cells are intervals of ranks (``store.model.topics.Topic.rank``), so that ledgers that were trimmed take no room. Each entry is
-in one state: lost (in no file of the store: gone, or on a bookie that is not here) before all others, delayed (unacknowledged, due
-later) before unacknowledged.
+in one state: lost (no broker can read it) before all others, delayed (unacknowledged, due later) before unacknowledged.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 
 from store.aliases import Array
 from store.codec.cursor import CursorState
-from store.errors import LedgerNotFound
 from store.frozen import frozen
 from store.model.cursors import Cursor, backlog_entries, normal_ranges
 from store.model.extent import Intervals, iter_ledger_parts, pending_intervals, subtract
-from store.model.ledgers import missing_ranges, read_ledger
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
@@ -68,18 +63,6 @@ class Strip:
         return sum(cell.counts[index] for cell in self.cells)
 
 
-def lost_intervals(reader: EntryReader, topic: Topic) -> Intervals:
-    """Return the ranks of TOPIC that no file holds; of a ledger without metadata, all of them."""
-    found: list[tuple[int, int]] = []
-    for ledger, rank in zip(topic.ledgers, topic.ranks, strict=False):
-        try:
-            gaps: Sequence[tuple[int, int]] = missing_ranges(reader.txn, read_ledger(reader.txn, ledger.ledger_id))
-        except LedgerNotFound:
-            gaps = [(0, ledger.entries - 1)]
-        found += [(rank + low, rank + min(high + 1, ledger.entries)) for low, high in gaps if low < ledger.entries]
-    return tuple(found)
-
-
 def delayed_ranks(reader: EntryReader, topic: Topic, intervals: Intervals, now_ms: int) -> tuple[Array, Array]:
     """Return (ranks, due times in ms) of the entries in INTERVALS that are due after NOW_MS; reads their headers."""
     parts = (part for start, end in intervals for part in iter_ledger_parts(topic, start, end))
@@ -95,7 +78,7 @@ def delayed_ranks(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
 
 
 def make_strip(topic: Topic, cursor: Cursor, lost: Intervals, delayed: Array | None, cells: int = CELLS) -> Strip:
-    """Return CURSOR's strip; LOST: see ``lost_intervals``; DELAYED: ranks that wait, None where nobody looked."""
+    """Return CURSOR's strip; LOST: see ``TopicFacts.lost``; DELAYED: ranks that wait, None where nobody looked."""
     entries = topic.number_of_entries
     edges = np.unique(np.linspace(0, entries, min(cells, entries) + 1).astype(np.int64))
     counts = _count_states(topic, cursor.state, edges, lost, np.zeros(0, np.int64) if delayed is None else delayed)

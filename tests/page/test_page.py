@@ -128,7 +128,7 @@ def test_strips_say_each_state_in_words() -> None:
     labels = [value for tag, name, value in said.attributes if name == "aria-label" and "acknowledged" in value]
     assert labels == [
         "12 entries: 4 acknowledged; 1 acknowledged one by one; 5 unacknowledged; 1 delayed, not yet due; "
-        "1 in no file here"
+        "1 lost: no client gets it"
     ]
     assert "7:0 to 7:3: 4 entries acknowledged" in said.texts
 

@@ -7,18 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin import PartialData, import_standalone
 from pulsar_admin.page.collecting import Limits, collect_page
 from store.codec.cursor import CursorInfo
 from store.db.environment import open_store
+from store.facts.topics import TopicFacts
 from store.model.cursors import read_cursor
 from store.model.ledgers import iter_entry_ids
 from store.model.reader import open_reader
 from store.model.topics import read_topic
 from store.names import Position, encode_name, parse_topic
-from store.reports.strips import STATES, delayed_ranks, lost_intervals, make_strip
+from store.reports.strips import STATES, delayed_ranks, make_strip
 from tests.stores import NOW_MS, imported
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
-from tests.worlds import oracle
+from tests.worlds import oracle, world
 
 _ORACLE = oracle("small")
 _CASES = [
@@ -35,7 +37,7 @@ def test_a_strip_has_the_backlog_and_the_ranges_that_the_broker_said(name: str, 
     with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
         topic = read_topic(reader.txn, parse_topic(name))
         cursor = read_cursor(reader.txn, reader, topic, subscription)
-        strip = make_strip(topic, cursor, lost_intervals(reader, topic), None, cells=7)
+        strip = make_strip(topic, cursor, TopicFacts(reader, topic, None, NOW_MS).lost, None, cells=7)
     assert (
         strip.count("unacknowledged")
         == strip.backlog_entries
@@ -78,7 +80,7 @@ def test_every_cell_counts_its_entries(tmp_path: Path, cells: int) -> None:
         topic = read_topic(reader.txn, parse_topic("public/default/t"))
         here = {ledger_id: set(iter_entry_ids(reader.txn, ledger_id)) for ledger_id in topic.ids}
         cursor = read_cursor(reader.txn, reader, topic, "s")
-        strip = make_strip(topic, cursor, lost_intervals(reader, topic), None, cells)
+        strip = make_strip(topic, cursor, TopicFacts(reader, topic, None, NOW_MS).lost, None, cells)
     wanted: list[Counter[str]] = []
     for cell in strip.cells:
         counts: Counter[str] = Counter()
@@ -108,3 +110,13 @@ def test_what_is_left_out_and_what_is_shown_make_the_whole() -> None:
     for name in ("size_bytes", "done_bytes"):
         assert sum(getattr(one, name) for one in part.shares) == sum(getattr(one, name) for one in whole.shares)
     assert part.standings_rest.count == len(whole.standings) + whole.standings_rest.count - 2
+
+
+def test_what_is_in_tiered_storage_is_not_lost(tmp_path: Path) -> None:
+    """Seen: all in red, as in no file, where ``topics why`` finds nothing lost."""
+    with pytest.warns(PartialData):
+        import_standalone(world("offloaded") / "data", tmp_path / "s")
+    with open_store(tmp_path / "s") as store, open_reader(store) as reader:
+        strips = [one.strip for one in collect_page(store, reader, (), NOW_MS).standings]
+    assert [strip.count("lost") for strip in strips] == [0] * 6
+    assert sum(strip.count("unacknowledged") for strip in strips) > 4_000
