@@ -134,7 +134,7 @@ def compatibility(app: App, topic: TopicName, filename: str) -> None:
     writes_first=True,
     examples=["pulsar-admin schemas delete public/default/avro"],
     output=_NOTHING,
-    errors=[MetadataCorrupt, StalePlan],
+    errors=[MetadataCorrupt, Refused, StalePlan],
     helps={"force": "All versions go, with their ledgers; else a version is added that says it is deleted."},
 )
 def delete(app: App, topic: TopicName, force: bool) -> None:

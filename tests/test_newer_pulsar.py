@@ -231,9 +231,17 @@ def test_a_schema_that_a_scalable_topic_has_stays(cli: Cli, tmp_path: Path) -> N
         assert schema is not None
     for name, stays in (("b", True), ("a", False)):
         plant(store, {f"/schemas/acme/n/{name}": schema.value})
+        for force in ((), ("--force",)):
+            refused = cli("--store", store, "-o", "json", "schemas", "delete", f"acme/n/{name}", *force, "--dry-run")
+            assert refused.exit_code == (3 if stays else 0)
+            if stays:
+                words = refused.error["hint"].partition("pulsar-admin ")[2].partition(";")[0].split()
+                assert cli("--store", store, *words).exit_code == 0
         done = cli("--store", store, "topics", "delete", f"acme/n/{name}", "--force", "-y")
         assert done.exit_code == 0
         assert ("the schema of persistent://acme/n/b stays" in done.stderr) is stays
         with open_store(store) as opened, opened.read() as txn:
             assert (find_node(txn, f"/schemas/acme/n/{name}") is not None) is stays
             assert find_node(txn, f"/managed-ledgers/acme/n/persistent/{name}") is None
+    shared = cli("--store", store, "schemas", "delete", "acme/n/scal", "--force", "-y")
+    assert (shared.exit_code, "/topics/acme/n/scal" in shared.stderr) == (3, True)

@@ -122,7 +122,10 @@ class TopicPlans(PolicyPlans):
         return self._session.plan(plan_upload, self._name, given_schema(schema))
 
     def delete_schema(self, *, force: bool = False) -> Plan:
-        """Plan a version that says that the schema is deleted, with FORCE the removal of all of them; raises MetadataCorrupt."""
+        """Plan a version that says that the schema is deleted, with FORCE the removal of all of them.
+
+        Raises MetadataCorrupt, and Refused where a topic of a newer Pulsar has the same schema.
+        """
         from store.changes.schemas import plan_delete_schema
 
         everything = given_flag("force", force)

@@ -32,6 +32,7 @@ from store.db.environment import Store, Txn
 from store.db.tree import find_node
 from store.errors import EntryCorrupt, InvalidValue, Refused
 from store.frozen import frozen
+from store.model.managed_nodes import other_path
 from store.model.reader import EntryReader
 from store.model.schemas import find_locator, live_versions
 from store.model.topics import check_namespace
@@ -151,7 +152,18 @@ def _same_definition(entry: SchemaEntry, new: NewSchema) -> bool:
 
 
 def plan_delete_schema(txn: Txn, name: TopicName, *, force: bool, now_ms: int) -> Plan | WritingPlan:
-    """Plan a version that deletes the schema of NAME; FORCE: all versions go, with their ledgers."""
+    """Plan a version that deletes the schema of NAME; FORCE: all versions go, with their ledgers.
+
+    Raises Refused where a topic of a newer Pulsar has the same.
+    """
+    other = other_path(txn, name.base)
+    if other:
+        raise Refused(
+            f"{other}, which a newer Pulsar wrote, has the schema of {name}, too",
+            hint=f"see what is there: pulsar-admin store ls {shell_word(other)}; that Pulsar's own admin deletes the schema",
+            topic=str(name),
+            path=other,
+        )
     locator = find_locator(txn, name)
     if not force:
         gone = SchemaEntry("", "", TYPE_NUMBERS["NONE"], b"", now_ms, True)
