@@ -28,6 +28,7 @@ MEASURES = {
     "generate": "bench.bulk:measure_generate",
     "growth": "bench.growth:measure",
     "topics": "bench.topics:measure",
+    "screens": "bench.screens:measure",
     "spark": "bench.spark:measure",
     "memory": "bench.memory:measure",
     "search": "bench.search:measure",

@@ -32,6 +32,7 @@ from store.model.topics import iter_topics, read_topic
 from store.model.unknown_values import unknown_in
 from store.model.usual_nodes import find_usual, iter_unusual
 from store.names import topic_of_path
+from store.reports.subscriptions import Asked, iter_subscription_facts, prepare_facts
 from store.rules import judging
 from store.rules.table import TOPIC_RULES
 from tests.stores import NOW_MS, imported
@@ -172,3 +173,22 @@ def test_rules_that_need_a_fact_hold_nowhere_without_it(monkeypatch: pytest.Monk
             with monkeypatch.context() as patch:
                 patch.setattr(judging, "_BY_NEED", [("", TOPIC_RULES)])
                 assert list(diagnose(store, now_ms=NOW_MS)) == found
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("quick", [False, True])
+def test_facts_of_subscriptions_read_together_are_those_of_each(state: str, quick: bool) -> None:
+    asked = Asked.of(NOW_MS, quick=quick)
+    with open_store(imported("small", state)) as store:
+        with open_reader(store) as reader:
+            names = list(iter_topics(reader.txn))
+            failed: list[str] = []
+            expected = list(iter_subscription_facts(reader, names, asked, lambda error: failed.append(str(error))))
+        with open_reader(store) as reader:
+            again: list[str] = []
+            prepare_facts(reader, names, asked)
+            assert (
+                list(iter_subscription_facts(reader, names, asked, lambda error: again.append(str(error)))) == expected
+            )
+        assert again == failed
+        assert any(one.delayed is not None and one.delayed.entries for one in expected) != quick

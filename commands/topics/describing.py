@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from store.reports.describe import TopicDescription
     from store.reports.subscriptions import SubscriptionFacts
 
+_TOGETHER = 256
+"""Topics that are read at once."""
+
 quick_option = click.option(
     "--quick", is_flag=True, help="Read no entries: leaves out the age of the oldest one and delayed messages."
 )
@@ -57,6 +60,17 @@ def _ttl_text(row: SubscriptionFacts) -> str | None:
     return None if ttl is None or ttl.seconds <= 0 else f"{format_age_ms(ttl.seconds * 1000)} ({ttl.source})"
 
 
+def _parts(app: App, reader: EntryReader, names: Sequence[TopicName], *, quick: bool) -> Iterator[Sequence[TopicName]]:
+    """Yield NAMES in parts; of several topics what is read of them is read for a part at once."""
+    for start in range(0, len(names), _TOGETHER):
+        some = names[start : start + _TOGETHER]
+        if len(some) > 1:
+            from store.reports.subscriptions import Asked, prepare_facts
+
+            prepare_facts(reader, some, Asked.of(app.now_ms, quick=quick))
+        yield some
+
+
 def _read_bytes(app: App, reader: EntryReader, names: Iterable[TopicName]) -> int:
     """Return how many bytes at most are read: each subscription's backlog by itself."""
     sizes = ((name, size_of(reader, [name])) for name in names)
@@ -68,8 +82,16 @@ def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> N
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "subscriptions"):
-            each = chosen.each(app, lambda name: app.session.topic(name).subscription_facts(quick=quick))
-            facts = [one for _, found in each for one in found]
+            facts = [
+                one
+                for some in _parts(app, reader, chosen.names, quick=quick)
+                for found in app.each(
+                    some,
+                    lambda name: app.session.topic(name).subscription_facts(quick=quick),
+                    alone=len(chosen.names) == 1,
+                )
+                for one in found
+            ]
     columns = telling(subscription_columns(app.now_ms), facts)
     app.emit_rows(facts, (TOPIC_COLUMN, *columns) if chosen.several else columns)
 

@@ -5,6 +5,8 @@ No message are markers of brokers (replicated subscriptions, transactions), whic
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from store.codec.message import is_marker
@@ -76,6 +78,73 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
     unread = scan.missing + len(scan.unreadable)
     not_due = NotDue(waiting, min(times, default=None), max(times, default=None), unread)
     return Contents(entries + unread, markers, parts, delayed - waiting, not_due)
+
+
+def read_each_contents(
+    reader: EntryReader, wanted: Sequence[tuple[Topic, Intervals]], now_ms: int
+) -> Sequence[Contents] | None:
+    """Return ``read_contents`` of each of ``wanted``, backlogs of which several may be of one topic, in a row.
+
+    All headers are read at once, each once: of many small backlogs in a tenth of the time. None where not all of them can be read.
+    """
+    from store.kernels.records import CHUNK, MARKER
+    from store.scan.entries import EntryScan
+
+    whole: dict[int, tuple[Topic, list[Intervals]]] = {}
+    for topic, intervals in wanted:
+        whole.setdefault(id(topic), (topic, []))[1].append(intervals)
+    parts = [
+        part
+        for topic, some in whole.values()
+        for start, end in _joined(some)
+        for part in iter_ledger_parts(topic, start, end)
+    ]
+    scan = EntryScan(reader, iter(parts), heads=True)
+    entry_ids: dict[int, list[int]] = {}
+    said: dict[int, list[tuple[int, int]]] = {}
+    count = 0
+    for batch in scan.batches():
+        columns = batch.ledger_ids, batch.entry_ids, batch.rows["flags"], batch.rows["deliver_at_ms"]
+        for ledger_id, entry_id, flags, due_ms in zip(*(column.tolist() for column in columns), strict=True):
+            entry_ids.setdefault(ledger_id, []).append(entry_id)
+            said.setdefault(ledger_id, []).append((flags, due_ms))
+            count += 1
+    if scan.unreadable or count + scan.missing != sum(last - first + 1 for _, first, last in parts):
+        return None
+    found = []
+    for topic, intervals in wanted:
+        entries = read = markers = chunks = delayed = 0
+        times: list[int] = []
+        for start, end in intervals:
+            entries += end - start
+            for ledger_id, first, last in iter_ledger_parts(topic, start, end):
+                here = entry_ids.get(ledger_id, [])
+                low, high = bisect_left(here, first), bisect_left(here, last + 1)
+                read += high - low
+                for entry_id, (flags, due_ms) in zip(here[low:high], said.get(ledger_id, [])[low:high], strict=True):
+                    markers += flags & MARKER != 0
+                    delayed += due_ms > 0
+                    if due_ms > now_ms:
+                        times.append(due_ms)
+                    if flags & CHUNK:
+                        header = read_header(reader, topic, topic.rank(Position(ledger_id, entry_id)))
+                        chunks += (
+                            header is not None and header.metadata.chunk_id + 1 < header.metadata.num_chunks_from_msg
+                        )
+        not_due = NotDue(len(times), min(times, default=None), max(times, default=None), entries - read)
+        found.append(Contents(entries, markers, chunks, delayed - len(times), not_due))
+    return found
+
+
+def _joined(each: Sequence[Intervals]) -> Intervals:
+    """Return the ranks that are in any of EACH."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(interval for intervals in each for interval in intervals):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((start, end))
+    return tuple(joined)
 
 
 def extent_of_messages(reader: EntryReader, topic: Topic, intervals: Intervals) -> Extent:

@@ -170,10 +170,10 @@ class SubscriptionFacts:
         of = self.of
         if not of.budget.unlimited and not has_marker_at_edges(of.reader, of.topic, self.pending):
             return None
-        return self._headers if of.budget.take(self.pending_entries) else None
+        return self.headers if of.budget.take(self.pending_entries) else None
 
     @fact
-    def _headers(self) -> Contents | Unknown:
+    def headers(self) -> Contents | Unknown:
         """What all headers of its backlog say."""
         from store.facts.markers import read_contents
 
@@ -281,7 +281,7 @@ class SubscriptionFacts:
             return Unknown.of(error)
         if in_force is not None and not in_force.delivery.active:
             return NotDue(0, None, None)
-        return self._headers if isinstance(self._headers, Unknown) else self._headers.not_due
+        return self.headers if isinstance(self.headers, Unknown) else self.headers.not_due
 
     @property
     def may_expire(self) -> bool:

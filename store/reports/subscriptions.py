@@ -6,6 +6,7 @@ Metadata and the last entry of a cursor ledger answer; entries are read only whe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import field
 from typing import TypeVar
 
@@ -20,8 +21,6 @@ from store.model.cursors import (
     INTERNAL_PROPERTY_PREFIX,
     backlog_size_bytes,
     is_subscription,
-    iter_cursor_names,
-    read_cursor,
 )
 from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
@@ -47,6 +46,9 @@ class Asked:
 
 
 CHEAP = Asked()
+_SMALL_ENTRIES = 1_000
+"""Entries of a backlog that is read with others."""
+_TOGETHER_ENTRIES = 200_000
 
 
 @frozen
@@ -92,7 +94,12 @@ def iter_subscription_facts(
 
     What cannot be read goes to FAIL.
     """
+    prepared: dict[TopicName, TopicFacts] = reader.txn.memo.get(prepare_facts, {})
     for name in topics:
+        found = prepared.pop(name, None)
+        if found is not None and found.now_ms == (asked.delayed_ms or 0):
+            yield from _iter_facts(found, asked, fail)
+            continue
         try:
             topic = read_topic(reader.txn, name)
         except StoreError as error:
@@ -101,19 +108,58 @@ def iter_subscription_facts(
         yield from iter_facts_of(reader, topic, asked, fail)
 
 
+def prepare_facts(reader: EntryReader, topics: Iterable[TopicName], asked: Asked) -> None:
+    """Read at once what ``iter_subscription_facts`` reads of each of TOPICS, which are to be asked for next, all that ASKED says.
+
+    Their small backlogs are read in one scan, at a tenth of what a scan of each costs. What cannot be read is read again, and told.
+    """
+    prepared: dict[TopicName, TopicFacts] = {}
+    small: list[Facts] = []
+    left = _TOGETHER_ENTRIES
+    for name in topics:
+        with suppress(StoreError):
+            found = _topic_facts(reader, read_topic(reader.txn, name), asked)
+            if found.cursor_readings and left > 0:
+                some = [one for one in found.subscriptions if 0 < one.pending_entries <= _SMALL_ENTRIES]
+                left -= sum(one.pending_entries for one in some)
+                small += some
+            prepared[name] = found
+    reader.txn.memo[prepare_facts] = prepared
+    if not small or asked.delayed_ms is None:
+        return
+    from store.facts.markers import read_each_contents  # numpy
+
+    with suppress(StoreError):
+        contents = read_each_contents(reader, [(one.of.topic, one.pending) for one in small], asked.delayed_ms)
+        for one, headers in zip(small, contents or (), strict=False):
+            vars(one)["headers"] = headers  # as if it had been asked for
+
+
 def iter_facts_of(
     reader: EntryReader, topic: Topic, asked: Asked, fail: Callable[[StoreError], None]
 ) -> Iterator[SubscriptionFacts]:
     """Yield the facts of every subscription of TOPIC; see ``iter_subscription_facts``."""
-    names = sorted(name for name in iter_cursor_names(reader.txn, topic.name) if is_subscription(name))
+    return _iter_facts(_topic_facts(reader, topic, asked), asked, fail)
+
+
+def _topic_facts(reader: EntryReader, topic: Topic, asked: Asked) -> TopicFacts:
     # Without a look at headers, ``messages`` is what the index says.
     budget = ReadBudget(edges_left=0) if asked.delayed_ms is None else ReadBudget(unlimited=True)
-    found = TopicFacts(reader, topic, None, asked.delayed_ms or 0, budget)
-    if names:
+    return TopicFacts(reader, topic, None, asked.delayed_ms or 0, budget)
+
+
+def _iter_facts(found: TopicFacts, asked: Asked, fail: Callable[[StoreError], None]) -> Iterator[SubscriptionFacts]:
+    readings = sorted((name for name, _ in found.cursor_readings if is_subscription(name)))
+    if readings:
         _known(found.policies, fail)
-    for name in names:
+    by_name, facts = dict(found.cursor_readings), {one.cursor.name: one for one in found.subscriptions}
+    for name in readings:
+        cursor = by_name[name]
+        if isinstance(cursor, StoreError):
+            fail(cursor)
+            continue
         try:
-            yield _facts_of(Facts(found, read_cursor(reader.txn, reader, topic, name)), asked, fail)
+            yield _facts_of(facts[name], asked, fail)
         except StoreError as error:
             fail(error)
 
