@@ -17,11 +17,18 @@ if TYPE_CHECKING:
     from store.db.environment import Txn
 
 _SHOWN = 5
+_MANY = 1_000
+"""Topics for which one look at all ledgers is cheaper than one at each of theirs."""
 
 
 def warn_of_broken(app: App, txn: Txn, names: Iterable[TopicName]) -> None:
     """Warn of the broken ledgers of the topics NAMES; any makes the exit code 1. One that cannot be read is told by who reads it."""
-    for name in names:
+    listed = list(names)
+    if len(listed) >= _MANY:
+        from store.model.open_end import find_whole_ledgers  # a look at all ledgers
+
+        find_whole_ledgers(txn)
+    for name in listed:
         with suppress(StoreError):
             warn_of_broken_ledgers(app, txn, read_topic(txn, name))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Set
+from contextlib import suppress
 
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, find_lone_ledger
 from store.db.blocks import decode_sums, ledger_key
@@ -162,6 +163,15 @@ def read_shortfalls(txn: Txn) -> Shortfalls:
         txn.memo[read_shortfalls] = Shortfalls(ledgers, others, absent)
     found: Shortfalls = txn.memo[read_shortfalls]
     return found
+
+
+def find_whole_ledgers(txn: Txn) -> None:
+    """Look at all ledgers, so that ``find_whole`` tells of each of the many that are asked for next; what cannot be read is told there."""
+    altered: list[bytes] = []
+    with suppress(StoreError), txn.passing_altered(altered.append):
+        read_shortfalls(txn)
+    for key in (WholeLedgers, SHORT_LEDGERS, read_shortfalls) if altered else ():
+        txn.memo.pop(key, None)  # who asks for a row meets what was altered beside it
 
 
 def _find_whole(txn: Txn, ledger_id: int, value: bytes, bookie: str) -> WholeLedger | None:
