@@ -29,7 +29,6 @@ from store.db.unserved import (
     read_misled_bookies,
 )
 from store.errors import IndexCorrupt, StoreError
-from store.index.held import HeldEntries, hold
 from store.names import FileKind
 from store.sources.journals import iter_entry_ids
 from store.sources.located import index_state, read_located
@@ -150,6 +149,10 @@ def _of_copies(
 
 def _off_index(txn: Txn, logs: Mapping[int, LogFile], located: Located) -> Iterator[Found]:
     """Yield what entry logs of a store of one bookie have and its index does not lead to."""
+    if not located:
+        return
+    from store.index.held import HeldEntries, hold  # brings pyroaring, for few stores
+
     for rows in located.values():
         for ledger_id, indexed in rows.items():
             held = HeldEntries()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from store.facts import Unknown
 from store.facts.cluster import ClusterFacts
-from store.facts.vanished import DetachedView
 from store.rules.finding import Severity
 from store.rules.rule import MEND, Evidence, Rule
 from store.wording import counted, listed, plural
+
+if TYPE_CHECKING:
+    from store.facts.vanished import DetachedView
 
 
 def _metadata_older(facts: ClusterFacts) -> Iterator[Evidence]:

@@ -16,11 +16,10 @@ from pathlib import Path
 from store.db.bookies import Bookie
 from store.db.entry_files import FileState, path_state
 from store.db.environment import Store, Txn
-from store.db.files import NOTHING_READ, FileMode, LogFile, clear_damage, put_log
+from store.db.files import NOTHING_READ, FileMode, LogFile, clear_damage, iter_logs, put_log
 from store.errors import StoreError
 from store.frozen import NamedTuple
 from store.index.build import Scanning, index_files
-from store.index.rebuild import read_catalogue
 from store.names import FileKind
 from store.sources.bookies import BookieFile, iter_links, iter_no_files, read_bookie_directory, read_marks
 from store.sources.layout import Layout
@@ -102,7 +101,8 @@ def read_disks(
     reading.strangers = [stranger.text for stranger in survey.strangers]
     reading.links = [*iter_links(layout.bookies)]
     reading.doubts = [*iter_no_files(layout.bookies)]
-    known = frozenset[int]() if from_start else frozenset(log.file_id for log in read_catalogue(store))
+    with store.read() as txn:
+        known = frozenset[int]() if from_start else frozenset(log.file_id for log in iter_logs(txn))
     gone_before = frozenset[int]() if from_start else frozenset(log.file_id for log, _ in survey.gone)
     vanished: dict[Path, Vanished] = {}
     seen_twice: set[int] = set()
