@@ -24,7 +24,10 @@ from store.db.file import CommitRecord
 from store.db.files import iter_logs
 from store.db.rows import DERIVED
 from store.db.storeinfo import check_pages
+from store.db.unserved import read_index_states, read_journal_marks
 from store.errors import IndexCorrupt, StoreError
+from store.model.absent_bookies import find_absent_bookies, find_unknown_bookies
+from store.model.copy_age import find_as_of
 from tests.altering import RawRow, alter, alter_branch_keys, raw_rows
 from tests.conftest import Cli
 from tests.crash.killing import killing
@@ -640,6 +643,50 @@ def test_a_kill_leaves_the_old_rows_or_the_new_ones(when: str, old: Path) -> Non
 def iter_bits(row: RawRow) -> Iterator[tuple[int, int]]:
     """Yield (place, bit) of every bit of ROW's value."""
     return ((place, bit) for place in range(len(row.value)) for bit in range(8))
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("key", [b"bookies", b"index-states", b"journal-marks", b"as-of"])
+def test_a_row_of_the_state_that_is_no_such_row_is_told(key: bytes, tmp_path: Path, cli: Cli) -> None:
+    """As a bit makes it that turns where rows have no digests: what is read of it, or that it is damaged; never an end of the program."""
+    path = shutil.copytree(imported("small", "clean"), tmp_path / "store")
+    with open_store(path) as opened, opened.read() as txn:
+        whole = txn.get("state", key) or b""
+    readers = (find_absent_bookies, find_unknown_bookies, read_journal_marks, read_index_states, find_as_of)
+    draw, told = Random(7), 0
+    cases = [
+        b"",
+        b"[]",
+        b"{}",
+        b"null",
+        b'{"imported": 1, "absent": []}',
+        b'{"a": 1}',
+        b'{"a": [1]}',
+        whole[:-1],
+        whole[1:],
+    ]
+    cases += [_turned(whole, draw.randrange(len(whole)), bit % 8) for bit in range(40)]
+    for case in cases:
+        with open_store(path, writable=True) as opened:
+            opened.write(lambda txn, case=case: txn.put("state", key, case))  # type: ignore[misc]  # binds this one
+        for read in readers:
+            with open_store(path) as opened, opened.read() as txn:
+                try:
+                    read(txn)
+                except IndexCorrupt as error:
+                    told += 1
+                    assert error.hint.startswith(f"keep {path}")  # noqa: PT017
+    assert told >= 5
+    with open_store(path, writable=True) as opened:
+        opened.write(lambda txn: txn.put("state", key, b'{"imported": 1}'))
+    for words in (
+        ("store", "check"),
+        ("doctor",),
+        ("overview",),
+        ("store", "refresh"),
+        ("topics", "list", "public/default"),
+    ):
+        assert cli("--store", path, *words).exit_code in (0, 1, 6)
 
 
 @pytest.mark.usefixtures("damages_stores")

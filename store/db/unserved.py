@@ -24,6 +24,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from store.db.backups import damaged_store
 from store.db.blocks import ledger_key
 from store.db.environment import Txn
 from store.errors import IndexCorrupt, reason_of
@@ -39,12 +40,16 @@ _MARKS = b"journal-marks"
 _INDEXES = b"index-states"
 _MISLED = b"misled-bookies"
 _KEY = struct.Struct(">qI")
+_DAMAGED = (ValueError, IndexError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 def read_journal_marks(txn: Txn) -> dict[str, tuple[int, int]] | None:
-    """Return the marks as of the last import, addition or refresh; None of a store that an older version made."""
+    """Return the marks as of the last import, addition or refresh; None of a store that an older version made. Raises IndexCorrupt."""
     row = txn.get("state", _MARKS)
-    return None if row is None else {path: (mark[0], mark[1]) for path, mark in json.loads(bytes(row)).items()}
+    try:
+        return None if row is None else {path: (int(mark[0]), int(mark[1])) for path, mark in json.loads(row).items()}
+    except _DAMAGED as error:
+        raise damaged_store(txn.store.path, f"the row of journal marks is damaged: {reason_of(error)}") from error
 
 
 def put_journal_marks(txn: Txn, marks: Marks) -> None:
@@ -53,9 +58,15 @@ def put_journal_marks(txn: Txn, marks: Marks) -> None:
 
 
 def read_index_states(txn: Txn) -> dict[str, str] | None:
-    """Return what bookies' indexes were like when they were read, by bookie; None of a store that an older version made."""
+    """Return what bookies' indexes were like when they were read, by bookie; None of a store that an older version made.
+
+    Raises IndexCorrupt.
+    """
     row = txn.get("state", _INDEXES)
-    return None if row is None else json.loads(bytes(row))
+    try:
+        return None if row is None else {bookie: str(digest) for bookie, digest in json.loads(row).items()}
+    except _DAMAGED as error:
+        raise damaged_store(txn.store.path, f"the row of bookies' indexes is damaged: {reason_of(error)}") from error
 
 
 def put_index_states(txn: Txn, states: Mapping[str, str]) -> None:

@@ -13,10 +13,11 @@ import json
 from collections.abc import Collection, Iterable
 
 from store.codec.ledgermetadata import COOKIES, decode_members, ledger_id_of_path
+from store.db.backups import damaged_store
 from store.db.bookies import iter_imported_bookies
 from store.db.environment import Store, Txn
 from store.db.tree import iter_children, iter_values
-from store.errors import StoreError
+from store.errors import StoreError, reason_of
 from store.frozen import frozen
 from store.names import shell_word
 from store.wording import counted, listed, plural
@@ -70,21 +71,39 @@ def absent_in(txn: Txn, members: Iterable[str]) -> tuple[str, ...]:
 def _split(txn: Txn) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Return (imported, absent, gone)."""
     if _split not in txn.memo:
-        row = txn.get("state", _ROW)
-        fields = {"imported": [], "absent": []} if row is None else json.loads(bytes(row))
-        cookies = {*iter_children(txn, COOKIES)} if fields["absent"] else set()
-        gone = tuple(bookie for bookie in fields["absent"] if cookies and bookie not in cookies)
-        absent = tuple(bookie for bookie in fields["absent"] if bookie not in gone)
-        txn.memo[_split] = (tuple(fields["imported"]), absent, gone)
+        kept = _kept(txn)
+        imported, named, _ = ((), (), None) if kept is None else kept
+        cookies = {*iter_children(txn, COOKIES)} if named else set()
+        gone = tuple(bookie for bookie in named if cookies and bookie not in cookies)
+        absent = tuple(bookie for bookie in named if bookie not in gone)
+        txn.memo[_split] = (imported, absent, gone)
     found: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = txn.memo[_split]
     return found
 
 
+def _kept(txn: Txn) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...] | None] | None:
+    """Return (imported, absent, unknown) as the row says, None without one; raises IndexCorrupt."""
+    row = txn.get("state", _ROW)
+    if row is None:
+        return None
+    try:
+        fields = json.loads(row)
+        unknown = fields.get("unknown")
+        return _ids(fields["imported"]), _ids(fields["absent"]), None if unknown is None else _ids(unknown)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise damaged_store(txn.store.path, f"the row of bookies is damaged: {reason_of(error)}") from error
+
+
+def _ids(found: object) -> tuple[str, ...]:
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise ValueError("it has no list of ids")
+    return tuple(found)
+
+
 def find_unknown_bookies(txn: Txn) -> tuple[str, ...] | None:
     """Return the imported bookies that the metadata names nowhere; None where that is not known, as without metadata."""
-    row = txn.get("state", _ROW)
-    unknown = None if row is None else json.loads(bytes(row)).get("unknown")
-    return None if unknown is None else tuple(unknown)
+    kept = _kept(txn)
+    return None if kept is None else kept[2]
 
 
 def knows_no_bookie(txn: Txn) -> bool:

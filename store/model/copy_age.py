@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from store.db.backups import damaged_store
 from store.db.environment import Store, Txn
 from store.db.files import FileMode, iter_logs
-from store.errors import IndexCorrupt
 from store.frozen import frozen
 
 _REFRESHED = b"refreshed"
@@ -77,7 +77,7 @@ def find_as_of(txn: Txn) -> AsOf | None:
         return None
     digits, _, source = row.decode("ascii", "replace").partition(" ")
     if not digits.isascii() or not digits.isdigit():
-        raise IndexCorrupt(f"the row of the copy's time is damaged: {row[:40]!r}", hint="pulsar-admin store refresh")
+        raise damaged_store(txn.store.path, f"the row of the copy's time is damaged: {row[:40]!r}")
     return AsOf(int(digits), source)
 
 
