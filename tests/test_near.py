@@ -82,3 +82,16 @@ def test_a_store_that_is_only_read_stays_as_it_is(cli: Cli) -> None:
     before = (store / "meta" / "data.mdb").read_bytes()
     cli("--store", store, "topics", "stats-internal", "public/default/plan")
     assert (store / "meta" / "data.mdb").read_bytes() == before
+
+
+def test_a_ledger_that_is_there_without_metadata_is_no_slip_for_one_that_has_some(cli: Cli) -> None:
+    """``ledgers delete`` would offer live ledgers for deletion."""
+    store = imported("small", "clean")
+    (gone, *_) = [
+        row["ledgerId"]
+        for row in cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
+        if row["reason"] == "gone"
+    ]
+    refused = cli("--store", store, "-o", "json", "ledgers", "delete", str(gone), "--dry-run")
+    assert (refused.exit_code, refused.error["context"].get("near")) == (5, None)
+    assert cli("--store", store, *refused.error["hint"].rpartition("pulsar-admin ")[2].split()).exit_code == 0

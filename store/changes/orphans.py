@@ -126,7 +126,11 @@ def _refuse(ledger_id: int, owner: Owner) -> NoReturn:
 
 def _part(txn: Txn, ledger_id: int, indexes: Collection[int], *, force: bool) -> ChangePart:
     if find_node(txn, ledger_path(ledger_id)) is None:
-        raise LedgerNotFound(f"ledger {ledger_id} has no metadata: there is nothing to delete", ledgerId=ledger_id)
+        raise LedgerNotFound(
+            f"ledger {ledger_id} has no metadata: there is nothing to delete",
+            hint="what has none: pulsar-admin ledgers orphans",
+            ledgerId=ledger_id,
+        )
     owners = all_owners(txn, ledger_id)
     if owners or ledger_id in indexes:
         _refuse(ledger_id, owners[0] if owners else Owner(OwnerKind.INDEX, ""))

@@ -109,6 +109,8 @@ def _closest(wanted: str, names: Iterable[str]) -> tuple[str, ...]:
 
 def _near_ledgers(txn: Txn, wanted: int) -> tuple[str, ...]:
     """Return ledgers whose numbers are one slip of the fingers away: a digit more, fewer, another, or two exchanged."""
+    if _has_ledger(txn, wanted):
+        return ()  # it is there, and not what the command works on
     text = str(wanted)
     slips = {text[:i] + text[i + 1 :] for i in range(len(text))}
     slips |= {text[:i] + digit + text[i + 1 :] for i in range(len(text)) for digit in "0123456789"}
