@@ -136,9 +136,9 @@ class Planted:
         for fault in self.faults:
             (row,) = [row for row in found if fault.is_of(row)]
             for command in fault.by_hand or (row["mend"],):
-                self._type(command, *(("--yes",) if fault.asks else ()))
+                run_printed(self.store, command, *(("--yes",) if fault.asks else ()))
             for command in fault.then:
-                self._type(command)
+                run_printed(self.store, command)
         after = self._told(self._doctor())
         run_toolkit(self.store, "store", "export", "bookie", *confs)
         run_toolkit(self.store, "store", "export", "zookeeper", self.cluster.zookeeper_address, "--yes")
@@ -187,12 +187,13 @@ class Planted:
     def _told(rows: Sequence[Json]) -> Counter[str]:
         return Counter(row["code"] for row in rows if row["severity"] != "note" or row["code"] == "marks-stale")
 
-    def _type(self, command: str, *answer: str) -> None:
-        """Run a printed command as it stands, and ANSWER where it asks."""
-        program, *words = shlex.split(command)
-        assert program == "pulsar-admin"
-        done = _run(self.store, *words, *answer)
-        assert done.returncode == 0, (command, done.stderr)
+
+def run_printed(store: Path, command: str, *answer: str) -> None:
+    """Run a printed command as it stands, and ANSWER where it asks."""
+    program, *words = shlex.split(command)
+    assert program == "pulsar-admin"
+    done = _run(store, *words, *answer)
+    assert done.returncode == 0, (command, done.stderr)
 
 
 def _run(store: Path, *words: object) -> subprocess.CompletedProcess[str]:
@@ -219,7 +220,7 @@ def short_client(broker: Cluster) -> Iterator[pulsar.Client]:
 def run_perf(broker: Cluster, *words: object) -> None:
     """Run ``pulsar-perf``."""
     command = [str(broker.distribution / "bin" / "pulsar-perf"), *map(str, words)]
-    done = subprocess.run(command, cwd=broker.folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=broker.folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-3000:]
 
 

@@ -17,6 +17,7 @@ import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import pytest
 from kazoo.client import KazooClient
 
+from store.codec.bookie import LogMark, decode_last_mark
 from store.codec.cursor import CursorInfo, decode_cursor_info, encode_cursor_info
 from store.codec.ledgermetadata import ledger_path
 from store.codec.managedledger import ManagedLedger, decode_managed_ledger, encode_managed_ledger
@@ -525,6 +526,22 @@ class EntryLogMissing(Filled):
         self._roll(broker, client)  # what a broker needs of the cluster is in a log before
         super().fill(broker, client)
         self._roll(broker, client)
+        wait_until(lambda: self._is_marked(broker), "the mark to be behind the topic's entries")
+
+    def _is_marked(self, broker: Cluster) -> bool:
+        """Whether no start reads the topic's entries from the journals again."""
+        (bookie,) = broker.bookies
+        data = (bookie.ledgers[0] / "current" / "lastMark").read_bytes()
+        if not data:
+            return False  # it is being written
+        mark = decode_last_mark(data, "lastMark")
+        sent = {(one.ledger_id, one.entry_id) for one in self.sent}
+        return all(
+            LogMark(int(journal.stem, 16), record.offset + record.size) < mark
+            for journal in (bookie.journals[0] / "current").glob("*.txn")
+            for record in iter_records(journal)
+            if record.entry in sent
+        )
 
     def _roll(self, broker: Cluster, client: pulsar.Client) -> None:
         """Write until there is another log."""
@@ -637,6 +654,7 @@ OTHERS = (
     BacklogOverQuota,
     MarksStale,
 )
+BOOKIE = {"journalSyncData": "true"}  # without, the mark of its journal stays behind
 TRANSACTIONS = {"transactionCoordinatorEnabled": "true", "acknowledgmentAtBatchIndexLevelEnabled": "true"}
 WORLDS: dict[str, tuple[dict[str, str], tuple[type[Fault], ...]]] = {"topics": (SETTINGS, SAMPLE)}
 if os.environ.get("ALL"):
@@ -651,7 +669,7 @@ if os.environ.get("ALL"):
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_broker_fails_as_it_is_told_and_serves_when_it_is_cured(world: str, tmp_path: Path) -> None:
     settings, kinds = WORLDS[world]
-    cluster = Cluster(tmp_path / "cluster", settings, [{}], [Disks(("journal",), ("ledgers",))])
+    cluster = Cluster(tmp_path / "cluster", settings, [BOOKIE], [Disks(("journal",), ("ledgers",))])
     faults = [kind() for kind in kinds]
     planted = Planted(cluster, faults)
     try:

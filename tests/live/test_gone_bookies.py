@@ -13,6 +13,7 @@ from store.sources.rocksdb import open_for_reading
 from tests.live.broker import Broker
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import find_distribution
+from tests.live.planted import run_printed
 from tests.live.producing import open_client, read_rows
 from tests.moved_bookies import renamed
 from tests.stores import apply_values
@@ -82,8 +83,8 @@ def test_a_broker_reads_what_the_metadata_names_again(tmp_path: Path) -> None:
         run_toolkit(store, "store", "import", "standalone", broker.data)
         found = {row["code"]: row for row in run_toolkit(store, "doctor", "--severity", "critical", code=1)}
         assert {"ensemble-elsewhere", "ledger-on-gone-bookies"} == found.keys()
-        run_toolkit(store, "ledgers", "restore", "--to-bookies")
-        run_toolkit(store, "ledgers", "forget", *ids[EMPTY])
+        for code in ("ensemble-elsewhere", "ledger-on-gone-bookies"):
+            run_printed(store, found[code]["mend"])
         assert run_toolkit(store, "doctor", "--severity", "critical") == []
         run_toolkit(store, "store", "export", "standalone", broker.data, "--in-place", "--yes")
         broker.start()
