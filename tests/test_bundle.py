@@ -257,7 +257,9 @@ def forms_of(text: str) -> Iterator[bytes]:
 def test_no_name_and_no_payload_is_in_a_bundle(cli: Cli, tmp_path: Path, names: Path, name: str, state: str) -> None:
     store = imported(name, state)
     bundle(cli, store, tmp_path / "b", names)
-    blob = everything_in(tmp_path / "b")
+    blob = everything_in(tmp_path / "b").replace(
+        b"ledgers-gone", b""
+    )  # the code of a finding; a topic is called "gone"
     secrets = named_in(store)
     assert len(secrets) > 20
     assert name not in ("small", "cluster") or {"acme", "reminders", "expire-me", "half"} <= secrets

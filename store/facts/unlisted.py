@@ -7,22 +7,23 @@ this store, tiered storage, ZooKeeper's logs. RocksDB keeps no history: there a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from enum import StrEnum
 from functools import cached_property
 
 from store.codec.ledgermetadata import ledger_id_of_path, ledger_path
 from store.codec.managedledger import decode_managed_ledger
-from store.db.blocks import ledger_key, ledger_of_key
+from store.db.blocks import decode_times, ledger_key, ledger_of_key
 from store.db.delayed import find_index_ledgers
+from store.db.deleted_ledgers import find_deleted
 from store.db.environment import Txn
 from store.db.files import iter_metadata_damage
 from store.db.next_ledger_id import find_given_meanwhile, find_next_ledger_id
 from store.db.own_ledgers import find_own_ledgers
 from store.db.owners import Owner, OwnerKind, find_owners, has_owners
 from store.db.tree import find_node, tree_key
-from store.errors import MetadataCorrupt, Refused, SourceNotFound
+from store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
 from store.facts import Unknown
 from store.frozen import frozen
 from store.model.ledgers import find_times, has_node, iter_indexed_ids, merge_ids
@@ -53,6 +54,7 @@ class UnlistedLedgers:
         self._next_id = find_next_ledger_id(txn)
         self._meanwhile = find_given_meanwhile(txn)
         self._offloaded: dict[str, Set[int]] = {}
+        self._bundled = find_deleted(txn)
         self.is_whole = self._next_id is not None and next(iter_metadata_damage(txn), None) is None
         """Whether the metadata was read whole, and says which ids it gave: then what it does not list was deleted, or is newer."""
 
@@ -80,7 +82,8 @@ class UnlistedLedgers:
             return Unlisted.DELETED  # undoing the change that wrote it did that
         if not self.is_whole:
             return Unlisted.UNLISTED
-        return Unlisted.DELETED if self._txn.get("base", tree_key(ledger_path(ledger_id))) else Unlisted.GONE
+        shown = ledger_id in self._bundled or self._txn.get("base", tree_key(ledger_path(ledger_id)))
+        return Unlisted.DELETED if shown else Unlisted.GONE
 
     def why_by_logs(self, ledger_id: int) -> Unlisted:
         """Return the same, where ZooKeeper's logs tell what is GONE from what was deleted: they are read once, as a whole."""
@@ -120,6 +123,17 @@ class UnlistedLedgers:
     def is_absent(self, ledger_id: int) -> bool:
         """Whether LEDGER_ID should have a node and has none."""
         return ledger_id not in self.indexes and not has_node(self._txn, ledger_id)
+
+    def iter_unowned(self) -> Iterator[tuple[int, Unlisted]]:
+        """Yield the ledgers that have entries and neither a node nor an owner, with why."""
+        for key, row in self._txn.items("times"):
+            try:
+                ledger_id = ledger_of_key(key)
+                decode_times(ledger_id, row)
+                if not has_owners(self._txn, ledger_id) and self.is_absent(ledger_id):  # else offloaded, or lost
+                    yield ledger_id, self.why_by_logs(ledger_id)
+            except StoreError:
+                continue  # a damaged row is told elsewhere
 
     def is_freed(self, ledger_id: int) -> bool:
         """Whether LEDGER_ID has no node and a bookie frees its entries: it was deleted, or is gone from metadata that is whole."""

@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import Any
 
 from store.codec.ledgermetadata import ledger_path
-from store.db.blocks import decode_times, ledger_of_key
+from store.db.blocks import ledger_of_key
 from store.db.copies import has_copies
 from store.db.environment import Txn
-from store.db.owners import Owner, OwnerKind, decode_owners, has_owners, is_listed, is_topics_alone
+from store.db.owners import Owner, OwnerKind, decode_owners, is_listed, is_topics_alone
 from store.db.tree import find_node
 from store.errors import IndexCorrupt, MetadataCorrupt, StoreError
 from store.facts.cluster import ClusterFacts
@@ -220,7 +220,7 @@ def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
             counted(unreferenced, "ledger has no owner", "ledgers have no owner"),
             "see: pulsar-admin ledgers orphans",
         )
-    fates = Counter(_iter_fates(txn))
+    fates = Counter(why for _, why in UnlistedLedgers(txn).iter_unowned())
     for why, rule, fate in (
         (Unlisted.DELETED, LEDGERS_DELETED, "deleted, and not yet garbage-collected"),
         (Unlisted.GONE, LEDGERS_GONE, "deleted by a broker, or lost"),
@@ -231,21 +231,6 @@ def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
                 f"{counted(fates[why], 'ledger has', 'ledgers have')} entries and no metadata: {fate}",
                 "see: pulsar-admin ledgers orphans",
             )
-
-
-def _iter_fates(txn: Txn) -> Iterator[Unlisted]:
-    """Yield why each ledger that has entries alone has no node."""
-    unlisted = UnlistedLedgers(txn)
-    for key, row in txn.items("times"):
-        try:
-            ledger_id = ledger_of_key(key)
-            decode_times(ledger_id, row)
-            if not has_owners(txn, ledger_id) and unlisted.is_absent(
-                ledger_id
-            ):  # else offloaded, or lost: told elsewhere
-                yield unlisted.why_by_logs(ledger_id)
-        except StoreError:
-            continue
 
 
 def _check_ledger(txn: Txn, ledger: Ledger) -> Iterator[Finding]:

@@ -33,6 +33,7 @@ from store.codec.cursor import NO_CURSOR_LEDGER, decode_cursor_head, rename_prop
 from store.codec.digest import compute_digest
 from store.codec.entry import ENTRY_HEADER_BYTES, Entry
 from store.codec.rocksvalue import NodeStat
+from store.db.deleted_ledgers import ROW as DELETED_LEDGERS
 from store.db.entry_files import EntryFiles
 from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import Damage, FileMode, LogFile, file_fingerprint, iter_damage, iter_logs, put_damage, put_log
@@ -41,6 +42,7 @@ from store.db.storeinfo import StoreInfo, StoreState
 from store.db.tree import Node, iter_nodes, put_nodes
 from store.db.unserved import UNSERVED
 from store.errors import InvalidValue, LimitExceeded, MetadataCorrupt, SourceNotFound, StoreError, Unsupported
+from store.facts.unlisted import Unlisted, UnlistedLedgers
 from store.files import (
     PRIVATE_FILE,
     NotRegular,
@@ -173,6 +175,9 @@ def _iter_rows(store: Store, txn: Txn, names: Pseudonyms, result: BundleResult) 
             yield ["row", "state", _text(name.encode()), _text(_state(name, found, names))]
     for key, value in txn.items("state", UNSERVED):
         yield ["row", "state", _text(key), _text(value)]
+    deleted = [ledger_id for ledger_id, why in UnlistedLedgers(txn).iter_unowned() if why is Unlisted.DELETED]
+    if deleted:  # by ZooKeeper's logs or a change of the store, of which a bundle has neither
+        yield ["row", "state", _text(DELETED_LEDGERS), _text(json.dumps(deleted).encode())]
     yield from _iter_records(store, txn, names, result)
 
 

@@ -1,0 +1,28 @@
+"""Ledgers whose deletion was shown where an incident bundle was made, by ZooKeeper's logs or by a change: a bundle has neither.
+
+Row (database ``state``): key ``deleted-ledgers``, value a JSON list of ledger ids. Only stores of bundles have it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Set
+
+from store.db.environment import Txn
+from store.errors import IndexCorrupt
+
+ROW = b"deleted-ledgers"
+
+
+def find_deleted(txn: Txn) -> Set[int]:
+    """Return the ids of the ledgers that the store's bundle says were deleted; raises IndexCorrupt for a row that is none."""
+    row = txn.get("state", ROW)
+    if row is None:
+        return frozenset()
+    try:
+        return {int(ledger_id) for ledger_id in json.loads(row)}
+    except (ValueError, TypeError) as error:
+        raise IndexCorrupt(
+            "the row of ledgers whose deletion a bundle shows is damaged",
+            hint="have the bundle sent again, and import it",
+        ) from error
