@@ -208,7 +208,8 @@ def test_a_shell_reads_the_name_again(name: str) -> None:
 
 _NUMBERS = ("ledger_id", "ledger_path(ledger_id)", "entry_id", "number", "change", "time_ms", "txn.most", "txn.least")
 _OUR_WORDS = {  # ours, or a number: none is a name from data
-    ("store/doctor/ranking.py", "code"),
+    ("store/doctor/__init__.py", "code"),
+    ("store/facts/trees.py", "code"),
     ("store/tables/found.py", "','.join(ANSWERING)"),
     ("store/why/disk.py", "min(found.ledgers)"),
     ("store/model/cursors.py", "of_topics"),

@@ -33,6 +33,8 @@ from store.codec.cursor import NO_CURSOR_LEDGER, decode_cursor_head, rename_prop
 from store.codec.digest import compute_digest
 from store.codec.entry import ENTRY_HEADER_BYTES, Entry
 from store.codec.rocksvalue import NodeStat
+from store.db.blocks import ledger_key
+from store.db.delayed import find_index_ledgers
 from store.db.deleted_ledgers import ROW as DELETED_LEDGERS
 from store.db.entry_files import EntryFiles
 from store.db.environment import Store, Txn, create_store, open_store
@@ -68,6 +70,7 @@ FORMAT, VERSION = "pulsar-admin incident bundle", 1
 _PLAIN_ROWS = ("entries", "times", "copies")
 _STATE_ROWS = ("bookies", "own-ledgers", "placed-ledgers", "copies", "as-of", "next-ledger-id")
 LINE_MAX_BYTES = 32 << 20
+_LEDGER_KEY_BYTES = len(ledger_key(0))
 _BATCH, _BATCH_BYTES = 10_000, 64 << 20
 Json = dict[str, Any]  # Any: JSON values
 
@@ -166,9 +169,13 @@ def _iter_rows(store: Store, txn: Txn, names: Pseudonyms, result: BundleResult) 
     for ledger_id, owners in iter_owners(txn):
         hidden = [[owner.kind, _owner_name(owner, names), names.local(owner.cursor)] for owner in owners]
         yield ["owners", ledger_id, hidden]
+    indexes = {
+        ledger_key(ledger_id) for ledger_id in find_index_ledgers(txn)
+    }  # of delayed messages, made again by a build
     for database in _PLAIN_ROWS:
         for key, value in txn.items(database):
-            yield ["row", database, _text(key), _text(value)]
+            if bytes(key[:_LEDGER_KEY_BYTES]) not in indexes:
+                yield ["row", database, _text(key), _text(value)]
     for name in _STATE_ROWS:
         found = txn.get("state", name.encode())
         if found is not None:
