@@ -360,7 +360,7 @@ def _check_claims(cli: Cli, store: Path, said: dict[str, Any], planted: Planted)
     assert {(row["ledgerId"], row["reason"]) for row in missing.json} == {(one, "no-metadata") for one in lost}
     orphans = cli("--store", store, "ledgers", "orphans", "-o", "json").json
     assert {(row["ledgerId"], row["reason"]) for row in orphans} == {
-        (planted.deleted, "deleted"),
+        (planted.deleted, "gone"),  # a server tells no history of its nodes
         *((one, "unreferenced") for one in said["unlisted"]),
         *((one, "unknown") for one in planted.unlisted),  # nobody deleted their topic
     }
