@@ -24,9 +24,11 @@ from store.codec.ledgermetadata import ledger_id_of_path
 from store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
 from store.codec.message import decode_message_entry
 from store.codec.rocksvalue import NodeStat
+from store.db.deleted_ledgers import ROW as DELETED_LEDGERS
+from store.db.deleted_ledgers import find_deleted
 from store.db.environment import Store, Txn, open_store
 from store.db.tree import Node, find_node, iter_nodes, put_nodes
-from store.errors import StoreError
+from store.errors import IndexCorrupt, StoreError
 from store.files import alone_at
 from store.model.ledgers import iter_entry_ids
 from store.model.pseudonyms import WORDS
@@ -221,6 +223,19 @@ def is_telling(text: str) -> bool:
     if any(text.rstrip("Z").lower() in word.lower() for word in KNOWN):  # Z: of protobuf, the tag behind a text
         return False
     return len(re.sub(r"[^A-Za-z]", "", _KNOWN.sub("", text))) >= 3
+
+
+@pytest.mark.parametrize("row", [b'"123"', b'{"1": 2}', b"[1.5]", b"[true]", b"[[" * 50_000, b"\xff", b"null", b""])
+def test_a_row_of_deleted_ledgers_that_is_none_says_of_no_ledger_that_it_was_deleted(
+    tmp_path: Path, row: bytes
+) -> None:
+    with open_store(copied("small", "clean", tmp_path), writable=True) as store:
+        store.write(lambda txn: txn.put("state", DELETED_LEDGERS, b"[7, 9]"))
+        with store.read() as txn:
+            assert find_deleted(txn) == {7, 9}
+        store.write(lambda txn: txn.put("state", DELETED_LEDGERS, row))
+        with store.read() as txn, pytest.raises(IndexCorrupt, match="deletion a bundle shows"):
+            find_deleted(txn)
 
 
 def entries_of(reader: Any) -> Iterator[bytes]:

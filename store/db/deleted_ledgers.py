@@ -20,9 +20,14 @@ def find_deleted(txn: Txn) -> Set[int]:
     if row is None:
         return frozenset()
     try:
-        return {int(ledger_id) for ledger_id in json.loads(row)}
-    except (ValueError, TypeError) as error:
+        found = json.loads(row)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list) or not all(
+        type(ledger_id) is int for ledger_id in found
+    ):  # a string or a map has items, too
         raise IndexCorrupt(
             "the row of ledgers whose deletion a bundle shows is damaged",
             hint="have the bundle sent again, and import it",
-        ) from error
+        )
+    return frozenset(found)
