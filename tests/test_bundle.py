@@ -24,6 +24,7 @@ from store.codec.ledgermetadata import ledger_id_of_path
 from store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
 from store.codec.message import decode_message_entry
 from store.codec.rocksvalue import NodeStat
+from store.db.delayed import find_index_ledgers
 from store.db.deleted_ledgers import ROW as DELETED_LEDGERS
 from store.db.deleted_ledgers import find_deleted
 from store.db.environment import Store, Txn, open_store
@@ -223,6 +224,16 @@ def is_telling(text: str) -> bool:
     if any(text.rstrip("Z").lower() in word.lower() for word in KNOWN):  # Z: of protobuf, the tag behind a text
         return False
     return len(re.sub(r"[^A-Za-z]", "", _KNOWN.sub("", text))) >= 3
+
+
+def test_ledgers_of_an_index_are_not_taken_for_deleted_ones(cli: Cli, tmp_path: Path, names: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    assert cli("--store", store, "delayed", "build", "acme/delayed/reminders").exit_code == 0
+    with open_store(store) as opened, opened.read() as txn:
+        assert find_index_ledgers(txn)
+    bundle(cli, store, tmp_path / "b", names)
+    assert cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b").exit_code == 0
+    assert found_in(tmp_path / "there", json.loads(names.read_text())["names"]) == found_in(store, {})
 
 
 @pytest.mark.parametrize("row", [b'"123"', b'{"1": 2}', b"[1.5]", b"[true]", b"[[" * 50_000, b"\xff", b"null", b""])
