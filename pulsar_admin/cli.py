@@ -25,7 +25,7 @@ check_owners()  # before any import from packages that may not be ours
 from pulsar_admin import lookup, table  # noqa: E402
 from pulsar_admin.config import completion_instruction, limit_library_threads, preset_output  # noqa: E402
 from pulsar_admin.errors import PipeClosed, failure_of  # noqa: E402
-from pulsar_admin.global_options import COMMON, UPSTREAMS, TakesGlobals  # noqa: E402
+from pulsar_admin.global_options import COMMON, UPSTREAMS, TakesGlobals, check_left  # noqa: E402
 from pulsar_admin.options import Command, app_of, current_app  # noqa: E402
 from pulsar_admin.typable import begin  # noqa: E402
 
@@ -122,6 +122,7 @@ class TableGroup(TakesGlobals, click.Group):
             args = [two, *args[2:]]
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
+            check_left(ctx, f"{self.path} {name}".strip())
             raise click.UsageError(f"No such command {name!r}.{self._suggestion(ctx, name)}", ctx)
         return super().resolve_command(ctx, args)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from pulsar_admin.global_options import HasLeft
 from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_lines, clean_text, write_error
 from store import errors
@@ -183,6 +184,8 @@ def _usage_failure(error: click.ClickException) -> Failure:
     hint = f"see: {path} --help"
     if isinstance(error, click.NoSuchOption) and error.option_name.startswith(_BROKER_OPTIONS):
         hint = "leave it out: no broker is asked, --store names the data"
+    if isinstance(error, HasLeft):
+        hint = ""
     return Failure(USAGE, "usage", " ".join(error.format_message().split()), hint=hint)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from pulsar_admin import table
 from pulsar_admin.numbers import whole
 from pulsar_admin.typable import carry
 
@@ -181,6 +182,22 @@ def _possible(words: Sequence[str]) -> Callable[[Iterable[str]], bool]:
     return lambda flags: not (whole_words.isdisjoint(flags) and letters.isdisjoint(flags))
 
 
+def _path_of(ctx: click.Context) -> str:
+    """Return the groups and the command of CTX by the table's names."""
+    return "" if ctx.parent is None else f"{_path_of(ctx.parent)} {ctx.command.name}".strip()
+
+
+class HasLeft(click.UsageError):
+    """A command or an option that an earlier version had."""
+
+
+def check_left(ctx: click.Context, *names: str) -> None:
+    """Raise HasLeft where one of NAMES is a row of ``table.LEFT``."""
+    for name in names:
+        if name in table.LEFT:
+            raise HasLeft(f"`{name}` left in 0.2: see {table.LEFT[name]}", ctx)
+
+
 class TakesGlobals(click.Command):
     """A command whose parameters are its own and the global options; those not in ``shown`` are hidden from help (None shows all).
 
@@ -232,7 +249,11 @@ class TakesGlobals(click.Command):
             return super().parse_args(ctx, list(args))
         except click.NoSuchOption:
             del ctx.meta[_PARSED]  # with all options there is one to suggest
-            return super().parse_args(ctx, args)
+            try:
+                return super().parse_args(ctx, args)
+            except click.NoSuchOption as error:
+                check_left(ctx, error.option_name, f"{_path_of(ctx)} {error.option_name}")
+                raise
         finally:
             ctx.meta.pop(_PARSED, None)
 

@@ -58,6 +58,10 @@ INSTEAD = {
 TWO_WORDS = {"subscriptions history": "subscription-history"}
 """What a command is called in two words, the first of which is one by itself that knows no --subscription."""
 
+LEFT: dict[str, str] = {}
+"""Commands (``group name``), options of all commands (``--name``) and of one (``group name --name``) that 0.1 had → the page
+that says what to use instead. They answer with a sentence for this version; help and completion do not know them."""
+
 COMMANDS: dict[str, dict[str, Row]] = {
     ROOT: {
         "overview": Row(

@@ -147,6 +147,26 @@ def test_what_is_named_instead_is_there(cli: Cli, command: str) -> None:
     assert cli(*words, "--help").exit_code == 0
 
 
+_LEFT_SAMPLES = ("gone", "sample gone", "sample rows --gone", "--everywhere")
+
+
+@pytest.mark.parametrize("name", [*_LEFT_SAMPLES, *table.LEFT])
+def test_what_left_answers_with_the_page_that_says_what_to_use(
+    cli: Cli, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for sample in _LEFT_SAMPLES:
+        monkeypatch.setitem(table.LEFT, sample, "README.md")
+    assert (REPOSITORY / table.LEFT[name]).is_file()
+    *path, word = name.split()
+    places = [path] if path or not word.startswith("-") else [[], ["sample"], ["sample", "rows"]]
+    for words in ([*place, *end] for place in places for end in ([word], [word, "x"], [word, "--help"], [f"{word}=x"])):
+        if word.startswith("-") or not words[-1].endswith("=x"):
+            result = cli(*words)
+            assert (result.exit_code, result.stdout) == (2, "")
+            assert result.stderr == f"error: `{name}` left in 0.2: see {table.LEFT[name]}\n"
+    assert f"\n  {word} " not in cli(*path, "--help").stdout
+
+
 def test_options_that_name_a_broker_are_ignored_with_one_note(cli: Cli) -> None:
     words = ["--admin-url", "http://localhost:8080", "--tls-allow-insecure", "--request-timeout", "9"]
     result = cli(*words, "sample", "names", "a/b")

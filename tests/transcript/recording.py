@@ -31,6 +31,7 @@ DIRECTORY = "/tmp/transcript-XXXXXXXX"
 """Stands for the directory of a run, whose name is as long: what is laid out, folded or counted comes out the same."""
 MASKS = (
     (re.compile(r"(pulsar-admin-toolkit) \d+\.\d+\.\d+"), r"\1 VERSION"),
+    (re.compile(r'("toolkit" : )"\d+\.\d+\.\d+"'), r'\1"VERSION"'),
     (re.compile(r"\d+:\d+ (?=/tmp/transcript-)"), "DEVICE "),  # of store usage --by disk
 )
 _SETTINGS = {"PULSAR_ADMIN_NOW": NOW, "COLUMNS": "80", "LINES": "24", "TERM": "xterm-256color"}
