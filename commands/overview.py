@@ -16,10 +16,11 @@ from pulsar_admin.options import command, pass_app
 from pulsar_admin.typable import typable
 from store.errors import IndexCorrupt, StoreNotFound
 from store.facts.counts import subscriptions_text, topics_text
+from store.facts.numbers import Blocker
 from store.facts.trees import trees_text
 from store.frozen import frozen
 from store.names import shell_word
-from store.reports.overview import TOP, Backlog, Blocker, Copy, FindingCount, Overview
+from store.reports.overview import TOP, Backlog, Copy, FindingCount, Overview
 from store.wording import counted
 
 _WIDTH, _HEIGHT = 80, 40

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 
 from store.codec.cursor import CursorInfo, CursorState, Ranges, decode_cursor_info, decode_cursor_ledger
@@ -21,7 +21,7 @@ from store.errors import (
 from store.frozen import frozen, replace
 from store.model.ledgers import find_metadata, read_ledger
 from store.model.reader import EntryReader
-from store.model.topics import Topic, check_namespace, iter_topics, read_topic
+from store.model.topics import Topic, check_namespace, iter_topics, rank_of, read_topic
 from store.names import NamespaceName, Position, TopicName, decode_name, shell_word
 
 COMPACTION_CURSOR = "__compaction"
@@ -215,8 +215,18 @@ def normal_ranges(topic: Topic, state: CursorState) -> tuple[tuple[int, int], ..
     """Return the individually deleted entries behind the mark-delete as merged, half-open rank intervals (see Topic.rank)."""
     if not state.ranges:
         return ()
-    floor = topic.place(state.mark_delete)
-    intervals = sorted(_rank_interval(topic, lower, upper, floor) for lower, upper in state.ranges)
+    ranges = [(low.ledger_id, low.entry_id, high.ledger_id, high.entry_id) for low, high in state.ranges]
+    return merge_ranges(topic.ids, topic.ranks, topic.place(state.mark_delete), ranges)
+
+
+def merge_ranges(
+    ids: Sequence[int], ranks: Sequence[int], floor: int, ranges: Iterable[tuple[int, int, int, int]]
+) -> tuple[tuple[int, int], ...]:
+    """Return open-closed RANGES of ledgers (IDS and RANKS as a ``Topic`` has them) as merged intervals of ranks from FLOOR on."""
+    intervals = sorted(
+        (max(rank_of(ids, ranks, low, first + 1), floor), rank_of(ids, ranks, high, last + 1))
+        for low, first, high, last in ranges
+    )
     merged: list[tuple[int, int]] = []
     for start, end in intervals:
         if start >= end:
@@ -226,11 +236,6 @@ def normal_ranges(topic: Topic, state: CursorState) -> tuple[tuple[int, int], ..
         else:
             merged.append((start, end))
     return tuple(merged)
-
-
-def _rank_interval(topic: Topic, lower: Position, upper: Position, floor: int) -> tuple[int, int]:
-    start = topic.place(lower)
-    return max(start, floor), topic.place(upper)
 
 
 def backlog_entries(topic: Topic, state: CursorState) -> int:

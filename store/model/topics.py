@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import accumulate, takewhile
@@ -14,7 +14,7 @@ from store.db.environment import Txn
 from store.db.tree import Node, find_node, has_children, iter_children
 from store.errors import LedgerNotFound, NamespaceNotFound, StoreError, TopicNotFound
 from store.frozen import NamedTuple
-from store.model.ledgers import find_whole, read_ledger
+from store.model.ledgers import find_end, find_whole, read_ledger
 from store.names import (
     PARTITION_SUFFIX,
     PENDING_ACK_SUFFIX,
@@ -89,20 +89,14 @@ class Topic:
 
     def rank(self, position: Position) -> int:
         """Return how many entries lie before POSITION (entry −1 counts as the ledger's beginning)."""
-        return self._rank(position.ledger_id, position.entry_id)
-
-    def _rank(self, ledger_id: int, entry_id: int) -> int:
-        index = bisect_left(self.ids, ledger_id)
-        if index == len(self.ids) or self.ids[index] != ledger_id:
-            return self.ranks[index]
-        return self.ranks[index] + min(max(entry_id, 0), self.ledgers[index].entries)
+        return rank_of(self.ids, self.ranks, position.ledger_id, position.entry_id)
 
     def place(self, position: Position) -> int:
         """Return how many entries lie at or before POSITION: two positions that nothing lies between have the same place.
 
         As pairs they differ: (ledger, −1) is the place behind the last entry before that ledger.
         """
-        return self._rank(position.ledger_id, position.entry_id + 1)
+        return rank_of(self.ids, self.ranks, position.ledger_id, position.entry_id + 1)
 
     def entries_after(self, position: Position) -> int:
         """Return how many entries lie behind POSITION."""
@@ -154,6 +148,15 @@ class Topic:
             first = max(start.entry_id, 0) if ledger.ledger_id == start.ledger_id else 0
             for entry_id in range(first, ledger.entries):
                 yield Position(ledger.ledger_id, entry_id)
+
+
+def rank_of(ids: Sequence[int], ranks: Sequence[int], ledger_id: int, entry_id: int) -> int:
+    """Return how many entries lie before an entry in ledgers of these IDS, with RANKS as ``Topic.ranks``."""
+    index = bisect_left(ids, ledger_id)
+    start = ranks[index]
+    if entry_id <= 0 or index == len(ids) or ids[index] != ledger_id:
+        return start
+    return min(start + entry_id, ranks[index + 1])
 
 
 def read_topic(txn: Txn, name: TopicName) -> Topic:
@@ -229,11 +232,22 @@ def _decode_topic(txn: Txn, name: TopicName, node: Node) -> Topic:
 
 
 def _open_ledger(txn: Txn, info: LedgerInfo) -> TopicLedger:
+    return TopicLedger(info, *read_open_end(txn, info.ledger_id), True)
+
+
+def read_open_end(txn: Txn, ledger_id: int) -> tuple[int, int]:
+    """Return how many entries and payload bytes the open ledger of a topic has, none of one that is not here; raises as ``read_ledger``."""
+    found = find_whole(txn, ledger_id)
+    if found is not None:
+        return found.entries, found.size_bytes
+    end = find_end(txn, ledger_id)
+    if end is not None:
+        return end
     try:
-        ledger = find_whole(txn, info.ledger_id) or read_ledger(txn, info.ledger_id)
+        ledger = read_ledger(txn, ledger_id)
     except LedgerNotFound:
-        return TopicLedger(info, 0, 0, True)
-    return TopicLedger(info, ledger.entries, ledger.size_bytes, True)
+        return 0, 0
+    return ledger.entries, ledger.size_bytes
 
 
 def partition_count(txn: Txn, name: TopicName) -> int:

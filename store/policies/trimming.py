@@ -7,7 +7,7 @@ and never the last one listed.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from store.codec.policies import Retention
 from store.db.environment import Txn
@@ -90,22 +90,32 @@ def retention_of(txn: Txn, topic: Topic) -> Retention:
 
 def consumed_ledgers(topic: Topic, positions: Positions) -> tuple[int, tuple[str, Position] | None]:
     """Return how many ledgers from the head on no cursor needs, and the slowest cursor that needs the rest."""
-    last = max(len(topic.ids) - 1, 0)
-    if not positions:
+    consumed, slowest = consumed_by(topic.ranks, {name: topic.place(position) for name, position in positions.items()})
+    return consumed, None if slowest is None else (slowest, positions[slowest])
+
+
+def consumed_by(ranks: Sequence[int], places: Mapping[str, int]) -> tuple[int, str | None]:
+    """Return what ``consumed_ledgers`` does of a topic with RANKS as ``Topic.ranks`` and its cursors at PLACES, as ``Topic.place``."""
+    last = max(len(ranks) - 2, 0)
+    if not places:
         return last, None
-    ranks = {name: topic.place(position) for name, position in positions.items()}
-    slowest = min(ranks, key=lambda name: (ranks[name], name))
-    consumed = min(bisect_right(topic.ranks, ranks[slowest]) - 1, last)
-    return consumed, (slowest, positions[slowest]) if ranks[slowest] < topic.number_of_entries else None
+    place, slowest = min((place, name) for name, place in places.items())
+    return min(bisect_right(ranks, place) - 1, last), slowest if place < ranks[-1] else None
 
 
 def count_released(topic: Topic, consumed: int, retention: Retention, now_ms: int) -> int:
     """Return how many of the first CONSUMED ledgers retention lets go: time is over, or the rest is still the size to keep."""
-    rest = topic.total_size_bytes
-    for index, ledger in enumerate(topic.ledgers[:consumed]):
-        closed_ms = ledger.info.timestamp_ms or now_ms
-        expired = retention.time_minutes >= 0 and now_ms - closed_ms > retention.time_minutes * _MINUTE_MS
-        rest -= ledger.size_bytes
+    ledgers = [(ledger.size_bytes, ledger.info.timestamp_ms) for ledger in topic.ledgers]
+    return count_let_go(ledgers, consumed, retention, now_ms)
+
+
+def count_let_go(ledgers: Sequence[tuple[int, int | None]], consumed: int, retention: Retention, now_ms: int) -> int:
+    """Return what ``count_released`` does of a topic with LEDGERS: the size of each in bytes, and when it was closed, 0 or None: never."""
+    rest = sum(size_bytes for size_bytes, _ in ledgers)
+    for index, (size_bytes, closed_ms) in enumerate(ledgers[:consumed]):
+        age_ms = now_ms - (closed_ms or now_ms)
+        expired = retention.time_minutes >= 0 and age_ms > retention.time_minutes * _MINUTE_MS
+        rest -= size_bytes
         if not expired and not (retention.size_mb >= 0 and rest >= retention.size_mb * _MEGABYTE):
             return index
     return consumed

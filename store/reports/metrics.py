@@ -6,20 +6,20 @@ those with most entries left; how many are left out is a metric, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 
 from store.codec.cursor import CursorState
 from store.db.environment import Store
 from store.errors import StoreError
-from store.facts.counts import subscriptions_of
 from store.facts.markers import read_contents
+from store.facts.numbers import TopicNumbers
 from store.frozen import frozen
-from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_entries, read_cursor
+from store.model.cursors import read_cursor
 from store.model.extent import extent_of, pending_intervals
 from store.model.reader import EntryReader
-from store.model.topics import Topic, read_topic
+from store.model.topics import read_topic
 from store.names import parse_topic
 from store.policies.in_force import find_delivery
 from store.reports.overview import (
@@ -74,19 +74,17 @@ class _Rows:
         self.compacted: Largest[tuple[str, int]] = Largest(chosen.top)
         self._pattern = chosen.pattern
 
-    def visit(self, topic: Topic, cursors: Sequence[Cursor]) -> None:
-        """Take TOPIC, if its name matches."""
-        name = str(topic.name)
+    def visit(self, numbers: TopicNumbers) -> None:
+        """Take a topic, if its name matches."""
+        name = numbers.where
         short = name.removeprefix("persistent://")
         if self._pattern and not (fnmatchcase(name, self._pattern) or fnmatchcase(short, self._pattern)):
             return
-        self.topics.add(1 + topic.total_size_bytes, (name, topic.total_size_bytes))
-        for cursor in subscriptions_of(topic, cursors):
-            self.subscriptions.add(1 + backlog_entries(topic, cursor.state), (name, cursor.name))
-        for cursor in cursors:
-            if cursor.name == COMPACTION_CURSOR:
-                place = topic.place(cursor.mark_delete)
-                self.compacted.add(1 + topic.number_of_entries - place, (name, place))
+        self.topics.add(1 + numbers.size_bytes, (name, numbers.size_bytes))
+        for subscription, entries in numbers.backlogs:
+            self.subscriptions.add(1 + entries, (name, subscription))
+        if numbers.compacted is not None:
+            self.compacted.add(1 + numbers.entries - numbers.compacted, (name, numbers.compacted))
 
     def left_out(self) -> int:
         """Return how many rows that match are not among the largest."""

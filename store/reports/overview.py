@@ -7,7 +7,7 @@ their ledgers as brokers count them (``storageSize``), without copies; bytes of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappush, heapreplace
 from typing import Any, Generic, TypeVar
@@ -16,17 +16,15 @@ from store.db.blocks import NO_MAX, decode_latest, ledger_of_key
 from store.db.environment import Store, Txn
 from store.db.own_ledgers import find_own_ledgers
 from store.errors import StoreError
-from store.facts import Unknown
-from store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes, subscriptions_of
+from store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes
 from store.facts.disk_totals import DiskTotals, read_disk_totals
 from store.facts.managed_ledgers import OtherSum, other_ledgers, summed
+from store.facts.numbers import Blocker, PlainTopics, TopicNumbers, numbers_of
 from store.facts.topics import TopicFacts
 from store.facts.trees import Tree, unknown_trees
 from store.frozen import frozen
 from store.model.copy_age import GIVEN, Now
 from store.model.cursors import (
-    Cursor,
-    backlog_entries,
     backlog_size_bytes,
     iter_cursor_names,
     read_cursor,
@@ -34,7 +32,7 @@ from store.model.cursors import (
 from store.model.extent import pending_intervals
 from store.model.ledgers import find_block
 from store.model.reader import EntryReader
-from store.model.topics import Topic, iter_all_namespaces, iter_topics, list_all_tenants, read_topic
+from store.model.topics import iter_all_namespaces, iter_topics, list_all_tenants, read_topic
 from store.names import NamespaceName, Position, parse_topic
 from store.search.by_time import read_entry_time
 from store.sources.roots import roots_of_row
@@ -95,23 +93,6 @@ class Backlog:
     oldest_publish_ms: int | None = field(metadata={"json": "oldestPublishTime"})
     oldest_age_ms: int | None
     oldest_source: str
-
-
-@frozen
-class Blocker:
-    """What keeps a topic's ledgers from being deleted.
-
-    ``reason``: "cursor" (``subscription`` is the slowest that needs them, and ``others`` need the first of them, too), "open-ledger" (the
-    last ledger always stays), "retention" (all cursors have left them), "retention-unknown" (they have, and the policies cannot be
-    read) or "trim" (nothing: a broker deletes them when it next trims).
-    """
-
-    topic: str
-    reason: str
-    subscription: str
-    ledgers: int
-    bytes: int
-    others: int = 0
 
 
 @frozen
@@ -197,12 +178,14 @@ class Largest(Generic[Item]):
     def add(self, weight: int, item: Item) -> None:
         """Take ITEM when WEIGHT is among the largest so far; 0 never is."""
         self._added -= 1
-        if weight <= 0 or not self._count:
+        if not self.takes(weight):
             return
-        if len(self._heap) < self._count:
-            heappush(self._heap, (weight, self._added, item))
-        elif weight > self._heap[0][0]:
-            heapreplace(self._heap, (weight, self._added, item))
+        replace = heappush if len(self._heap) < self._count else heapreplace
+        replace(self._heap, (weight, self._added, item))
+
+    def takes(self, weight: int) -> bool:
+        """Whether an item of WEIGHT would be among the largest so far."""
+        return weight > 0 and self._count > 0 and (len(self._heap) < self._count or weight > self._heap[0][0])
 
     @property
     def seen(self) -> int:
@@ -220,16 +203,16 @@ def read_overview(
     wanted: Wanted,
     findings: tuple[FindingCount, ...] | None = None,
     advance: Callable[[int], None] = lambda count: None,
-    visit: Callable[[Topic, Sequence[Cursor]], None] = lambda topic, cursors: None,
+    visit: Callable[[TopicNumbers], None] = lambda numbers: None,
 ) -> Overview:
-    """Return the overview of STORE; ADVANCE gets the topics and ledgers looked at, VISIT sees every topic with its cursors.
+    """Return the overview of STORE; ADVANCE gets the topics and ledgers looked at, VISIT sees every topic.
 
     A topic or cursor that cannot be read is counted, not raised. Raises IndexCorrupt for rows of the index that cannot.
     """
     totals = _Totals(wanted)
-    for facts in _iter_facts(reader, totals, wanted.now_ms):
-        totals.add(facts)
-        visit(facts.topic, facts.cursors)
+    for numbers in _iter_numbers(reader, totals, wanted.now_ms):
+        totals.add(numbers)
+        visit(numbers)
         advance(1)
     namespaces = totals.namespace_totals()
     return Overview(
@@ -310,26 +293,26 @@ class _Totals:
         self.blockers: Largest[Blocker] = Largest(wanted.top)
         self.held: Counter[str] = Counter()
 
-    def add(self, facts: TopicFacts) -> None:
+    def add(self, numbers: TopicNumbers) -> None:
         """Add a topic with all of its cursors; of one that cannot be read nothing but that it is there."""
-        topic, name = facts.topic, facts.where
-        subscriptions = subscriptions_of(topic, facts.cursors)
-        self.unreadable += len(facts.unreadable_cursors)
-        sums = self.namespaces.setdefault(topic.name.namespace, _Sums())
-        size_bytes = topic.total_size_bytes
-        sums.counts = sums.counts.of(topic.name, (cursor for cursor, _ in facts.cursor_readings))
-        sums.entries += topic.number_of_entries
+        self.unreadable += numbers.unreadable
+        name, where, size_bytes = numbers.name, numbers.where, numbers.size_bytes
+        sums = self.namespaces.get(name.namespace)
+        if sums is None:
+            sums = self.namespaces[name.namespace] = _Sums()
+        sums.counts = sums.counts.of(name, numbers.cursors)
+        sums.entries += numbers.entries
         sums.bytes += size_bytes
-        if not topic.number_of_entries:
+        if not numbers.entries:
             return
-        self.largest.add(
-            size_bytes, TopicTotal(name, len(topic.ledgers), topic.number_of_entries, size_bytes, len(subscriptions))
-        )
-        for cursor in subscriptions:
-            entries = backlog_entries(topic, cursor.state)
+        if self.largest.takes(size_bytes):
+            self.largest.add(
+                size_bytes, TopicTotal(where, numbers.ledgers, numbers.entries, size_bytes, len(numbers.backlogs))
+            )
+        for subscription, entries in numbers.backlogs:
             sums.backlog_entries += entries
-            self.backlogs.add(entries, (name, cursor.name))
-        for blocker in iter_blockers(facts):
+            self.backlogs.add(entries, (where, subscription))
+        for blocker in numbers.blockers:
             self.held[blocker.reason] += blocker.bytes
             if blocker.reason != "trim":
                 self.blockers.add(blocker.bytes, blocker)
@@ -352,35 +335,23 @@ class _Totals:
         return tuple(sorted(rows, key=lambda row: (-row.bytes, row.namespace)))
 
 
-def _iter_facts(reader: EntryReader, totals: _Totals, now_ms: int) -> Iterator[TopicFacts]:
-    """Yield the facts of every topic that can be read; one that cannot is counted."""
+def _iter_numbers(reader: EntryReader, totals: _Totals, now_ms: int) -> Iterator[TopicNumbers]:
+    """Yield the numbers of every topic that can be read; one that cannot is counted."""
+    plain = PlainTopics(reader.txn, now_ms)
     for namespace in iter_all_namespaces(reader.txn):
         sums = totals.namespaces.setdefault(namespace, _Sums())
         for name in iter_topics(reader.txn, namespace):
+            found = plain.find(name)
+            if found is not None:
+                yield found
+                continue
             try:
-                yield TopicFacts(reader, read_topic(reader.txn, name), None, now_ms)
+                topic = read_topic(reader.txn, name)
             except StoreError:
                 totals.unreadable += 1
                 sums.counts = sums.counts.of(name, iter_cursor_names(reader.txn, name))
-
-
-def iter_blockers(facts: TopicFacts) -> Iterator[Blocker]:
-    """Yield what keeps the bytes of a topic on bookies, every byte once (upstream ``ManagedLedgerImpl.internalTrimLedgers``, 4.0.8)."""
-    topic, released = facts.topic, facts.released
-    consumed, slowest = facts.consumed
-    retained = "retention-unknown" if consumed and isinstance(facts.policies, Unknown) else "retention"
-    last = max(len(topic.ledgers) - 1, 0)
-    for reason, start, end in (("trim", 0, released), (retained, released, consumed),
-                               ("cursor", consumed, last), ("open-ledger", last, last + 1)):  # fmt: skip
-        if start >= end:
-            continue
-        ledgers = topic.ledgers[start:end]
-        size_bytes = sum(ledger.size_bytes for ledger in ledgers if not ledger.info.bookkeeper_deleted)
-        if size_bytes and reason == "cursor" and slowest is not None:
-            need = sum(topic.place(position) < topic.ranks[consumed + 1] for position in facts.keeping.values())
-            yield Blocker(facts.where, reason, slowest[0], len(ledgers), size_bytes, need - 1)
-        elif size_bytes:
-            yield Blocker(facts.where, reason, "", len(ledgers), size_bytes)
+            else:
+                yield numbers_of(TopicFacts(reader, topic, None, now_ms))
 
 
 # -- the age of a backlog ---------------------------------------------------------------------------------------------

@@ -59,10 +59,14 @@ def test_quiet_topics_of_recorded_worlds(state: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("seed", range(6))
 def test_quiet_topics_beside_damaged_ones(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = copied("small", "clean", tmp_path)
-    draw = random.Random(seed)
+    damage_drawn(store, random.Random(seed))
+    assert _compare(store, monkeypatch)
+
+
+def damage_drawn(store: Path, draw: random.Random) -> None:
+    """Damage some rows of STORE that DRAW draws."""
     with open_store(store, writable=True) as opened:
         opened.write(lambda txn: [_damage(txn, draw, *row) for row in _drawn(txn, draw)])
-    assert _compare(store, monkeypatch)
 
 
 def _drawn(txn: Txn, draw: random.Random) -> Iterator[tuple[str, bytes, bytes]]:

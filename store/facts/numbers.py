@@ -1,0 +1,201 @@
+"""What a pass over all topics counts of each: most of a large store are plain topics, whose numbers take a third of what their facts do.
+
+The numbers of a plain topic are no facts of their own: a test compares them with those that its facts give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from store.codec.cursor import PlainCursor, find_plain_cursor
+from store.codec.managedledger import find_plain_ledgers
+from store.codec.policies import Retention
+from store.db.environment import Txn
+from store.db.tree import plain_value, tree_key
+from store.errors import StoreError
+from store.facts import Unknown
+from store.facts.counts import subscriptions_of
+from store.facts.topics import TopicFacts
+from store.frozen import NamedTuple, frozen
+from store.model.cursors import COMPACTION_CURSOR, backlog_entries, is_consumed, merge_ranges
+from store.model.topics import rank_of, read_open_end
+from store.names import PERSISTENT, NamespaceName, TopicName
+from store.policies.in_force import find_common
+from store.policies.trimming import BROKER_DEFAULT, consumed_by, count_let_go
+
+_PATH_MAX = 300
+_NOT_PLAIN = frozenset(b"/%+")
+"""Bytes that say that a name is encoded, or that its key is of something below."""
+
+
+@frozen
+class Blocker:
+    """What keeps a topic's ledgers from being deleted.
+
+    ``reason``: "cursor" (``subscription`` is the slowest that needs them, and ``others`` need the first of them, too), "open-ledger" (the
+    last ledger always stays), "retention" (all cursors have left them), "retention-unknown" (they have, and the policies cannot be
+    read) or "trim" (nothing: a broker deletes them when it next trims).
+    """
+
+    topic: str
+    reason: str
+    subscription: str
+    ledgers: int
+    bytes: int
+    others: int = 0
+
+
+class TopicNumbers(NamedTuple):
+    """A topic in numbers. ``cursors``: the names of its durable cursors, of which ``unreadable`` cannot be read; ``backlogs``: the entries
+    that each of its subscriptions has not acknowledged; ``compacted``: how many entries compaction's cursor has behind it; ``blockers``:
+    what keeps its bytes on bookies, every byte once (upstream ``ManagedLedgerImpl.internalTrimLedgers``, 4.0.8)."""
+
+    name: TopicName
+    where: str
+    ledgers: int
+    entries: int
+    size_bytes: int
+    cursors: Sequence[str]
+    unreadable: int
+    backlogs: Sequence[tuple[str, int]]
+    compacted: int | None
+    blockers: Sequence[Blocker]
+
+
+def numbers_of(facts: TopicFacts) -> TopicNumbers:
+    """Return the numbers of a topic by its facts."""
+    topic, entries = facts.topic, facts.topic.number_of_entries
+    compaction = facts.compaction_cursor
+    return TopicNumbers(
+        topic.name,
+        facts.where,
+        len(topic.ledgers),
+        entries,
+        topic.total_size_bytes,
+        [name for name, _ in facts.cursor_readings],
+        len(facts.unreadable_cursors),
+        [(one.name, backlog_entries(topic, one.state)) for one in subscriptions_of(topic, facts.cursors)],
+        None if compaction is None else topic.place(compaction.mark_delete),
+        _blockers_of(facts) if entries else (),
+    )
+
+
+def _blockers_of(facts: TopicFacts) -> Sequence[Blocker]:
+    topic = facts.topic
+    consumed, slowest = facts.consumed
+    sizes = [0 if ledger.info.bookkeeper_deleted else ledger.size_bytes for ledger in topic.ledgers]
+    places = [topic.place(position) for position in facts.keeping.values()]
+    is_unknown = bool(consumed) and isinstance(facts.policies, Unknown)
+    parts = facts.released, consumed, None if slowest is None else slowest[0]
+    return [*_iter_blockers(facts.where, sizes, topic.ranks, places, parts, is_unknown=is_unknown)]
+
+
+def _iter_blockers(
+    where: str,
+    sizes: Sequence[int],
+    ranks: Sequence[int],
+    places: Sequence[int],
+    parts: tuple[int, int, str | None],
+    *,
+    is_unknown: bool = False,
+) -> Iterator[Blocker]:
+    """Yield what keeps ledgers of these SIZES, of which PARTS says how many are released, how many consumed, and the slowest cursor."""
+    released, consumed, slowest = parts
+    last = max(len(sizes) - 1, 0)
+    if released and (size_bytes := sum(sizes[:released])):
+        yield Blocker(where, "trim", "", released, size_bytes)
+    if consumed > released and (size_bytes := sum(sizes[released:consumed])):
+        reason = "retention-unknown" if is_unknown else "retention"
+        yield Blocker(where, reason, "", consumed - released, size_bytes)
+    if last > consumed and (size_bytes := sum(sizes[consumed:last])):
+        need = 0 if slowest is None else sum(place < ranks[consumed + 1] for place in places) - 1
+        yield Blocker(where, "cursor", slowest or "", last - consumed, size_bytes, need)
+    if sizes and sizes[last]:
+        yield Blocker(where, "open-ledger", "", 1, sizes[last])
+
+
+class PlainTopics:
+    """Tells the numbers of plain topics of one snapshot at ``now_ms``: those of which their nodes say all, and nothing that is rare."""
+
+    def __init__(self, txn: Txn, now_ms: int) -> None:
+        self._txn, self._now_ms = txn, now_ms
+        self._retention: tuple[NamespaceName, Retention | None] | None = None
+
+    def find(self, name: TopicName) -> TopicNumbers | None:
+        """Return the numbers of the topic NAME if it is plain, None of every other one: its facts tell."""
+        local = name.local_name
+        if "__" in local or name.domain != PERSISTENT or name.namespace.tenant == "pulsar" or not local.isascii():
+            return None
+        path = name.path
+        if "%" in path or len(path) > _PATH_MAX:
+            return None
+        try:
+            return self._look(name, path)
+        except StoreError:
+            return None
+
+    def _look(self, name: TopicName, path: str) -> TopicNumbers | None:
+        row = self._txn.view("tree", tree_key(path))
+        ledgers = None if row is None else find_plain_ledgers(plain_value(row))
+        if not ledgers:
+            return None
+        ledger_id, entries, size_bytes, closed_ms = ledgers[-1]
+        if not closed_ms:
+            entries, size_bytes = read_open_end(self._txn, ledger_id)
+            ledgers[-1] = ledger_id, entries, size_bytes, closed_ms
+        ids, ranks, sizes, end = [], [0], [], (ledgers[0][0], -1)
+        for ledger_id, entries, size_bytes, _ in ledgers:
+            ids.append(ledger_id)
+            ranks.append(ranks[-1] + entries)
+            sizes.append(size_bytes)
+            if entries:
+                end = ledger_id, entries - 1
+            elif end[1] < 0:
+                end = ledger_id, -1
+        cursors = self._read_cursors(path, end)
+        if cursors is None:
+            return None
+        total, backlogs, places = ranks[-1], [], {}
+        for cursor, plain in cursors:
+            places[cursor] = place = rank_of(ids, ranks, plain.position[0], plain.position[1] + 1)
+            if is_consumed(cursor):
+                done = merge_ranges(ids, ranks, place, [(one, low, one, high) for one, low, high in plain.ranges])
+                backlogs.append((cursor, total - place - sum(stop - start for start, stop in done)))
+        where = str(name)
+        blockers: Sequence[Blocker] = ()
+        if total:
+            consumed, slowest = consumed_by(ranks, places)
+            released = 0
+            if consumed:
+                retention = self._find_retention(name.namespace)
+                if retention is None:
+                    return None
+                closed = [(size_bytes, closed_ms) for _, _, size_bytes, closed_ms in ledgers]
+                released = count_let_go(closed, consumed, retention, self._now_ms)
+            parts = released, consumed, slowest
+            blockers = [*_iter_blockers(where, sizes, ranks, [*places.values()], parts)]
+        return TopicNumbers(name, where, len(ids), total, sum(sizes), [*places], 0, backlogs, None, blockers)
+
+    def _read_cursors(self, path: str, end: tuple[int, int]) -> list[tuple[str, PlainCursor]] | None:
+        """Return the cursors of a topic that ends at END by name, None where one has more to say, or is compaction's."""
+        found = []
+        prefix = tree_key(f"{path}/")
+        for key, row in self._txn.items("tree", prefix):
+            component = key[len(prefix) :]
+            plain = find_plain_cursor(plain_value(row))
+            if plain is None or plain.position > end or not component.isascii() or not _NOT_PLAIN.isdisjoint(component):
+                return None
+            cursor = component.decode()
+            if cursor == COMPACTION_CURSOR:
+                return None
+            found.append((cursor, plain))
+        return found
+
+    def _find_retention(self, namespace: NamespaceName) -> Retention | None:
+        """Return the retention in force for all topics of NAMESPACE, None where some set their own, or policies cannot be read."""
+        if self._retention is None or self._retention[0] != namespace:
+            common = find_common(self._txn, namespace)
+            found = None if common is None else common.retention
+            retention = None if common is None else BROKER_DEFAULT if found is None else found.retention
+            self._retention = namespace, retention
+        return self._retention[1]
