@@ -62,6 +62,14 @@ class TopicNumbers(NamedTuple):
     blockers: Sequence[Blocker]
 
 
+class _Left(NamedTuple):
+    """How many ledgers from the front are released, how many consumed, and the slowest cursor, which needs the next one."""
+
+    released: int
+    consumed: int
+    slowest: str | None
+
+
 def numbers_of(facts: TopicFacts) -> TopicNumbers:
     """Return the numbers of a topic by its facts."""
     topic, entries = facts.topic, facts.topic.number_of_entries
@@ -86,8 +94,8 @@ def _blockers_of(facts: TopicFacts) -> Sequence[Blocker]:
     sizes = [0 if ledger.info.bookkeeper_deleted else ledger.size_bytes for ledger in topic.ledgers]
     places = [topic.place(position) for position in facts.keeping.values()]
     is_unknown = bool(consumed) and isinstance(facts.policies, Unknown)
-    parts = facts.released, consumed, None if slowest is None else slowest[0]
-    return [*_iter_blockers(facts.where, sizes, topic.ranks, places, parts, is_unknown=is_unknown)]
+    left = _Left(facts.released, consumed, None if slowest is None else slowest[0])
+    return [*_iter_blockers(facts.where, sizes, topic.ranks, places, left, is_unknown=is_unknown)]
 
 
 def _iter_blockers(
@@ -95,12 +103,12 @@ def _iter_blockers(
     sizes: Sequence[int],
     ranks: Sequence[int],
     places: Sequence[int],
-    parts: tuple[int, int, str | None],
+    left: _Left,
     *,
     is_unknown: bool = False,
 ) -> Iterator[Blocker]:
-    """Yield what keeps ledgers of these SIZES, of which PARTS says how many are released, how many consumed, and the slowest cursor."""
-    released, consumed, slowest = parts
+    """Yield what keeps ledgers of these SIZES, of which LEFT says how far they are."""
+    released, consumed, slowest = left
     last = max(len(sizes) - 1, 0)
     if released and (size_bytes := sum(sizes[:released])):
         yield Blocker(where, "trim", "", released, size_bytes)
@@ -172,8 +180,8 @@ class PlainTopics:
                     return None
                 closed = [(size_bytes, closed_ms) for _, _, size_bytes, closed_ms in ledgers]
                 released = count_let_go(closed, consumed, retention, self._now_ms)
-            parts = released, consumed, slowest
-            blockers = [*_iter_blockers(where, sizes, ranks, [*places.values()], parts)]
+            left = _Left(released, consumed, slowest)
+            blockers = [*_iter_blockers(where, sizes, ranks, [*places.values()], left)]
         return TopicNumbers(name, where, len(ids), total, sum(sizes), [*places], 0, backlogs, None, blockers)
 
     def _read_cursors(self, path: str, end: tuple[int, int]) -> list[tuple[str, PlainCursor]] | None:
