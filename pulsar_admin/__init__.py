@@ -27,13 +27,8 @@ if TYPE_CHECKING:
     from pulsar_admin.api.logs import log_files, log_records, verify_logs
     from pulsar_admin.api.messages import Messages
     from pulsar_admin.api.nack_studies import (
-        NackGrid,
-        NackSimulation,
         NackSizes,
-        nack_grid,
         nack_sizes,
-        replay_nacks,
-        simulate_nacks,
     )
     from pulsar_admin.api.nacks import DueNack, KeptNacks, Nacks
     from pulsar_admin.api.namespace import Namespace
@@ -113,13 +108,8 @@ _HOMES = {
     "KeptNacks": "pulsar_admin.api.nacks",
     "Nacks": "pulsar_admin.api.nacks",
     "DueNack": "pulsar_admin.api.nacks",
-    "NackGrid": "pulsar_admin.api.nack_studies",
-    "NackSimulation": "pulsar_admin.api.nack_studies",
     "NackSizes": "pulsar_admin.api.nack_studies",
-    "nack_grid": "pulsar_admin.api.nack_studies",
     "nack_sizes": "pulsar_admin.api.nack_studies",
-    "replay_nacks": "pulsar_admin.api.nack_studies",
-    "simulate_nacks": "pulsar_admin.api.nack_studies",
     "SchemaVersion": "pulsar_admin.api.schemas",
     "SparkTables": "pulsar_admin.api.spark",
     "preflight": "pulsar_admin.api.recovering",
@@ -189,8 +179,6 @@ __all__ = [
     "Messages",
     "MetadataChange",
     "MetadataCorrupt",
-    "NackGrid",
-    "NackSimulation",
     "NackSizes",
     "Nacks",
     "Namespace",
@@ -228,7 +216,6 @@ __all__ = [
     "import_standalone",
     "log_files",
     "log_records",
-    "nack_grid",
     "nack_sizes",
     "open_store",
     "preflight",
@@ -236,8 +223,6 @@ __all__ = [
     "read_bookie_conf",
     "reclaim",
     "register",
-    "replay_nacks",
-    "simulate_nacks",
     "verify_logs",
 ]
 

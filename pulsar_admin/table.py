@@ -40,7 +40,7 @@ GROUPS: dict[str, str] = {
     "ns-isolation-policy": "Isolation policies: namespaces that only some brokers serve.",
     "compaction": "Compacted topics: run, read and verify compaction.",
     "delayed": "Delayed messages: what is due when, and the index.",
-    "nacks": "Negative acknowledgements: plan, track and simulate.",
+    "nacks": "Negative acknowledgements: plan and track.",
     "ledgers": "Ledgers: metadata, entries, orphans and losses.",
     "logs": "One entry log file, without a store.",
     "bookkeeper": "Commands of `bookkeeper shell` that work on files.",
@@ -58,7 +58,9 @@ INSTEAD = {
 TWO_WORDS = {"subscriptions history": "subscription-history"}
 """What a command is called in two words, the first of which is one by itself that knows no --subscription."""
 
-LEFT: dict[str, str] = {}
+LEFT: dict[str, str] = {
+    "nacks simulate": "docs/howto/negative-acks.md",
+}
 """Commands (``group name``), options of all commands (``--name``) and of one (``group name --name``) that 0.1 had → the page
 that says what to use instead. They answer with a sentence for this version; help and completion do not know them."""
 
@@ -671,10 +673,6 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "plan": Row(
             "commands.nacks.planning:plan",
             "Show what negative acks cost at every precision, before one is set as negativeAckPrecisionBitCnt.",
-        ),
-        "simulate": Row(
-            "commands.nacks.simulating:simulate",
-            "Replay negative acks through the clients' timers, and measure how early and how late they are.",
         ),
     },
     "ledgers": {

@@ -117,7 +117,6 @@ LACKING = [
     ("plotext", ["sql", "--plot", "select from nowhere"], "a plot", "plots"),
     ("plotext", ["topics", "timeline", "public/default/there-is-none"], "a plot", "plots"),
     ("plotext", ["delayed", "histogram", "public/default/there-is-none"], "a plot", "plots"),
-    ("plotext", ["nacks", "simulate", "--bits", "99"], "a plot", "plots"),
     ("matplotlib", [*_PLAN, "--png", "plan.png"], "--png", "plots"),
     ("matplotlib", ["topics", "timeline", "acme/iot/skewed", "--svg", "a.svg"], "--svg", "plots"),
     ("pyspark", [*_SCAN, "--spark"], "--spark", "spark"),

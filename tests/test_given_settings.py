@@ -101,9 +101,8 @@ def test_numbers_that_no_long_holds(command: tuple[str, ...], cli: Cli, demo_sto
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e999", "x", "0x1"])
-@pytest.mark.parametrize("option", ["--rate", "--nacked"])
-def test_numbers_that_are_none(option: str, number: str, cli: Cli) -> None:
-    assert cli("nacks", "simulate", option, number).exit_code == 2
+def test_numbers_that_are_none(number: str, cli: Cli) -> None:
+    assert cli("nacks", "plan", "--rate", number).exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -139,7 +138,6 @@ def test_rows_of_resets(row: object, cli: Cli, demo_store: Path, tmp_path: Path)
     [
         ("topics", "reset-cursor", "--dry-run", "--from-file"),
         ("nacks", "add", "public/default/plain", "-s", "half", "--delay", "1s", "--dry-run", "--from-file"),
-        ("nacks", "simulate", "--events"),
     ],
 )
 def test_files_of_rows(command: tuple[str, ...], data: bytes, cli: Cli, demo_store: Path, tmp_path: Path) -> None:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.nacks.delays import configured_delay_ms
-from commands.nacks.drawing import save_charts, table_text
 from pulsar_admin.columns import Column, size_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER, NUMBER, whole
 from pulsar_admin.options import DURATION, SIZE, TOPIC, command, gather, pass_app
 from pulsar_admin.pictures import picture_option, require_plot
-from pulsar_admin.plot import Chart, line_chart
+from pulsar_admin.plot import Chart, line_chart, save_chart
 from store.errors import AlreadyExists, InvalidValue, MissingComponent, SubscriptionNotFound, TopicNotFound
 from store.frozen import frozen
+from store.nacks.buckets import MIN_NACK_DELAY_MS
 from store.names import TopicName
 from store.timespec import format_duration_ms
 from store.wording import counted
@@ -118,11 +119,16 @@ def plan(app: App, options: PlanRequest) -> None:
     load, found = sizes.load, sizes.measured
     rows = _rows(sizes, options)
     charts = _charts(rows)
-    save_charts((options.png, options.svg), charts, _heading(load))
+    for path in (options.png, options.svg):
+        if path is not None:
+            save_chart(path, charts, _heading(load))
     form = app.settings.output
     if form in (None, "plain"):
-        texts = table_text(rows, COLUMNS), *map(line_chart, charts), table_text(_document(load), DOCUMENT_COLUMNS)
-        app.emit("\n".join([_heading(load), *_about(found), *texts]))
+        from pulsar_admin.output import render_table
+
+        room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        table, document = render_table(rows, COLUMNS, room), render_table(_document(load), DOCUMENT_COLUMNS, room)
+        app.emit("\n".join([_heading(load), *_about(found), table, *map(line_chart, charts), document]))
     elif form == "json":
         app.emit({"load": _load_json(load, found), "precisions": rows, "document": _document(load)})
     else:
@@ -140,9 +146,13 @@ def _sizes(app: App, options: PlanRequest) -> NackSizes:
         found = app.session.topic(options.topic).measured_nacks(options.subscription)
     if options.rate is None and (found is None or found.entries_per_second is None):
         raise click.UsageError("how many nacks a second? Give --rate, or --topic", click.get_current_context())
+    delay_ms = options.delay_ms
+    if 0 < delay_ms < MIN_NACK_DELAY_MS:
+        app.warn(f"--delay {delay_ms}ms: the Java, C++ and Python clients make it {MIN_NACK_DELAY_MS}ms, Go's does not")
+        delay_ms = MIN_NACK_DELAY_MS
     return nack_sizes(
         options.rate,
-        configured_delay_ms(app, options.delay_ms),
+        delay_ms,
         measured=found,
         batch_size=options.batch_size,
         entries_per_ledger=options.entries_per_ledger,

@@ -1,9 +1,10 @@
-"""Runs the code cells of a notebook in order, without Jupyter; ``python -m tests.api.notebook`` writes their outputs into it again."""
+"""Runs the code cells of the notebooks in order, without Jupyter; ``python -m tests.api.notebook`` writes their outputs into them again."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from base64 import b64encode
 from contextlib import redirect_stdout
 from io import BytesIO, StringIO
@@ -12,17 +13,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-NOTEBOOK = Path(__file__).resolve().parents[2] / "docs" / "examples" / "look-into-a-store.ipynb"
+NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "docs" / "examples").glob("*.ipynb"))
 Cell = dict[str, Any]  # Any: JSON values
 
 
-def read_notebook() -> dict[str, Any]:  # Any: JSON values
-    """The notebook, format 4."""
-    found: dict[str, Any] = json.loads(NOTEBOOK.read_text())
-    return found
-
-
-def run_cells(cells: list[Cell]) -> list[tuple[str, list[bytes]]]:
+def run_cells(cells: list[Cell], name: str) -> list[tuple[str, list[bytes]]]:
     """Return (text, pictures as PNG) of every code cell, run in the working directory."""
     import matplotlib
 
@@ -44,14 +39,14 @@ def run_cells(cells: list[Cell]) -> list[tuple[str, list[bytes]]]:
             if cell["cell_type"] == "code":
                 text = StringIO()
                 with redirect_stdout(text):
-                    exec(compile("".join(cell["source"]), f"{NOTEBOOK.name}, cell {number}", "exec"), names)
+                    exec(compile("".join(cell["source"]), f"{name}, cell {number}", "exec"), names)
                 outputs.append((text.getvalue(), pictures[:]))
                 pictures.clear()
     return outputs
 
 
 def lay_out(folder: Path, demo: Path) -> Path:
-    """Put a demo folder where the notebook, run in the folder returned, looks for it."""
+    """Put a demo folder where notebooks, run in the folder returned, look for it."""
     (folder / ".demo").symlink_to(demo)
     working = folder / "docs" / "examples"
     working.mkdir(parents=True)
@@ -63,16 +58,16 @@ def shown_text(cell: Cell) -> str:
     return "".join(line for output in cell["outputs"] if output["output_type"] == "stream" for line in output["text"])
 
 
-def rewrite() -> None:
-    """Write the outputs into the notebook."""
+def rewrite(path: Path) -> None:
+    """Write the outputs into the notebook at PATH."""
     from tests.stores import imported
 
-    notebook = read_notebook()
+    notebook = json.loads(path.read_text())
     with TemporaryDirectory() as folder:
         (Path(folder) / "demo").mkdir()
         (Path(folder) / "demo" / "pulsar-store").symlink_to(imported("small", "clean"))
         os.chdir(lay_out(Path(folder), Path(folder) / "demo"))
-        outputs = run_cells(notebook["cells"])
+        outputs = run_cells(notebook["cells"], path.name)
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     for number, (cell, (text, pictures)) in enumerate(zip(code, outputs, strict=True), 1):
         cell["execution_count"] = number
@@ -81,8 +76,10 @@ def rewrite() -> None:
         for picture in pictures:
             data = {"image/png": b64encode(picture).decode(), "text/plain": ["<Figure>"]}
             cell["outputs"].append({"data": data, "metadata": {}, "output_type": "display_data"})
-    NOTEBOOK.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n")
+    path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":
-    rewrite()
+    for path in NOTEBOOKS:
+        if len(sys.argv) == 1 or path.stem in sys.argv[1:]:
+            rewrite(path)

@@ -42,7 +42,7 @@ _HANGS_AFTER_SECONDS = 120
 _ENDLESS_SECONDS = 2
 _STOPPED = -1
 _A_CHILD = 100  # lines
-_ENDLESS = {"delayed replay", "store generate", "nacks simulate", "nacks plan"}
+_ENDLESS = {"delayed replay", "store generate", "nacks plan"}
 """Commands that take as long as they are told to: these may be stopped."""
 _NOT_HERE = re.compile(r"--?(spark|jobs|memory|wait)")
 """Options that start processes: a line gets them only with values that are refused."""

@@ -12,8 +12,7 @@ from pathlib import Path
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import pytest
 
-from store.nacks.load import events_of
-from store.nacks.simulate import TimerResult, simulate
+from bench.nack_simulator import TimerResult, events_of, simulate
 from tests.live.broker import BASE_SETTINGS, Broker
 from tests.live.distribution import find_distribution
 from tests.live.producing import RECEIVE_MS, Sending, open_client, send

@@ -83,7 +83,6 @@ COMPARED_ELSEWHERE = {
     "delayed build": "test_delayed.py::test_index_is_the_same",
     "delayed histogram": "test_delayed.py::test_answers_are_the_same",
     "delayed verify": "test_delayed.py::test_answers_are_the_same",
-    "nacks simulate": "test_nack_sweep.py::test_spark_gives_the_rows_of_this_process",
 }
 """Commands that need no store, change one, or have their own tests of engines."""
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 
+from bench.nack_simulator import GeneratedLoad, NackEvents, TimerResult, describe, events_of, generate_events, simulate
 from store.errors import InvalidValue
-from store.nacks.load import GeneratedLoad, NackEvents, events_of, generate_events
-from store.nacks.simulate import TimerResult, describe, simulate, simulate_point, sweep_loads
 
 
 def runs(events: NackEvents, bits: int, base_delay_ms: int | None = None) -> dict[str, TimerResult]:
@@ -128,16 +125,6 @@ def test_distribution_by_hand() -> None:
     found = describe(np.array([0, 0, 1, 3, 200], dtype=np.int64))
     assert (found.count, found.mean_ms, found.median_ms, found.max_ms) == (5, 40.8, 1, 200)
     assert found.histogram == ((0, 2), (1, 3), (2, 3), (4, 4), (8, 4), (16, 4), (32, 4), (64, 4), (128, 4), (256, 5))
-
-
-def test_sweep_points_are_plain_values() -> None:
-    loads = sweep_loads(GeneratedLoad(duration_ms=1000), [10, 100], [1000, 5000])
-    assert [(load.messages_per_second, load.min_delay_ms) for load in loads] == [
-        (10, 1000), (10, 5000), (100, 1000), (100, 5000),
-    ]  # fmt: skip
-    rows = simulate_point(pickle.loads(pickle.dumps(loads[0])), 8)
-    assert [row.timer for row in rows] == ["interval", "merged", "cpp", "go", "deadline"]
-    assert rows == simulate_point(loads[0], 8)
 
 
 @pytest.mark.parametrize("row", [(-1, 1, 1, 1), (1, -1, 1, 1), (1, 1, 2**63, 1), (1, 1, 1, -1), (2**62, 1, 1, 2**62)])

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import heapq
 import math
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from store.frozen import NamedTuple
 from store.nacks.buckets import MIN_NACK_DELAY_MS
 from store.nacks.sizes import pair_map_bytes
 from store.nacks.tracker import NegativeAcksTracker

@@ -1,6 +1,6 @@
-"""Replay nacks through the old and the new timers: how early, how late, how often, how large.
+"""Replay nacks through the timers of clients: how early, how late, how often, how large.
 
-Deterministic: the same events give the same numbers. Plain values in and out, so a sweep can run anywhere.
+Deterministic: the same events give the same numbers. ``docs/examples/negative-acks.ipynb`` shows its figures.
 """
 
 from __future__ import annotations
@@ -8,22 +8,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import field
-from itertools import product
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from bench.nack_timers import CppTimer, DeadlineTimer, GoTimer, IntervalTimer, MergedTimer, NackTimer, Redelivery
 from store.errors import InvalidValue
-from store.frozen import frozen
+from store.nacks.bitmaps import Int64s
 from store.nacks.buckets import check_precision_bits
-from store.nacks.load import GeneratedLoad, NackEvents, generate_events
-from store.nacks.timers import CppTimer, DeadlineTimer, GoTimer, IntervalTimer, MergedTimer, NackTimer, Redelivery
+from store.nacks.rows import add_times, check_column
 
 SAMPLES = 100
 """Points of the memory curve."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Distribution:
     """Of milliseconds; ``histogram`` pairs an upper bound (0, 1, 2, 4, …) with how many are at most that."""
 
@@ -36,16 +36,16 @@ class Distribution:
     histogram: tuple[tuple[int, int], ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class MemorySample:
     """State at one simulated time."""
 
     time_ms: int
     pending: int
-    size_bytes: int | None = field(metadata={"json": "bytes"})
+    size_bytes: int | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TimerResult:
     """One timer's run. ``doubled``: redeliveries of an entry beyond its first; ``visited``: entries looked at."""
 
@@ -58,26 +58,8 @@ class TimerResult:
     visited: int
     early: Distribution
     late: Distribution
-    peak_bytes: int | None = field(metadata={"json": "peakBytes"})
+    peak_bytes: int | None
     memory: tuple[MemorySample, ...]
-
-
-@frozen
-class SweepRow:
-    """One point of a sweep."""
-
-    messages_per_second: float
-    delay_ms: int
-    precision_bits: int
-    timer: str
-    redeliveries: int
-    doubled: int
-    firings: int
-    mean_early_ms: float
-    max_early_ms: int
-    mean_late_ms: float
-    max_late_ms: int
-    peak_bytes: int | None = field(metadata={"json": "peakBytes"})
 
 
 def simulate(events: NackEvents, precision_bits: int, base_delay_ms: int | None = None) -> list[TimerResult]:
@@ -93,45 +75,6 @@ def simulate(events: NackEvents, precision_bits: int, base_delay_ms: int | None 
         _run("cpp", None, CppTimer(base_delay_ms), events),
         _run("go", precision_bits, GoTimer(max(base_delay_ms, 1), precision_bits), events),
         _run("deadline", precision_bits, DeadlineTimer(precision_bits), events),
-    ]
-
-
-def sweep_loads(load: GeneratedLoad, rates: Iterable[float], delays_ms: Iterable[int]) -> list[GeneratedLoad]:
-    """Return LOAD at every rate and with every (fixed) delay."""
-    return [
-        GeneratedLoad(
-            messages_per_second=rate,
-            duration_ms=load.duration_ms,
-            min_delay_ms=delay_ms,
-            max_delay_ms=delay_ms,
-            batch_size=load.batch_size,
-            entries_per_ledger=load.entries_per_ledger,
-            nacked=load.nacked,
-            processing_ms=load.processing_ms,
-            seed=load.seed,
-        )
-        for rate, delay_ms in product(rates, delays_ms)
-    ]
-
-
-def simulate_point(load: GeneratedLoad, precision_bits: int) -> list[SweepRow]:
-    """Return the timers' rows of one point of a sweep."""
-    return [
-        SweepRow(
-            messages_per_second=load.messages_per_second,
-            delay_ms=load.min_delay_ms,
-            precision_bits=precision_bits,
-            timer=result.timer,
-            redeliveries=result.redeliveries,
-            doubled=result.doubled,
-            firings=result.firings,
-            mean_early_ms=result.early.mean_ms,
-            max_early_ms=result.early.max_ms,
-            mean_late_ms=result.late.mean_ms,
-            max_late_ms=result.late.max_ms,
-            peak_bytes=result.peak_bytes,
-        )
-        for result in simulate(generate_events(load), precision_bits, load.min_delay_ms)
     ]
 
 
@@ -214,3 +157,87 @@ def describe(values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Distribution
     last = int(np.argmax(counts == len(values)))
     histogram = tuple(zip(bounds[: last + 1], counts[: last + 1].tolist(), strict=True))
     return Distribution(len(values), float(values.mean()), median, p90, p99, largest, histogram)
+
+
+# -- events -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NackEvents:
+    """Columns of one length, in order of time; times in ms."""
+
+    times_ms: Int64s
+    ledger_ids: Int64s
+    entry_ids: Int64s
+    delays_ms: Int64s
+
+    def __len__(self) -> int:
+        return len(self.times_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedLoad:
+    """A stream of messages in batches, some of them nacked some time after they were delivered.
+
+    Every message is nacked with probability ``nacked``, up to ``processing_ms`` after delivery, for a delay drawn
+    evenly from ``min_delay_ms`` to ``max_delay_ms``. Messages of one batch are drawn one by one. The same seed gives
+    the same events on every machine.
+    """
+
+    messages_per_second: float = 1000.0
+    duration_ms: int = 60_000
+    min_delay_ms: int = 60_000
+    max_delay_ms: int = 60_000
+    batch_size: int = 1
+    entries_per_ledger: int = 50_000
+    nacked: float = 1.0
+    processing_ms: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        delays_fine = 0 <= self.min_delay_ms <= self.max_delay_ms < 2**53
+        sizes_fine = self.batch_size >= 1 and self.entries_per_ledger >= 1 and 0 <= self.processing_ms < 2**53
+        rates_fine = self.messages_per_second > 0 and 0 < self.duration_ms < 2**53 and 0 <= self.nacked <= 1
+        if not (delays_fine and sizes_fine and rates_fine and 0 <= self.seed < 2**32):
+            raise InvalidValue(
+                "a load that cannot be generated",
+                hint="positive rate, duration and sizes; 0 <= minimum delay <= maximum; share nacked from 0 to 1",
+            )
+
+
+def generate_events(load: GeneratedLoad) -> NackEvents:
+    """Return the events of LOAD; equal loads give equal events."""
+    # RandomState's streams are frozen: numpy promises the same numbers in every version.
+    random = np.random.RandomState(load.seed)
+    count = int(load.messages_per_second * load.duration_ms / 1000)
+    message = np.arange(count, dtype=np.int64)
+    message = message[random.random_sample(count) < load.nacked]
+    times = (message * (1000 / load.messages_per_second)).astype(np.int64)
+    times += _drawn(random, 0, load.processing_ms, len(message))
+    delays = _drawn(random, load.min_delay_ms, load.max_delay_ms, len(message))
+    entry = message // load.batch_size
+    return _ordered(times, entry // load.entries_per_ledger, entry % load.entries_per_ledger, delays)
+
+
+def events_of(rows: Iterable[tuple[int, int, int, int]]) -> NackEvents:
+    """Return the events of ROWS (time ms, ledger id, entry id, delay ms), put in order of time.
+
+    Raises InvalidValue for numbers that are negative or beyond 64 bits.
+    """
+    columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
+    times, ledgers, entries, delays = (
+        check_column(name, column)
+        for name, column in zip(("time", "ledger id", "entry id", "delay"), columns, strict=True)
+    )
+    add_times(delays, times)
+    return _ordered(times, ledgers, entries, delays)
+
+
+def _drawn(random: np.random.RandomState, low: int, high: int, count: int) -> Int64s:
+    share: npt.NDArray[np.float64] = random.random_sample(count)
+    return low + np.floor(share * (high - low + 1)).astype(np.int64)
+
+
+def _ordered(times: Int64s, ledgers: Int64s, entries: Int64s, delays: Int64s) -> NackEvents:
+    order = np.argsort(times, kind="stable")
+    return NackEvents(times[order], ledgers[order], entries[order], delays[order])
