@@ -99,22 +99,23 @@ class Block:
 
     def __init__(self, key: bytes, value: bytes | memoryview) -> None:
         self.ledger_id, block = block_of_key(key)
-        view = memoryview(value)
-        if len(view) < BLOCK_HEADER.size:
-            raise _damaged(self.ledger_id, block, f"{len(view)} bytes")
-        header = self.header = BlockHeader._make(BLOCK_HEADER.unpack_from(view))
+        if len(value) < BLOCK_HEADER.size:
+            raise _damaged(self.ledger_id, block, f"{len(value)} bytes")
+        header = self.header = BlockHeader._make(BLOCK_HEADER.unpack_from(value))
         n, flags = header.entries, header.flags
         if flags & ~(SLOTS | FILES | MESSAGES):
             raise _damaged(self.ledger_id, block, f"flags {flags:#x}")
-        wide = 2 + bool(flags & FILES) + bool(flags & MESSAGES)
-        expected = BLOCK_HEADER.size + 4 * n * wide + (2 * n if flags & SLOTS else 0)
-        if not 0 < n <= BLOCK_ENTRIES or len(view) != expected:
-            raise _damaged(self.ledger_id, block, f"{len(view)} bytes for {n} entries, expected {expected}")
-        columns = view[BLOCK_HEADER.size : BLOCK_HEADER.size + 4 * n * wide].cast("I")
+        wide = 2 + bool(flags & FILES) + bool(flags & MESSAGES) if flags else 2
+        end = BLOCK_HEADER.size + 4 * n * wide
+        expected = end + 2 * n if flags & SLOTS else end
+        if not 0 < n <= BLOCK_ENTRIES or len(value) != expected:
+            raise _damaged(self.ledger_id, block, f"{len(value)} bytes for {n} entries, expected {expected}")
+        view = memoryview(value)
+        columns = view[BLOCK_HEADER.size : end].cast("I")
         self._offsets, self._sizes = columns[:n], columns[n : 2 * n]
         self._messages = columns[2 * n : 3 * n] if flags & MESSAGES else None
         self._files = columns[(wide - 1) * n :] if flags & FILES else None
-        self._slots = view[BLOCK_HEADER.size + 4 * n * wide :].cast("H") if flags & SLOTS else None
+        self._slots = view[end:].cast("H") if flags & SLOTS else None
         self._first = block << BLOCK_BITS
         last = self.last_slot = header.first_slot + n - 1 if self._slots is None else self._slots[-1]
         if not header.first_slot + n - 1 <= last < BLOCK_ENTRIES:
@@ -198,10 +199,16 @@ _TIMES = struct.Struct("<HHI13q")
 _PUBLISH_BOUNDS = struct.Struct("<HHI48xqq")  # the two of them alone
 _ENTRIES = struct.Struct("<HHI8xq")
 TIMES_VERSION = 1
+TIMES_BYTES = _TIMES.size
+"""Of a time row, without its columns."""
 _ROW_HEAD = struct.Struct("<HHI")
 _ONE = struct.Struct("<q")
 _BROKER_MAX_PLACE = _ROW_HEAD.size + 8 * 9  # broker_max_ms is the tenth of LedgerSums
 HAS_AUTO = 1
+_COLUMNS_OF_ONE = (
+    struct.Struct("<2q"),
+    struct.Struct("<4q"),
+)  # of a ledger with one block, without and with the automatic clock
 
 
 class LedgerSums(NamedTuple):

@@ -7,13 +7,13 @@ A bookie deletes an entry log when no ledger in it has metadata any more (upstre
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from itertools import groupby
+from dataclasses import field
 
 from store.codec.entrylog import HEADER_BYTES
 from store.db.blocks import Block
 from store.db.environment import Store, Txn
 from store.db.files import LogFile, iter_logs
+from store.facts.file_sums import FileSums, sum_files
 from store.facts.unlisted import UnlistedLedgers
 from store.frozen import frozen
 from store.model.ledger_owners import all_owners
@@ -54,26 +54,6 @@ class DiskTotals:
     stuck: tuple[StuckLog, ...] = ()
 
 
-@dataclass(slots=True)
-class _File:
-    """The sums of one file; ``largest``: (bytes, ledger id) of its largest live ledger."""
-
-    log: LogFile
-    records: int = 0
-    live_bytes: int = 0
-    dead_bytes: int = 0
-    live_ledgers: int = 0
-    largest: tuple[int, int] = (-1, -1)
-
-    def add(self, ledger_id: int, size_bytes: int, *, lives: bool) -> None:
-        if not lives:
-            self.dead_bytes += size_bytes
-            return
-        self.live_bytes += size_bytes
-        self.live_ledgers += 1
-        self.largest = max(self.largest, (size_bytes, ledger_id))
-
-
 def read_disk_totals(
     store: Store, txn: Txn, top: int, advance: Callable[[int], None] = lambda count: None
 ) -> DiskTotals:
@@ -82,25 +62,28 @@ def read_disk_totals(
     The index knows one place of an entry: a log of a bookie that holds more copies is counted by its own ledgers map, or read where it
     has none. ADVANCE gets the ledgers counted.
     """
-    files = {log.file_id: _File(log) for log in iter_logs(txn)}
-    unlisted = UnlistedLedgers(txn)
-    for ledger_id, parts in groupby(iter_parts(txn), key=lambda part: part[0]):
-        _add_ledger(files, parts, ledger_id, lives=not unlisted.is_freed(ledger_id))
-        advance(1)
-    logs = [_whole(store, file, unlisted) for file in files.values() if file.log.kind == FileKind.ENTRY_LOG]
-    freed = [file for file in logs if not file.live_bytes and file.dead_bytes and file.log.size_bytes > HEADER_BYTES]
-    stuck = sorted((file for file in logs if file.live_bytes and file.dead_bytes), key=lambda file: -file.dead_bytes)
+    files = [*iter_logs(txn)]
+    sums, unlisted = sum_files(txn, advance), UnlistedLedgers(txn)
+    logs = [
+        (log, _whole(store, log, sums.get(log.file_id, FileSums()), unlisted))
+        for log in files
+        if log.kind == FileKind.ENTRY_LOG
+    ]
+    freed = [log for log, one in logs if not one.live_bytes and one.dead_bytes and log.size_bytes > HEADER_BYTES]
+    stuck = sorted(
+        ((log, one) for log, one in logs if one.live_bytes and one.dead_bytes), key=lambda pair: -pair[1].dead_bytes
+    )
     return DiskTotals(
         files=len(logs),
-        size_bytes=sum(file.log.size_bytes for file in logs),
-        live_bytes=sum(file.live_bytes for file in logs),
-        dead_bytes=sum(file.dead_bytes for file in logs),
+        size_bytes=sum(log.size_bytes for log, _ in logs),
+        live_bytes=sum(one.live_bytes for _, one in logs),
+        dead_bytes=sum(one.dead_bytes for _, one in logs),
         freed_logs=len(freed),
-        freed_bytes=sum(file.log.size_bytes for file in freed),
+        freed_bytes=sum(log.size_bytes for log in freed),
         stuck_logs=len(stuck),
-        stuck_bytes=sum(file.dead_bytes for file in stuck),
-        missing_files=sum(not file.log.locate(store.path).exists() for file in files.values()),
-        stuck=tuple(_stuck_log(txn, file, unlisted) for file in stuck[:top]),
+        stuck_bytes=sum(one.dead_bytes for _, one in stuck),
+        missing_files=sum(not log.locate(store.path).exists() for log in files),
+        stuck=tuple(_stuck_log(txn, log, one, unlisted) for log, one in stuck[:top]),
     )
 
 
@@ -112,34 +95,20 @@ def iter_parts(txn: Txn) -> Iterator[tuple[int, int, int, int]]:
             yield block.ledger_id, *part
 
 
-def _add_ledger(
-    files: dict[int, _File], parts: Iterator[tuple[int, int, int, int]], ledger_id: int, *, lives: bool
-) -> None:
-    sizes: dict[int, int] = {}
-    for _, file_id, records, size_bytes in parts:
-        sizes[file_id] = sizes.get(file_id, 0) + size_bytes
-        if file_id in files:
-            files[file_id].records += records
-    for file_id, size_bytes in sizes.items():
-        if file_id in files:  # `store check` tells of the others
-            files[file_id].add(ledger_id, size_bytes, lives=lives)
-
-
-def _whole(store: Store, file: _File, unlisted: UnlistedLedgers) -> _File:
-    """Return the sums of a log by its own ledgers map where the index has not all of its records."""
-    path = file.log.locate(store.path)
-    if file.records == file.log.records or not path.exists():
-        return file
-    whole = _File(file.log)
+def _whole(store: Store, log: LogFile, sums: FileSums, unlisted: UnlistedLedgers) -> FileSums:
+    """Return the sums of a log by its own ledgers map where the index, which has SUMS, has not all of its records."""
+    path = log.locate(store.path)
+    if sums.records == log.records or not path.exists():
+        return sums
+    whole = FileSums()
     for ledger_id, size_bytes in read_ledger_sizes(path).items():
         whole.add(ledger_id, size_bytes, lives=not unlisted.is_freed(ledger_id))
     return whole
 
 
-def _stuck_log(txn: Txn, file: _File, unlisted: UnlistedLedgers) -> StuckLog:
-    _, ledger_id = file.largest
+def _stuck_log(txn: Txn, log: LogFile, sums: FileSums, unlisted: UnlistedLedgers) -> StuckLog:
+    _, ledger_id = sums.largest
     indexes = unlisted.indexes
     owners = (indexes[ledger_id],) if ledger_id in indexes else all_owners(txn, ledger_id)
     kept_for = owners[0].topic if owners else f"ledger {ledger_id}, which nothing references"
-    log = file.log
-    return StuckLog(log.path, log.size_bytes, file.dead_bytes, file.live_bytes, file.live_ledgers, kept_for)
+    return StuckLog(log.path, log.size_bytes, sums.dead_bytes, sums.live_bytes, sums.live_ledgers, kept_for)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from shutil import disk_usage
 
@@ -9,6 +10,7 @@ from store.db.blocks import Block
 from store.db.environment import Txn
 from store.db.files import FileMode, LogFile, iter_logs
 from store.errors import IndexCorrupt
+from store.facts.file_sums import FileSums
 from store.frozen import NamedTuple
 from store.names import FileKind
 
@@ -35,6 +37,10 @@ def read_disks(root: Path, txn: Txn) -> tuple[tuple[Path, DiskUsage], ...]:
 def journal_only(txn: Txn) -> tuple[tuple[LogFile, int, int], ...]:
     """Return the journals that have entries which no entry log has, with how many, and their bytes; raises IndexCorrupt."""
     journals = {log.file_id: log for log in iter_logs(txn) if log.kind == FileKind.JOURNAL}
+    kept: Mapping[int, FileSums] | None = txn.memo.get(FileSums)
+    if kept is not None:
+        found = ((log, kept.get(file_id, FileSums())) for file_id, log in journals.items())
+        return tuple((log, one.records, one.live_bytes + one.dead_bytes) for log, one in found if one.records)
     counts = {file_id: [0, 0] for file_id in journals}
     for key, row in txn.items("entries") if journals else ():
         try:

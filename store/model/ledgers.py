@@ -358,6 +358,13 @@ def merge_ids(*each: Iterable[int]) -> Iterator[int]:
 
 
 def sorted_ledger_ids(txn: Txn) -> array[int]:
-    """Return the ids of every ledger that the metadata lists, ascending."""
+    """Return the ids of every ledger that the metadata lists, ascending; not to be changed, as a snapshot keeps them."""
+    kept: array[int] | None = txn.memo.get(sorted_ledger_ids)
+    if kept is not None:
+        return kept
     found = array("q", iter_ledger_ids(txn))
-    return found if all(before <= after for before, after in pairwise(found)) else array("q", sorted(found))
+    if any(before > after for before, after in pairwise(found)):
+        found = array("q", sorted(found))
+    if iter_ledger_ids in txn.memo:  # they are those of a snapshot, and whole
+        txn.memo[sorted_ledger_ids] = found
+    return found

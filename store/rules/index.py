@@ -16,6 +16,7 @@ from store.db.blocks import (
     LedgerTimes,
     block_of_key,
     decode_times,
+    ledger_key,
     ledger_of_key,
 )
 from store.db.copies import check_copies_row, has_copies
@@ -23,6 +24,7 @@ from store.db.environment import Txn
 from store.db.files import LogFile, iter_logs
 from store.errors import IndexCorrupt, StoreError
 from store.facts.cluster import ClusterFacts
+from store.facts.file_sums import IndexPass
 from store.model.references import find_references, iter_wrong_owners
 from store.rules.finding import Finding
 from store.rules.rule import Sweep
@@ -85,26 +87,25 @@ def _check_index(facts: ClusterFacts) -> Iterator[Finding]:
     """Check every location block in itself, and every time row against its ledger's blocks."""
     txn = facts.reader.txn
     files = {log.file_id: log for log in _logs(txn)}
+    index = IndexPass(txn, {file_id: log.size_bytes for file_id, log in files.items()})
     ledger: _LedgerCheck | None = None
     checked = 0
-    for key, value in txn.items("entries"):
-        try:
-            block = Block(key, value)
-            number = block_of_key(key)[1]
-        except IndexCorrupt as error:
-            yield BLOCK_DAMAGED.at(f"entries {key.hex()}", error.message)
+    for key, block in index.iter_blocks():
+        if ledger is not None and key[:8] != ledger_key(ledger.ledger_id):
+            yield from ledger.finish(txn)
+            checked += ledger.has_times
+            ledger = None
+        if isinstance(block, IndexCorrupt):
+            yield BLOCK_DAMAGED.at(f"entries {key.hex()}", block.message)
             continue
-        if ledger is None or ledger.ledger_id != block.ledger_id:
-            if ledger is not None:
-                yield from ledger.finish(txn)
-                checked += ledger.has_times
-            ledger = _LedgerCheck(block.ledger_id)
+        number = block_of_key(key)[1]
+        ledger = ledger or _LedgerCheck(block.ledger_id)
         ledger.add(number, block)
         yield from _check_block(number, block, files)
     if ledger is not None:
         yield from ledger.finish(txn)
         checked += ledger.has_times
-    if checked != txn.count("times"):
+    if checked + index.usual != txn.count("times"):
         yield from _check_times_without_blocks(txn)
 
 
@@ -169,7 +170,7 @@ class _LedgerCheck:
     def finish(self, txn: Txn) -> Iterator[Finding]:
         """Yield what is wrong with the ledger's time row."""
         where = f"time row of ledger {self.ledger_id}"
-        row = txn.view("times", self.ledger_id.to_bytes(8, "big", signed=True))
+        row = txn.view("times", ledger_key(self.ledger_id))
         if row is None:
             yield TIMES_MISSING.at(where, "the ledger has entries and no time row")
             return
@@ -193,8 +194,6 @@ class _LedgerCheck:
     def _sums(self, max_lac: int) -> LedgerSums:
         """Return the sums of the blocks, not by the indexer's own code: what that wrote is what is checked."""
         headers = list(self._headers.values())
-        if len(headers) == 1:  # of nearly all
-            return _sums_of_one(next(iter(self._headers)), headers[0], self._first, self._last, max_lac)
         return LedgerSums(
             first_block=min(self._headers),
             entries=sum(h.entries for h in headers),
@@ -213,12 +212,6 @@ class _LedgerCheck:
 
     def _columns_match(self, times: LedgerTimes) -> bool:
         first, last = min(self._headers), self._last >> BLOCK_BITS
-        if first == last:
-            header = self._headers[first]
-            columns = times.publish_max[0], times.publish_min[0], times.auto_max[0], times.auto_min[0]
-            publish_bounds = header.publish_max_ms, header.publish_min_ms
-            auto_bounds = (header.auto_max_ms, header.auto_min_ms) if times.sums.broker_count else publish_bounds
-            return times.blocks == 1 and columns == publish_bounds + auto_bounds
         publish = {n: (h.publish_min_ms, h.publish_max_ms) for n, h in self._headers.items()}
         auto = (
             {n: (h.auto_min_ms, h.auto_max_ms) for n, h in self._headers.items()}
@@ -232,25 +225,6 @@ class _LedgerCheck:
                 (auto, times.auto_max, times.auto_min),
             )
         )
-
-
-def _sums_of_one(number: int, header: BlockHeader, first: int, last: int, max_lac: int) -> LedgerSums:
-    """Return the sums of a ledger of one block."""
-    return LedgerSums(
-        number,
-        header.entries,
-        first,
-        last,
-        header.messages,
-        header.payload_bytes,
-        header.publish_min_ms,
-        header.publish_max_ms,
-        header.broker_min_ms,
-        header.broker_max_ms,
-        header.broker_count,
-        header.unframed,
-        max_lac,
-    )
 
 
 _Bounds = dict[int, tuple[int, int]]

@@ -1,0 +1,168 @@
+"""What the location index has in each file, and who of the ledgers there lives: one pass over all blocks for all that ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+
+from store.db.blocks import Block
+from store.db.environment import Txn
+from store.errors import IndexCorrupt, StoreError
+from store.facts.unlisted import UnlistedLedgers
+from store.facts.usual_blocks import UsualBlocks, UsualRows
+from store.model.ledgers import sorted_ledger_ids
+
+MANY_ROWS = 4096
+"""Of fewer each is looked at: numpy takes 70 ms to import."""
+_CHUNK_ROWS = 1024  # of up to 8 KiB
+
+
+@dataclass(slots=True)
+class FileSums:
+    """What the location index has in one file; ``largest``: (bytes, ledger id) of its largest live ledger."""
+
+    records: int = 0
+    live_bytes: int = 0
+    dead_bytes: int = 0
+    live_ledgers: int = 0
+    largest: tuple[int, int] = (-1, -1)
+
+    def add(self, ledger_id: int, size_bytes: int, *, lives: bool) -> None:
+        if not lives:
+            self.dead_bytes += size_bytes
+            return
+        self.live_bytes += size_bytes
+        self.live_ledgers += 1
+        self.largest = max(self.largest, (size_bytes, ledger_id))
+
+
+class SumsOfFiles:
+    """Adds up what blocks, in the order of their ledgers, have in each file. Raises what cannot be read of their ledgers."""
+
+    def __init__(self, txn: Txn) -> None:
+        self.by_file: dict[int, FileSums] = {}
+        self._txn = txn
+        self._unlisted = UnlistedLedgers(txn)
+        self._ledger_id = -1
+        self._sizes: dict[int, int] = {}
+
+    def add(self, block: Block) -> None:
+        if block.ledger_id != self._ledger_id:
+            self.end_ledger()
+            self._ledger_id = block.ledger_id
+        for file_id, records, size_bytes in block.iter_parts():
+            if file_id not in self.by_file:
+                self.by_file[file_id] = FileSums()
+            self.by_file[file_id].records += records
+            self._sizes[file_id] = self._sizes.get(file_id, 0) + size_bytes
+
+    def add_usual(self, rows: UsualRows) -> None:
+        """Add blocks that are the only ones of their ledgers."""
+        import numpy as np
+
+        listed = np.frombuffer(sorted_ledger_ids(self._txn), np.int64)
+        places = np.searchsorted(listed, rows.ledger_ids)
+        lives = (
+            listed[np.minimum(places, len(listed) - 1)] == rows.ledger_ids
+            if len(listed)
+            else np.zeros(len(places), bool)
+        )
+        for place in np.flatnonzero(~lives).tolist():
+            lives[place] = not self._unlisted.is_freed(int(rows.ledger_ids[place]))
+        for file_id in np.unique(rows.file_ids).tolist():
+            of_file = rows.file_ids == file_id
+            live = of_file & lives
+            sizes = rows.size_bytes[live]
+            sums = self.by_file.setdefault(file_id, FileSums())
+            sums.records += int(rows.entries[of_file].sum())
+            sums.dead_bytes += int(rows.size_bytes[of_file & ~lives].sum())
+            sums.live_bytes += int(sizes.sum())
+            sums.live_ledgers += len(sizes)
+            if len(sizes):
+                largest = sizes.max()
+                ledger_id = rows.ledger_ids[live][sizes == largest].max()
+                sums.largest = max(sums.largest, (int(largest), int(ledger_id)))
+
+    def end_ledger(self) -> None:
+        if self._sizes:
+            lives = not self._unlisted.is_freed(self._ledger_id)
+            for file_id, size_bytes in self._sizes.items():
+                self.by_file[file_id].add(self._ledger_id, size_bytes, lives=lives)
+            self._sizes.clear()
+
+
+class IndexPass:
+    """A pass over the location index. FILE_BYTES: file id → the size of a catalogued file."""
+
+    def __init__(self, txn: Txn, file_bytes: Mapping[int, int]) -> None:
+        self._txn = txn
+        self.usual = 0
+        """The ledgers that were passed by: their only block is right, and their time row is."""
+        self._blocks = UsualBlocks(txn, file_bytes) if txn.count("entries") >= MANY_ROWS else None
+        self._sums: SumsOfFiles | None = None
+
+    def iter_blocks(self) -> Iterator[tuple[bytes, Block | IndexCorrupt]]:
+        """Yield the key and the block of each row that is not passed by, or why it cannot be read, in the order of ledgers.
+
+        A snapshot keeps what the blocks have in each file, where all could be read.
+        """
+        txn, altered = self._txn, list[bytes]()
+        with suppress(StoreError):  # who asks for the sums is told
+            self._sums = SumsOfFiles(txn)
+        with txn.noting_altered(altered):
+            for key, row in self._iter_rows():
+                try:
+                    block = Block(key, row)
+                except IndexCorrupt as error:
+                    self._sums = None
+                    yield key, error
+                    continue
+                self._sum(lambda sums, block=block: sums.add(block))
+                yield key, block
+        if txn.is_snapshot and not altered:
+            self._sum(SumsOfFiles.end_ledger)
+            if self._sums is not None:
+                txn.memo[FileSums] = self._sums.by_file
+
+    def _sum(self, add: Callable[[SumsOfFiles], None]) -> None:
+        if self._sums is not None:
+            try:
+                add(self._sums)
+            except StoreError:
+                self._sums = None
+
+    def _iter_rows(self) -> Iterator[tuple[bytes, bytes]]:
+        rows = self._txn.items("entries")
+        if self._blocks is None:
+            yield from rows
+            return
+        before, some = b"", list(islice(rows, _CHUNK_ROWS))
+        while some:
+            rest = list(islice(rows, _CHUNK_ROWS))
+            found = self._blocks.find(some, before, rest[0][0] if rest else b"")
+            if found is not None:
+                self.usual += len(found.places)
+                self._sum(lambda sums, found=found: sums.add_usual(found))
+            passed = set(() if found is None else found.places.tolist())
+            yield from (row for place, row in enumerate(some) if place not in passed)
+            before, some = some[-1][0], rest
+
+
+def sum_files(txn: Txn, advance: Callable[[int], None] = lambda count: None) -> Mapping[int, FileSums]:
+    """Return what the location index has in each file, by the file's id; raises IndexCorrupt. ADVANCE gets the ledgers counted."""
+    kept: dict[int, FileSums] | None = txn.memo.get(FileSums)
+    if kept is not None:
+        return kept
+    sums, last, altered = SumsOfFiles(txn), None, list[bytes]()
+    with txn.noting_altered(altered):
+        for key, row in txn.items("entries"):
+            block = Block(key, row)
+            sums.add(block)
+            advance(block.ledger_id != last)
+            last = block.ledger_id
+    sums.end_ledger()
+    if txn.is_snapshot and not altered:
+        txn.memo[FileSums] = sums.by_file
+    return sums.by_file

@@ -1,0 +1,96 @@
+"""A block of the index that is passed by as usual is right: looked at one by one, all give the same findings and sums of files."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from store.db.environment import Store, Txn, open_store
+from store.errors import StoreError
+from store.facts import file_sums
+from store.facts.cluster import ClusterFacts
+from store.facts.disk_totals import read_disk_totals
+from store.facts.disks import journal_only
+from store.facts.file_sums import IndexPass
+from store.model.reader import open_reader
+from store.rules.index import INDEX_SWEEPS
+from tests.stores import copied, imported
+from tests.worlds import STATES
+
+_NEVER = 1 << 62
+
+
+def _judged(store: Path, many_rows: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], int]:
+    """Return the findings of the index and the sums of files, and how many blocks were passed by where MANY_ROWS are many."""
+    passes: list[IndexPass] = []
+
+    class Kept(IndexPass):
+        def __init__(self, *arguments: object) -> None:
+            super().__init__(*arguments)  # type: ignore[arg-type]
+            passes.append(self)
+
+    with monkeypatch.context() as patch, open_store(store) as opened, open_reader(opened) as reader:
+        patch.setattr(file_sums, "MANY_ROWS", many_rows)
+        patch.setattr("store.rules.index.IndexPass", Kept)
+        txn = reader.txn
+        with txn.passing_altered():
+            found = [repr(one) for one in INDEX_SWEEPS[0].judge(ClusterFacts(opened, reader))]
+            return [*found, *_sums(opened, txn)], sum(one.usual for one in passes)
+
+
+def _sums(store: Store, txn: Txn) -> list[str]:
+    sums = []
+    for ask in (lambda: read_disk_totals(store, txn, 9), lambda: journal_only(txn)):
+        try:
+            sums.append(repr(ask()))
+        except StoreError as error:
+            sums.append(error.message)
+    return sums
+
+
+def _compare(store: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[str]]:
+    with open_store(store) as opened, open_reader(opened) as reader:  # by nothing that another pass keeps
+        sums = _sums(opened, reader.txn)
+    each, none = _judged(store, _NEVER, monkeypatch)
+    many, usual = _judged(store, 0, monkeypatch)
+    assert (none, many) == (0, each)
+    assert many[-2:] == sums
+    return usual, many[:-2]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_blocks_of_recorded_worlds(state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, found = _compare(imported("small", state), monkeypatch)
+    assert usual > 10
+    assert not found
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("seed", range(8))
+def test_blocks_beside_damaged_ones(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = copied("small", "clean", tmp_path)
+    draw = random.Random(seed)
+    with open_store(store, writable=True) as opened:
+        damaged = opened.write(lambda txn: sum(_damage(txn, draw, database) for database in ("entries", "times")))
+    usual, found = _compare(store, monkeypatch)
+    assert damaged > 5
+    assert usual > 10
+    assert found
+
+
+def _damage(txn: Txn, draw: random.Random, database: str) -> int:
+    """Change a bit, or two bytes, of some rows, delete others, give some the value of others; return how many."""
+    rows = list(txn.items(database))
+    chosen = draw.sample(rows, len(rows) // 6)
+    for key, value in chosen:
+        place, changed = draw.randrange(len(value)), bytearray(value)
+        changed[place] ^= 1 << draw.randrange(8)
+        changed[draw.randrange(len(value))] ^= draw.choice((0, 1 << draw.randrange(8)))
+        what = draw.choice((bytes(changed), bytes(changed), bytes(changed), value[:place], draw.choice(rows)[1], b""))
+        if what:
+            txn.put(database, key, what)
+        else:
+            txn.delete(database, key)
+    return len(chosen)
