@@ -119,17 +119,17 @@ class IndexPass:
                     self._sums = None
                     yield key, error
                     continue
-                self._sum(lambda sums, block=block: sums.add(block))
+                self._sum(SumsOfFiles.add, block)
                 yield key, block
         if txn.is_snapshot and not altered:
             self._sum(SumsOfFiles.end_ledger)
             if self._sums is not None:
                 txn.memo[FileSums] = self._sums.by_file
 
-    def _sum(self, add: Callable[[SumsOfFiles], None]) -> None:
+    def _sum(self, add: Callable[..., None], *rows: Block | UsualRows) -> None:
         if self._sums is not None:
             try:
-                add(self._sums)
+                add(self._sums, *rows)
             except StoreError:
                 self._sums = None
 
@@ -144,7 +144,7 @@ class IndexPass:
             found = self._blocks.find(some, before, rest[0][0] if rest else b"")
             if found is not None:
                 self.usual += len(found.places)
-                self._sum(lambda sums, found=found: sums.add_usual(found))
+                self._sum(SumsOfFiles.add_usual, found)
             passed = set(() if found is None else found.places.tolist())
             yield from (row for place, row in enumerate(some) if place not in passed)
             before, some = some[-1][0], rest
