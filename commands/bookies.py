@@ -14,7 +14,7 @@ _HELPS = {
     "group": "The group of bookies that it belongs to.",
     "hostname": "The host that it runs on.",
 }
-_SETS: Any = {"changes": True, "writes_first": True, "helps": _HELPS}  # Any: keywords of click
+_SETS: Any = {"changes": True, "helps": _HELPS}  # Any: keywords of click
 
 
 @mirrored("bookies list-bookies", examples=["pulsar-admin bookies list-bookies"], errors=[StoreNotFound])

@@ -11,7 +11,6 @@ from store.errors import InvalidValue, MetadataCorrupt, Refused, StoreNotFound
 _HELPS = {"config": "Name of the setting.", "value": "What it is set to."}
 _SETS: Any = {
     "changes": True,
-    "writes_first": True,
     "helps": _HELPS,
     "errors": [Refused, InvalidValue],
 }  # Any: keywords of click

@@ -84,7 +84,6 @@ def get(app: App, cluster: str) -> None:
 @mirrored(
     "clusters create",
     changes=True,
-    writes_first=True,
     helps=_HELPS,
     examples=["pulsar-admin clusters create west --url http://west:8080 --broker-url pulsar://west:6650 --dry-run"],
     errors=[InvalidValue, AlreadyExists],
@@ -97,7 +96,6 @@ def create(app: App, cluster: str, cluster_config_file: str | None, **options: o
 @mirrored(
     "clusters update",
     changes=True,
-    writes_first=True,
     helps=_HELPS,
     examples=["pulsar-admin clusters update standalone --url http://new:8080 --dry-run"],
     errors=[ResourceNotFound, InvalidValue],
@@ -110,7 +108,6 @@ def update(app: App, cluster: str, cluster_config_file: str | None, **options: o
 @mirrored(
     "clusters delete",
     changes=True,
-    writes_first=True,
     helps=_HELPS,
     examples=["pulsar-admin clusters delete standalone --dry-run"],
     errors=[ResourceNotFound, Refused],
@@ -134,7 +131,6 @@ def get_peers(app: App, cluster: str) -> None:
 @mirrored(
     "clusters update-peer-clusters",
     changes=True,
-    writes_first=True,
     helps=_HELPS,
     examples=['pulsar-admin clusters update-peer-clusters standalone --peer-clusters "" --dry-run'],
     errors=[ResourceNotFound, Refused],
@@ -158,7 +154,6 @@ def get_migration(app: App, cluster: str) -> None:
 @mirrored(
     "clusters update-cluster-migration",
     changes=True,
-    writes_first=True,
     helps=_HELPS,
     examples=["pulsar-admin clusters update-cluster-migration standalone --migrated --broker-url pulsar://b --dry-run"],
     errors=[InvalidValue],
@@ -198,7 +193,6 @@ def get_domain(app: App, cluster: str, domain_name: str) -> None:
 
 _DOMAIN: Any = {
     "changes": True,
-    "writes_first": True,
     "helps": _HELPS,
     "errors": [ResourceNotFound, Refused],
 }  # Any: keywords of click

@@ -19,7 +19,7 @@ _HELPS = {
     "broker": "The broker, HOST:PORT.",
 }
 _READS: Any = {"examples": [], "errors": [ResourceNotFound, MetadataCorrupt]}  # Any: keywords of click
-_SETS: Any = {"changes": True, "writes_first": True, "helps": _HELPS}
+_SETS: Any = {"changes": True, "helps": _HELPS}
 
 
 @mirrored("ns-isolation-policy list", elsewhere=["pulsar-admin ns-isolation-policy list standalone"], **_READS)

@@ -29,7 +29,7 @@ _HELPS = {
     "dynamic": "A broker may calculate it anew.",
 }
 _EXAMPLE = "pulsar-admin resourcegroups {} batch --msg-publish-rate 1000 --dry-run"
-_GROUP: Any = {"changes": True, "writes_first": True, "helps": _HELPS}  # Any: keywords of click
+_GROUP: Any = {"changes": True, "helps": _HELPS}  # Any: keywords of click
 _QUOTA: Any = {"helps": _HELPS, "errors": [NamespaceNotFound, InvalidValue, MetadataCorrupt]}
 
 
@@ -96,7 +96,6 @@ def get_quota(app: App, namespace: str | None, bundle: str | None) -> None:
 @mirrored(
     "resource-quotas set",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin resource-quotas set -mi 10 -mo 20 -bi 1000 -bo 2000 -mem 100 --dry-run"],
     **_QUOTA,
 )
@@ -112,7 +111,6 @@ def set_quota(app: App, namespace: str | None, bundle: str | None, dynamic: bool
 @mirrored(
     "resource-quotas reset-namespace-bundle-quota",
     changes=True,
-    writes_first=True,
     examples=[],
     elsewhere=[
         "pulsar-admin resource-quotas reset-namespace-bundle-quota -n acme/iot -b 0x00000000_0xffffffff --dry-run"

@@ -36,7 +36,6 @@ accept_option = click.option(
 @command(
     "forget",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin ledgers forget 9 --force --dry-run"],
     output="The change: the ledgers of each topic before and after, what is dropped with them, cursors that were in them.",
     errors=[LedgerNotFound, Refused, StalePlan],
@@ -57,7 +56,6 @@ def forget(app: App, ledgers: tuple[int, ...], force: bool, accept_unknown_tree:
 @command(
     "restore",
     changes=True,
-    writes_first=True,
     examples=[],
     elsewhere=["pulsar-admin ledgers restore 9", "pulsar-admin ledgers restore --deleted --dry-run -o json"],
     output="The change: the metadata made for each ledger, with its end, quorums, ensembles and what it says of itself.",
@@ -113,7 +111,6 @@ def restore(
 @command(
     "delete",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin ledgers delete 17 20"],
     elsewhere=["pulsar-admin ledgers orphans -o jsonl | pulsar-admin ledgers delete --from-file -"],
     output="The change: each ledger with what its metadata said it is, and how much goes with it.",

@@ -17,7 +17,6 @@ _CHANGE = "The change: both parts of the policy before and after, times in ms, w
 @command(
     "enable-delayed-message",
     changes=True,
-    writes_first=True,
     examples=[
         "pulsar-admin namespaces enable-delayed-message acme/delayed -p 5m -t 2s --dry-run",
         "pulsar-admin namespaces enable-delayed-message public/default",

@@ -48,13 +48,11 @@ _READS: Any = {"helps": _HELPS, "errors": [NamespaceNotFound, MetadataCorrupt]} 
 _SETS: Any = {
     "helps": _HELPS,
     "changes": True,
-    "writes_first": True,
     "errors": [NamespaceNotFound, InvalidValue, MetadataCorrupt],
 }
 _PERMISSION: Any = {
     "helps": _HELPS,
     "changes": True,
-    "writes_first": True,
     "errors": [NamespaceNotFound, InvalidValue, ResourceNotFound],
 }
 
@@ -65,7 +63,6 @@ _PERMISSION: Any = {
 @mirrored(
     "namespaces create",
     changes=True,
-    writes_first=True,
     helps=_HELPS,
     examples=["pulsar-admin namespaces create acme/new --bundles 8 --dry-run"],
     errors=[NamespaceNotFound, AlreadyExists, Refused, InvalidValue],
@@ -94,7 +91,6 @@ def list_cluster(app: App, params: str) -> None:
 @mirrored(
     "namespaces delete",
     changes=True,
-    writes_first=True,
     helps=_HELPS,
     examples=["pulsar-admin namespaces delete acme/iot --force --dry-run"],
     errors=[NamespaceNotFound, Refused],
@@ -116,7 +112,6 @@ def show_bundles(app: App, namespace: NamespaceName) -> None:
 @mirrored(
     "namespaces split-bundle",
     changes=True,
-    writes_first=True,
     helps=_HELPS,
     examples=["pulsar-admin namespaces split-bundle acme/iot --bundle-type LARGEST --dry-run"],
     errors=[NamespaceNotFound, InvalidValue, NeedsBroker],

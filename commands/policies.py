@@ -112,7 +112,6 @@ def _changing(path: str, policy: Policy) -> Command:
     examples=["pulsar-admin topicPolicies delete public/default/plain --dry-run"],
     several=True,
     changes=True,
-    writes_first=True,
     uses=["interceptors", "broker_conf"],
     output="Nothing; on stderr the policies before and after, and the undo command.",
     errors=[InvalidValue, MetadataCorrupt, Refused, StalePlan],
@@ -139,7 +138,7 @@ def _mirrored(path: str, function: Callable[..., None], policy: Policy) -> Comma
         more |= {"changes": True, "output": "Nothing; on stderr the policy before and after, and the undo command."}
         more["errors"] = [*more["errors"], StalePlan]
     if not reads and of_topics:
-        more |= {"writes_first": True, "uses": ["interceptors", "broker_conf"], "errors": [*more["errors"], Refused]}
+        more |= {"uses": ["interceptors", "broker_conf"], "errors": [*more["errors"], Refused]}
     return mirrored(path, examples=(), elsewhere=[_example(path)], helps=_HELPS, several=of_topics, **more)(function)
 
 

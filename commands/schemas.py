@@ -100,7 +100,6 @@ def _place(item: IndexEntry) -> dict[str, int]:
 @mirrored(
     "schemas upload",
     changes=True,
-    writes_first=True,
     examples=(),
     elsewhere=["pulsar-admin schemas upload acme/orders/eu -f order.json"],
     output=_NOTHING,
@@ -131,7 +130,6 @@ def compatibility(app: App, topic: TopicName, filename: str) -> None:
 @mirrored(
     "schemas delete",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin schemas delete public/default/avro"],
     output=_NOTHING,
     errors=[MetadataCorrupt, Refused, StalePlan],

@@ -33,7 +33,6 @@ def get(app: App, tenant: str) -> None:
 @mirrored(
     "tenants create",
     changes=True,
-    writes_first=True,
     helps=_HELPS,
     examples=["pulsar-admin tenants create shop --admin-roles shop-admin --allowed-clusters standalone --dry-run"],
     errors=[InvalidValue, Refused, AlreadyExists],
@@ -46,7 +45,6 @@ def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
 @mirrored(
     "tenants update",
     changes=True,
-    writes_first=True,
     helps=_HELPS,
     examples=["pulsar-admin tenants update acme --admin-roles acme-admin,ops --dry-run"],
     errors=[NamespaceNotFound, InvalidValue, Refused],
@@ -59,7 +57,6 @@ def update(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
 @mirrored(
     "tenants delete",
     changes=True,
-    writes_first=True,
     helps=_HELPS,
     examples=[],
     elsewhere=["pulsar-admin tenants delete shop --dry-run"],

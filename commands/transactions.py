@@ -186,7 +186,6 @@ def snapshot_internal_stats(app: App, topic: str, metadata: bool) -> None:
 @mirrored(
     "transactions scale-transactionCoordinators",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin transactions scale-transactionCoordinators -r 16"],
     output="Nothing, like pulsar-admin; the change and its undo command are on stderr.",
     errors=[InvalidValue, Refused, StalePlan],

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pulsar_admin.columns import render_cell
+from pulsar_admin.columns import Column, render_cell
 from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_text
 from store.changes.report import ChangePart, ChangeReport, Json, undo_command
@@ -14,6 +14,17 @@ from store.model.extent import Extent
 from store.model.redaction import hide_secrets_in
 from store.wording import counted, plural
 
+SEVERAL = (
+    Column("TOPIC", "topic"),
+    Column("CHANGE", "change", "id"),
+    Column("HORIZON", lambda row: row["after"] and row["after"]["markDeletePosition"]),
+    Column("LEDGER", lambda row: row["after"] and row["after"]["compactedLedger"], "id"),
+    Column("ENTRIES", "entries", "number"),
+    Column("MESSAGES", "messages", "number"),
+    Column("BYTES", "bytes", "bytes", drop=1, sums=True),
+    Column("SAVED", "bytesSaved", "bytes", sums=True),
+)
+"""The table of several changes at once: compactions."""
 _SHOWN_LEDGERS = 10
 _LINE = 80
 _DELETES = ("topics delete-partitioned-topic", "namespaces delete", "tenants delete", "clusters delete")

@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pulsar_admin.api.request import Moment
 from pulsar_admin.api.session import Item, Result, Session, Time
 from pulsar_admin.broken import warn_of_broken, warn_of_broken_ledgers
 from store.errors import InvalidValue, StoreError
+from store.frozen import replace
 from store.model.reader import open_reader
 from store.pace import PACE
 
@@ -62,6 +64,22 @@ class CommandSession(Session):
     @property
     def interceptors(self) -> tuple[str, ...] | None:
         return self._app.settings.interceptors
+
+    @property
+    def moment(self) -> Moment:
+        settings = self._app.settings
+        return Moment(settings.now_ms, settings.now_given, settings.interceptors)
+
+    @contextmanager
+    def at(self, moment: Moment) -> Iterator[None]:
+        app, settings = self._app, self._app.settings
+        app.settings = replace(
+            settings, now_ms=moment.now_ms, now_given=moment.is_given, interceptors=moment.interceptors
+        )
+        try:
+            yield
+        finally:
+            app.settings = settings
 
     @property
     def api(self) -> ApiStore:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -26,11 +26,8 @@ if TYPE_CHECKING:
     from pulsar_admin.command_session import CommandSession
     from pulsar_admin.confirm import Plan
     from pulsar_admin.engine import Choice
-    from pulsar_admin.output import Column
     from pulsar_admin.progress import Progress
     from pulsar_admin.query import Query
-    from store.changes.intent import Intent, WritingPlan
-    from store.changes.plan import Plan as StorePlan
     from store.changes.report import ChangeReport
     from store.db.environment import Store
     from store.engine.operation import Engine, FailedSlice
@@ -69,8 +66,6 @@ class App(Results):
         self._session: CommandSession | None = None
         self.partial: list[StoreError] = []
         """What answers lack; said when the command is over."""
-        self.intent: Intent | None = None
-        """The plan file that is being applied by asking for the same again."""
 
     @property
     def clock_ms(self) -> int:
@@ -341,60 +336,36 @@ class App(Results):
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    def confirm(self, plan: Plan | WritingPlan, columns: Sequence[Column] = ()) -> None:
+    def confirm(self, plan: Plan) -> None:
         """Return when PLAN may be applied; ``--dry-run`` and ``--plan`` show it, change nothing and end the command."""
-        previews = self.settings.dry_run or self.settings.plan is not None
-        if previews or self.intent is not None:
-            from store.changes.intent import WritingPlan
+        if self.settings.dry_run or self.settings.plan is not None:
+            from pulsar_admin.api.plan import Plan as ApiPlan
+            from pulsar_admin.api.plan import save_plan, shown_by
 
-            preview = plan.preview()
-            if self.intent is not None and isinstance(plan, WritingPlan) and isinstance(preview, tuple):
-                self.intent.check(plan, preview)
-            if self.settings.plan is not None:
-                self._save(plan, preview)
-            if previews:
-                self._preview(preview, columns)
-                raise click.exceptions.Exit(self.exit_code)
+            if isinstance(plan, ApiPlan):
+                preview = shown_by(plan)
+                if self.settings.plan is not None:
+                    save_plan(plan, preview, self.settings.plan)
+                self.show(*preview)
+            else:
+                self.emit(plan.preview())
+            raise click.exceptions.Exit(self.exit_code)
         from pulsar_admin.confirm import confirm_loss
 
         confirm_loss(plan.loses, yes=self.settings.yes)
 
-    def _preview(self, preview: object, columns: Sequence[Column]) -> None:
-        from store.changes.report import ChangeReport
+    def change(self, plan: ApiPlan) -> None:
+        """Confirm, apply and show PLAN; what changes nothing leaves no line in the audit log."""
+        self.confirm(plan)
+        self.show(*self.apply(plan))
 
-        if isinstance(preview, tuple):
-            self.show(*preview, columns=columns)
-        elif isinstance(preview, ChangeReport):
-            self.show(preview)
-        else:
-            self.emit(preview)
-
-    def change(self, planned: ApiPlan | StorePlan | WritingPlan, columns: Sequence[Column] = ()) -> None:
-        """Confirm, apply and show what is PLANNED; what changes nothing leaves no line in the audit log.
-
-        COLUMNS are of the table that several changes at once are shown as.
-        """
-        from pulsar_admin.api.plan import Plan, steps_of
-        from store.changes.intent import WritingPlan, asked_again
-
-        plan = steps_of(planned) if isinstance(planned, Plan) else planned
-        if not isinstance(plan, WritingPlan) and self._keeps_words():
-            plan = asked_again(plan, self.clock_ms)
-        self.confirm(plan, columns)
-        self.show(*self.apply(plan), columns=columns)
-
-    def _keeps_words(self) -> bool:
-        """Whether a plan file is written or done whose command keeps in it what was asked for."""
-        details = getattr(click.get_current_context().command, "details", None)
-        return getattr(details, "writes_first", False) and (self.settings.plan is not None or self.intent is not None)
-
-    def show(self, *reports: ChangeReport, columns: Sequence[Column] = ()) -> None:
-        """Write what a change did or would do: one object, or several; default: as text, several changes as a table of COLUMNS."""
+    def show(self, *reports: ChangeReport) -> None:
+        """Write what a change did or would do: one object, or several; default: as text, several changes as a table."""
         from pulsar_admin import output
-        from pulsar_admin.changes import render_change
+        from pulsar_admin.changes import SEVERAL, render_change
 
         if len(reports) != 1:
-            self.emit_rows([own_items(document) for report in reports for document in report.documents()], columns)
+            self.emit_rows([own_items(document) for report in reports for document in report.documents()], SEVERAL)
             return
         (report,) = reports
         form = self.settings.output or "plain"
@@ -423,38 +394,19 @@ class App(Results):
 
             write_error(text)
 
-    def apply(self, plan: StorePlan | WritingPlan) -> tuple[ChangeReport, ...]:
+    def apply(self, plan: ApiPlan) -> tuple[ChangeReport, ...]:
         """Apply PLAN and return its reports; one without steps writes nothing. Raises StalePlan, StoreBusy."""
-        from store.changes.intent import WritingPlan
-        from store.changes.plan import apply_plan
+        from pulsar_admin.api.plan import check_planned_on, steps_of
+        from store.changes.plan import WritingPlan, apply_plan
 
-        if not isinstance(plan, WritingPlan) and not plan.steps:
-            return (plan.unchanged(),)
+        steps = steps_of(plan)
+        if not isinstance(steps, WritingPlan) and not steps.steps:
+            return (steps.unchanged(),)
         with self.open_for_writing() as store:
-            if not isinstance(plan, WritingPlan):
-                return (apply_plan(store, plan, self.clock_ms),)
-            if self.intent is not None:
-                self.intent.check_store(store)
-            return plan.made(store)
-
-    def _save(self, plan: Plan | WritingPlan, preview: Any) -> None:  # Any: what PLAN's preview returned
-        from store.changes.intent import Intent, WritingPlan, documents_of, state_of
-        from store.changes.plan import Plan as StorePlan
-        from store.files import write_new_file
-
-        assert self.settings.plan is not None
-        if isinstance(plan, StorePlan):
-            write_new_file(self.settings.plan, plan.dump())
-            return
-        assert isinstance(plan, WritingPlan)  # --plan is refused where there is neither
-        ctx = click.get_current_context()
-        words = ctx.command.own_words(ctx)  # type: ignore[attr-defined]  # a Command of pulsar_admin.options
-        documents = tuple(documents_of(preview))
-        with self.store.read() as txn:
-            state = state_of(txn)
-        broker = self.settings.interceptors
-        intent = Intent(plan.command, plan.txn_id, state, words, broker, documents, plan.digest())
-        write_new_file(self.settings.plan, intent.dump())
+            if not isinstance(steps, WritingPlan):
+                return (apply_plan(store, steps, self.clock_ms),)
+            check_planned_on(plan, store)
+            return steps.made(store)
 
     # -- many items, one exit code ------------------------------------------------------------------------------------
 

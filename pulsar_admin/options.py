@@ -152,7 +152,6 @@ class Help(NamedTuple):
     output: str
     errors: tuple[type[StoreError], ...]
     no_plan: str = ""
-    writes_first: bool = False
 
 
 def _without_equals(word: str) -> str:
@@ -323,8 +322,7 @@ def command(
 
     USES names global options that matter here and are shown in help (``clock``, ``now``, ``tz``; ``spark`` shows
     --jobs and --memory too and allows --spark). MIRRORS: see ``Command.mirrors``. MORE: ``output`` (text), ``errors``
-    (classes), ``elsewhere`` (examples not run), ``no_plan`` (why --plan is refused, and not offered), ``writes_first`` (its
-    plan file keeps what was asked for).
+    (classes), ``elsewhere`` (examples not run), ``no_plan`` (why --plan is refused, and not offered).
     """
     details = Help(
         examples=tuple(examples),
@@ -332,7 +330,6 @@ def command(
         output=more.pop("output", ""),
         errors=tuple(more.pop("errors", ())),
         no_plan=more.pop("no_plan", ""),
-        writes_first=more.pop("writes_first", False),
     )
     declare = click.command(name, cls=Command, details=details, changes=changes, uses=uses, **more)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import click
 
+from pulsar_admin.api.plan import Plan as ApiPlan
 from pulsar_admin.context import App
 from pulsar_admin.options import (
     DURATION,
@@ -133,7 +134,7 @@ def change_report(*, dry_run: bool) -> ChangeReport:
 @pass_app
 def change(app: App, subscription: str, lossy: bool) -> None:
     """Change something."""
-    app.confirm(Plan("topics skip", 1, (), change_report(dry_run=True).parts, "3 ledgers" if lossy else ""))
+    app.confirm(ApiPlan(Plan("topics skip", 1, (), change_report(dry_run=True).parts, "3 ledgers" if lossy else "")))
     app.show(change_report(dry_run=False))
 
 

@@ -412,15 +412,6 @@ def test_dry_run_shows_and_stops(cli: Cli) -> None:
     assert cli("--dry-run", "sample", "change", "-s", "w", "-o", "json").json["dryRun"] is True
 
 
-def test_plan_file_is_new_and_never_overwritten(cli: Cli, tmp_path: Path) -> None:
-    plan = tmp_path / "plan"
-    assert cli("sample", "change", "-s", "w", "--plan", plan, "-o", "json").json["dryRun"] is True
-    assert json.loads(plan.read_bytes())["command"] == "topics skip"
-    result = cli("sample", "change", "-s", "w", "--plan", plan)
-    assert (result.exit_code, result.stdout) == (3, "")
-    assert "exists already" in result.stderr
-
-
 def test_loss_needs_yes_without_a_terminal(cli: Cli) -> None:
     refused = cli("sample", "change", "-s", "w", "--lossy")
     assert (refused.exit_code, refused.stdout) == (3, "")

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from commands.topics.answers import selected
-from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TOPIC, TopicSelection, command, gather, pass_app, topics_argument
-from store.compaction.forms import FORMATS, INDEXED, RULE_4_2, RULES, CompactionJob
+from store.compaction.forms import FORMATS, INDEXED, RULE_4_2, RULES
 from store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt, Refused, StalePlan, TopicNotFound
 from store.frozen import frozen
 from store.names import TopicName
 
 KEEP, BY_KEY = "keep", "by-key"
-_COLUMNS = (
-    Column("TOPIC", "topic"),
-    Column("CHANGE", "change", "id"),
-    Column("HORIZON", lambda row: row["after"] and row["after"]["markDeletePosition"]),
-    Column("LEDGER", lambda row: row["after"] and row["after"]["compactedLedger"], "id"),
-    Column("ENTRIES", "entries", "number"),
-    Column("MESSAGES", "messages", "number"),
-    Column("BYTES", "bytes", "bytes", drop=1, sums=True),
-    Column("SAVED", "bytesSaved", "bytes", sums=True),
-)
 
 
 @frozen
@@ -42,7 +33,6 @@ class RunOptions:
 @command(
     "run",
     changes=True,
-    writes_first=True,
     uses=("spark",),
     examples=[
         "pulsar-admin compaction run acme/orders/compacted-single --dry-run",
@@ -95,22 +85,22 @@ def run(app: App, selection: TopicSelection, options: RunOptions) -> None:
     of aborted transactions are dropped. Brokers and clients of 4.0 and 4.2 read the default format;
     docs/howto/compaction.md compares the three formats.
     """
-    job = CompactionJob(
+    compact_topics(
+        app,
+        selection,
         "compaction run",
-        options.form,
-        options.rule,
+        form=options.form,
+        rule=options.rule,
         retain_null_key=options.retain_null_key,
         by_key=options.encrypted == BY_KEY,
         from_start=options.from_start,
         skip_damaged=options.skip_damaged,
     )
-    compact_topics(app, selection, job)
 
 
 @command(
     "upgrade",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin compaction upgrade acme/orders/compacted --dry-run"],
     output="The change, with payload bytes before and after.",
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt, StalePlan],
@@ -121,13 +111,12 @@ def upgrade(app: App, selection: TopicSelection) -> None:
     """Rewrite compacted ledgers in the format of Pulsar 4.2: the metadata of every batch lists the indexes that were
     kept.
     """
-    compact_topics(app, selection, CompactionJob("compaction upgrade", everything=True))
+    compact_topics(app, selection, "compaction upgrade", everything=True)
 
 
 @command(
     "attach",
     changes=True,
-    writes_first=True,
     examples=[],
     elsewhere=["pulsar-admin compaction attach acme/orders/compacted 91 --dry-run"],
     output="The change: where the __compaction cursor stands and which compacted ledger it names, before and after.",
@@ -145,10 +134,10 @@ def attach(app: App, topic: TopicName, ledger: int) -> None:
     app.change(app.session.topic(topic).compaction().attach(ledger))
 
 
-def compact_topics(app: App, selection: TopicSelection, job: CompactionJob) -> None:
-    """Do JOB to the topics meant, a change each."""
-    from pulsar_admin.api.compaction import plan_compaction
+def compact_topics(app: App, selection: TopicSelection, command: str, **job: Any) -> None:  # Any: of CompactionJob
+    """Do what COMMAND does to the topics meant, a change each."""
+    from pulsar_admin.api.compaction import Compactions
 
     with app.session.read() as txn:
-        plan = plan_compaction(app.session, selected(app, txn, selection), job)
-    app.change(plan, _COLUMNS)
+        plan = Compactions(app.session, selected(app, txn, selection)).plan(command, **job)
+    app.change(plan)

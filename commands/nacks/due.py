@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulsar_admin.api.plan import steps_of
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
@@ -104,7 +103,7 @@ def due(app: App, options: DueRequest) -> None:
 
 def _pop(app: App, nacks: KeptNacks) -> None:
     with app.session.read():
-        groups, plan = list(nacks.due_groups()), steps_of(nacks.pop())
+        groups, plan = list(nacks.due_groups()), nacks.pop()
     app.confirm(plan)
     (report,) = app.apply(plan)
     _emit_due(app, groups, report.number)

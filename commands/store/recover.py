@@ -22,7 +22,6 @@ _LEVELS = ("A", "B", "C")
 @command(
     "recover",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin store recover --dry-run"],
     elsewhere=[
         "pulsar-admin store recover --level A --cluster prod --earlier backup-store",

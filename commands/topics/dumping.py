@@ -186,7 +186,6 @@ def _render(done: Any) -> str:  # Any: DumpReport, without its import
 @command(
     "copy",
     changes=True,
-    writes_first=True,
     examples=[],
     elsewhere=[
         "pulsar-admin topics copy public/default/orders --from yesterday-store --dry-run",
@@ -218,7 +217,6 @@ def copy(app: App, topics: tuple[TopicName, ...], source: Path, to: TopicName | 
 @command(
     "load",
     changes=True,
-    writes_first=True,
     examples=[],
     elsewhere=[
         "pulsar-admin topics load entries.jsonl --topic public/default/copy --dry-run",

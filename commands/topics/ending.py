@@ -25,7 +25,6 @@ _DELETES = {
 @mirrored(
     "topics terminate",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin topics terminate public/default/plain"],
     output="The position of the last entry, in a sentence.",
     errors=[TopicNotFound, Refused, StalePlan],
@@ -41,7 +40,6 @@ def terminate(app: App, topic: TopicName) -> None:
 @mirrored(
     "topics partitioned-terminate",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin topics partitioned-terminate acme/orders/parts"],
     output="A sentence a partition, with the position of its last entry.",
     errors=[TopicNotFound, Refused, StalePlan],
@@ -61,7 +59,6 @@ def _ends(plan: Plan) -> list[tuple[str | None, str]]:
 @mirrored(
     "topics trim-topic",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin topics trim-topic public/default/plain"],
     output=_NOTHING,
     errors=[TopicNotFound, StalePlan],
@@ -76,7 +73,6 @@ def trim(app: App, topic: TopicName) -> None:
 @mirrored(
     "topics truncate",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin topics truncate public/default/plain"],
     output=_NOTHING,
     errors=[TopicNotFound, Refused, StalePlan],
@@ -91,7 +87,6 @@ def truncate(app: App, topic: TopicName) -> None:
 @mirrored(
     "topics delete",
     changes=True,
-    writes_first=True,
     texts=["topic"],
     examples=["pulsar-admin topics delete public/default/plain", "pulsar-admin topics delete -r 'public/default/.*'"],
     output=_NOTHING,
@@ -116,7 +111,6 @@ def delete(app: App, topic: str, force: bool, delete_schema: bool, r: bool, from
 @mirrored(
     "topics delete-partitioned-topic",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin topics delete-partitioned-topic acme/orders/parts"],
     output=_NOTHING,
     errors=[TopicNotFound, Refused, StalePlan],

@@ -27,7 +27,6 @@ def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
 @mirrored(
     "topics create",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin topics create public/default/made -m owner=billing"],
     output=_NOTHING,
     errors=[AlreadyExists, NamespaceNotFound, InvalidValue, StalePlan],
@@ -44,7 +43,6 @@ def create(app: App, topic: TopicName, metadata: tuple[str, ...]) -> None:
 @mirrored(
     "topics create-partitioned-topic",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin topics create-partitioned-topic public/default/made -p 4"],
     output=_NOTHING,
     errors=[AlreadyExists, NamespaceNotFound, InvalidValue, StalePlan],
@@ -58,7 +56,6 @@ def create_partitioned(app: App, topic: TopicName, partitions: int, metadata: tu
 @mirrored(
     "topics create-missed-partitions",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin topics create-missed-partitions acme/orders/parts"],
     output=_NOTHING,
     errors=[TopicNotFound, StalePlan],
@@ -71,7 +68,6 @@ def create_missed(app: App, topic: TopicName) -> None:
 @mirrored(
     "topics update-partitioned-topic",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin topics update-partitioned-topic acme/orders/parts -p 8"],
     output=_NOTHING,
     errors=[InvalidValue, Refused, StalePlan],
@@ -92,7 +88,6 @@ def update_partitioned(app: App, topic: TopicName, partitions: int, update_local
 @mirrored(
     "topics create-shadow-topic",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin topics create-shadow-topic public/default/shadow -s public/default/plain"],
     output=_NOTHING,
     errors=[AlreadyExists, NamespaceNotFound, TopicNotFound, StalePlan],

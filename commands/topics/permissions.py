@@ -16,7 +16,6 @@ _HELPS = {
 }
 _SETS: Any = {  # Any: keywords of click
     "changes": True,
-    "writes_first": True,
     "helps": _HELPS,
     "errors": [TopicNotFound, NamespaceNotFound, InvalidValue],
 }

@@ -27,7 +27,6 @@ def get(app: App, topic: TopicName) -> None:
 @mirrored(
     "topics update-properties",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin topics update-properties public/default/plain -p owner=billing"],
     output=_NOTHING,
     errors=[TopicNotFound, StalePlan],
@@ -41,7 +40,6 @@ def update(app: App, topic: TopicName, property: dict[str, str]) -> None:
 @mirrored(
     "topics remove-properties",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin topics remove-properties public/default/plain -k owner"],
     output=_NOTHING,
     errors=[TopicNotFound, StalePlan],
@@ -69,7 +67,6 @@ def get_of_subscription(app: App, topic: TopicName, subscription: str) -> None:
 @mirrored(
     "topics update-subscription-properties",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin topics update-subscription-properties public/default/plain -s half -p owner=billing"],
     output=_NOTHING,
     errors=[TopicNotFound, SubscriptionNotFound, InvalidValue, StalePlan],
@@ -102,7 +99,6 @@ def get_replicated(app: App, topic: TopicName, subscription: str) -> None:
 @mirrored(
     "topics set-replicated-subscription-status",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin topics set-replicated-subscription-status public/default/plain -s half --enable"],
     output=_NOTHING,
     errors=[TopicNotFound, SubscriptionNotFound, InvalidValue, StalePlan],

@@ -6,7 +6,7 @@ from commands.compaction.changing import compact_topics
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection
 from pulsar_admin.upstream import mirrored
-from store.compaction.forms import LEGACY, RULE_4_0, CompactionJob
+from store.compaction.forms import LEGACY, RULE_4_0
 from store.errors import EntryCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
 from store.model.topics import read_topic
 from store.names import TopicName
@@ -26,7 +26,6 @@ def bundle(app: App, topic: TopicName) -> None:
 @mirrored(
     "topics compact",
     changes=True,
-    writes_first=True,
     examples=["pulsar-admin topics compact acme/orders/compacted-single"],
     output="The sentence of pulsar-admin; the compaction is done when the command ends, and its report is on stderr.",
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt, StalePlan],
@@ -38,7 +37,7 @@ def compact(app: App, topic: TopicName) -> None:
     """
     with app.session.read() as txn:
         read_topic(txn, topic)
-    compact_topics(app, TopicSelection((topic,)), CompactionJob("topics compact", LEGACY, RULE_4_0, by_key=True))
+    compact_topics(app, TopicSelection((topic,)), "topics compact", form=LEGACY, rule=RULE_4_0, by_key=True)
     app.answer_change(f"Topic compaction requested for {topic}")
 
 

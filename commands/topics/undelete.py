@@ -44,7 +44,6 @@ _GONE = (
 @command(
     "undelete",
     changes=True,
-    writes_first=True,
     examples=[],
     elsewhere=[
         "pulsar-admin topics undelete",
@@ -111,7 +110,6 @@ def undelete(
 @command(
     "restore",
     changes=True,
-    writes_first=True,
     examples=[],
     elsewhere=[
         "pulsar-admin topics restore public/default/orders --at 2026-11-21T09:30:00Z --dry-run",

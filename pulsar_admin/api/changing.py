@@ -19,16 +19,15 @@ from pulsar_admin.api.given import (
     given_texts,
     whole_number,
 )
-from pulsar_admin.api.plan import Plan, check_planned_on, plan_of, steps_of
+from pulsar_admin.api.plan import Plan, check_planned_on, plan_of, read_again, steps_of
+from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Clock, Duration, Session, check_choice
 from store.errors import IndexCorrupt, InvalidValue
 from store.model.topics import select_topics
-from store.names import INT_MAX, INT_MIN, parse_namespace, parse_topic, parse_topics, shell_word
+from store.names import INT_MAX, INT_MIN, parse_namespace, parse_topic, parse_topics
 
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import Change, ChangeReport
-    from store.changes.intent import Intent
-    from store.changes.plan import Plan as StorePlan
     from store.changes.report import ChangeReport as Report
     from store.changes.resetting import ResetRule
     from store.db.environment import Store as StoreFile
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from store.search.broker_setup import BrokerVersion
 
 
-class Changes:
+class Changes(Planner):
     """The part of ``Store`` that plans changes of it as a whole, makes those of any plan, and undoes them."""
 
     _session: Session
@@ -48,8 +47,7 @@ class Changes:
         plan was made, NotWritable when it was opened for reading.
         """
         from pulsar_admin.api.reports import report_of
-        from store.changes.intent import WritingPlan
-        from store.changes.plan import apply_plan, check_current
+        from store.changes.plan import WritingPlan, apply_plan, check_current
 
         steps = steps_of(given_object("plan", plan, Plan))
         if isinstance(steps, WritingPlan):
@@ -77,7 +75,7 @@ class Changes:
         Entries keep their bytes, unless INTERCEPTORS (``timestamp,index``) put broker metadata in front as a broker with these would.
         Raises NotFound, InvalidValue, Corrupt, Refused; applying it also DiskFull.
         """
-        from store.changes.intent import WritingPlan
+        from store.changes.plan import WritingPlan
         from store.codec.interceptors import parse_interceptors
         from store.dump.load import COMMAND, LoadOptions, apply_load, preview_load
         from store.dump.source import Source
@@ -237,16 +235,8 @@ class Changes:
         return self.apply(self.plan_undo(number))
 
     def load_plan(self, path: Path | str) -> Plan:
-        """Return the plan in the file PATH, its report worked out anew from its steps; raises InvalidValue, StalePlan."""
-        from store.changes.intent import Intent
-
-        plan = kept_plan(given_path("plan", path))
-        if isinstance(plan, Intent):
-            raise InvalidValue(
-                f"{path} is a plan of {plan.command}, which writes ledgers first",
-                hint=f"pulsar-admin apply {shell_word(path)}",
-            )
-        return current_plan(self._session, plan)
+        """Return the plan in the file PATH, made again; raises NotFound, InvalidValue, and StalePlan where it is another one now."""
+        return read_again(self._session, given_path("plan", path))
 
     def changes(self) -> tuple[Change, ...]:
         """Return the audit log, oldest first."""
@@ -268,30 +258,3 @@ class Changes:
                         undone[row.undoes] = row.change
             for row in self._session.each(asked, lambda number: read_change(txn, number)):
                 yield change_of(row, undone)
-
-
-def kept_plan(path: Path) -> StorePlan | Intent:
-    """Return the plan in the file PATH; one of no command that there is raises InvalidValue: the audit log names it."""
-    from pulsar_admin.lookup import find_row
-    from store.changes.files import read_plan
-    from store.changes.intent import Intent
-    from store.changes.nacks import DUE_COMMAND
-
-    plan = read_plan(path)
-    group, name, *more = [*plan.command.split(), "", ""]
-    numbered = not isinstance(plan, Intent) and plan.undoes is not None
-    if find_row(group, name) is None or ("".join(more) and not numbered and plan.command != DUE_COMMAND):
-        raise InvalidValue(
-            f"the plan is of {plan.command!r}, which is not a command", hint="make it again and look at it"
-        )
-    return plan
-
-
-def current_plan(session: Session, plan: StorePlan) -> Plan:
-    """Return PLAN, of a file, with the report worked out from its steps; raises InvalidValue, StalePlan."""
-    from store.changes.files import derive_plan
-    from store.changes.plan import check_current
-
-    with session.opened() as store:
-        check_current(store, plan)
-    return session.plan(derive_plan, plan)

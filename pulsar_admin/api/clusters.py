@@ -8,6 +8,7 @@ from typing import Any
 
 from pulsar_admin.api.given import given_flag, given_mapping, given_path, given_properties, given_text, given_texts
 from pulsar_admin.api.plan import Plan
+from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Session
 from store.errors import InvalidValue
 from store.model.bundles import find_local_policies
@@ -27,7 +28,7 @@ from store.model.topics import iter_namespaces
 Json = Mapping[str, Any]  # Any: JSON values, by upstream's keys
 
 
-class Cluster:
+class Cluster(Planner):
     """A cluster, from ``Store.cluster``. What is read has upstream's keys and defaults; every question raises MetadataCorrupt,
     and ResourceNotFound where there is no such cluster. Changes are plans."""
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from pulsar_admin.api.given import given_flag, given_flags, given_ledgers, given_text, given_texts
+from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Session, Time, check_choice
 from store.errors import StoreError
 from store.model.topics import read_topic, topics_bytes
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from pulsar_admin.api.messages import Messages
     from pulsar_admin.api.plan import Plan
     from store.changes.report import ChangeReport
-    from store.compaction.forms import CompactionJob
     from store.compaction.last_id import LastId
     from store.compaction.occurrences import KeyHistory
     from store.compaction.reading import FoundInView
@@ -32,7 +32,7 @@ Encrypted = Literal["keep", "by-key"]
 ViewRule = Literal["first-at-or-after", "broker"]
 
 
-class Compaction:
+class Compaction(Planner):
     """What compaction left of a topic, as a reader with read-compacted gets it."""
 
     def __init__(self, session: Session, name: TopicName) -> None:
@@ -138,20 +138,20 @@ class Compaction:
         message with the entry's key, ``by-key``. FROM_START reads the topic from its first entry, SKIP_DAMAGED leaves out what cannot be
         read. Raises InvalidValue; previewed or applied TopicNotFound, MetadataCorrupt, EntryCorrupt, and applied DiskFull.
         """
-        from store.compaction.forms import CompactionJob
-
-        check_choice("form", form, Form)
-        check_choice("rule", rule, Rule)
         check_choice("encrypted", encrypted, Encrypted)
-        flags = {"retain_null_key": retain_null_key, "from_start": from_start, "skip_damaged": skip_damaged}
-        flags = {name: given_flag(name, flag) for name, flag in flags.items()} | {"by_key": encrypted == "by-key"}
-        return plan_compaction(self._session, (self._name,), CompactionJob("compaction run", form, rule, **flags))
+        return Compactions(self._session, (self._name,)).plan(
+            "compaction run",
+            form=form,
+            rule=rule,
+            retain_null_key=retain_null_key,
+            by_key=encrypted == "by-key",
+            from_start=from_start,
+            skip_damaged=skip_damaged,
+        )
 
     def upgrade(self) -> Plan:
         """Plan rewriting the compacted ledger as Pulsar 4.2 writes it, nothing dropped; raises as ``run``."""
-        from store.compaction.forms import CompactionJob
-
-        return plan_compaction(self._session, (self._name,), CompactionJob("compaction upgrade", everything=True))
+        return Compactions(self._session, (self._name,)).plan("compaction upgrade", everything=True)
 
     def attach(self, ledger_id: int) -> Plan:
         """Plan that the topic has its compacted view in ledger LEDGER_ID again, which it names no more, as after a broker's truncate.
@@ -182,28 +182,54 @@ class Compaction:
         return messages_of(self._session, lambda txn: [self._name], wanted)
 
 
-def plan_compaction(session: Session, names: Sequence[TopicName], job: CompactionJob) -> Plan:
-    """Plan JOB for the topics NAMES, a change each."""
-    from pulsar_admin.api.plan import plan_of
-    from store.changes.intent import WritingPlan
+class Compactions(Planner):
+    """Compactions of the topics NAMES, a change each."""
 
-    def compact(store: StoreFile, *, previews: bool) -> tuple[ChangeReport, ...]:
-        from store.changes.compacting import Compactor
+    def __init__(self, session: Session, names: Sequence[TopicName]) -> None:
+        self._session = session
+        self._names = tuple(names)
 
-        def warn(text: str) -> None:
-            session.warn([text])
+    def plan(
+        self,
+        command: str,
+        *,
+        form: Form = "indexed",
+        rule: Rule = "4.2",
+        retain_null_key: bool = False,
+        by_key: bool = False,
+        from_start: bool = False,
+        skip_damaged: bool = False,
+        everything: bool = False,
+    ) -> Plan:
+        """Plan what COMMAND does: see ``CompactionJob``. Raises InvalidValue."""
+        from pulsar_admin.api.plan import plan_of
+        from store.changes.plan import WritingPlan
+        from store.compaction.forms import CompactionJob
 
-        with session.engine([], size_bytes) as engine:
-            compactor = Compactor(store, engine, session.clock_ms, session.memory_bytes, warn, session.progress)
-            return tuple(session.each(names, lambda name: compactor.compact(name, job, previews=previews)))
+        check_choice("form", form, Form)
+        check_choice("rule", rule, Rule)
+        flags = {"retain_null_key": retain_null_key, "by_key": by_key, "from_start": from_start}
+        flags |= {"skip_damaged": skip_damaged, "everything": everything}
+        flags = {name: given_flag(name, flag) for name, flag in flags.items()}
+        session, names, job = self._session, self._names, CompactionJob(command, form, rule, **flags)
 
-    def shown() -> tuple[ChangeReport, ...]:
-        with session.opened() as store:
-            return compact(store, previews=True)
+        def compact(store: StoreFile, *, previews: bool) -> tuple[ChangeReport, ...]:
+            from store.changes.compacting import Compactor
 
-    with session.read() as txn:
-        size_bytes = 0 if job.everything else topics_bytes(txn, names)
-        return plan_of(WritingPlan(job.command, txn.id, shown, lambda store: compact(store, previews=False)), txn)
+            def warn(text: str) -> None:
+                session.warn([text])
+
+            with session.engine([], size_bytes) as engine:
+                compactor = Compactor(store, engine, session.clock_ms, session.memory_bytes, warn, session.progress)
+                return tuple(session.each(names, lambda name: compactor.compact(name, job, previews=previews)))
+
+        def shown() -> tuple[ChangeReport, ...]:
+            with session.opened() as store:
+                return compact(store, previews=True)
+
+        with session.read() as txn:
+            size_bytes = 0 if job.everything else topics_bytes(txn, names)
+            return plan_of(WritingPlan(job.command, txn.id, shown, lambda store: compact(store, previews=False)), txn)
 
 
 def _find_in(reader: EntryReader, topic: TopicModel, view: CompactedView, time_ms: int, rule: ViewRule) -> FoundInView:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_admin.api.given import duration_ms, given_flag, given_places, given_properties, given_text, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
+from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import (
     Clock,
     Duration,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 Moved = Callable[[TopicModel, "CursorState"], "CursorState"]
 
 
-class Cursors:
+class Cursors(Planner):
     """The cursors of one subscription in several topics, or of all subscriptions. Changes are plans of all of them: ``Store.apply``
     makes them.
 

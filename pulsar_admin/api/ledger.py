@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pulsar_admin.api.given import given_ledgers, whole_number
 from pulsar_admin.api.plan import Plan
 from pulsar_admin.api.recovering import Recoveries
+from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Session
 from store.names import LONG_MAX
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from store.reports.verify import EntryRow, LedgerVerdict
 
 
-class Ledger:
+class Ledger(Planner):
     """A ledger, whether the metadata lists it or only entry logs hold entries of it. All methods raise LedgerNotFound."""
 
     def __init__(self, session: Session, ledger_id: int) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_admin.api.given import delay_ms, given_flag, given_items, given_text, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
+from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Delay, Place, Session, position_of
 from store.db.environment import Txn
 from store.frozen import frozen
@@ -37,7 +38,7 @@ class DueNack:
         return moment(self.due_ms)
 
 
-class KeptNacks:
+class KeptNacks(Planner):
     """Negative acks of one subscription, or of all, in several topics, or in all; kept by time bucket as PIP-393 does.
 
     Every question raises TopicNotFound for a topic that neither they nor the store know, and IndexCorrupt.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.api.given import given_flag, given_items, given_properties, given_text, given_texts, whole_number
 from pulsar_admin.api.plan import Plan
+from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Session
 from store.frozen import frozen
 from store.model.bundles import find_local_policies, read_policies
@@ -29,7 +30,7 @@ class BundleTopics:
     topic_hash_positions: Mapping[str, int]
 
 
-class NamespaceResources:
+class NamespaceResources(Planner):
     """The part of ``Namespace`` that asks for these and plans their changes; all raise NamespaceNotFound, MetadataCorrupt."""
 
     _session: Session

@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store.errors import Refused
-from store.frozen import field, frozen
+from store.errors import InvalidValue, Refused
+from store.frozen import field, frozen, replace
 
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import ChangeReport
-    from store.changes.intent import WritingPlan
+    from pulsar_admin.api.request import Request
+    from pulsar_admin.api.session import Session
     from store.changes.plan import Plan as StorePlan
+    from store.changes.plan import PlanFile, WritingPlan
+    from store.changes.report import ChangeReport as Report
     from store.db.environment import Store as StoreFile
     from store.db.environment import Txn
 
@@ -25,7 +28,8 @@ class Plan:
 
     _plan: StorePlan | WritingPlan = field(repr=False)
     _state: str = field(default="", repr=False)
-    """Of the store that a plan without steps is of; a step says itself what it replaces."""
+    """Of the store that it is of."""
+    _request: Request | None = field(default=None, repr=False)
 
     @property
     def command(self) -> str:
@@ -48,21 +52,16 @@ class Plan:
         """Return what applying would do."""
         from pulsar_admin.api.reports import report_of
 
-        found = self._plan.preview()
-        return report_of(found[0] if isinstance(found, tuple) else found)
+        return report_of(shown_by(self)[0])
 
     def save(self, path: Path | str) -> None:
         """Write the plan into the new file PATH, for ``Store.load_plan`` and ``pulsar-admin apply``.
 
-        Raises AlreadyExists, and Refused for a plan that writes ledgers first: policies of topics, loads, splits.
+        Raises AlreadyExists, and Refused for a plan of a stream, which nothing can read again.
         """
         from pulsar_admin.api.given import given_path
-        from store.changes.plan import Plan as StorePlan
-        from store.files import write_new_file
 
-        if not isinstance(self._plan, StorePlan):
-            raise Refused(f"a plan of {self.command} is not a list of steps", hint="the command keeps one: --plan FILE")
-        write_new_file(given_path("path", path), self._plan.dump())
+        save_plan(self, shown_by(self), given_path("path", path))
 
     def __str__(self) -> str:
         return str(self.preview())
@@ -70,9 +69,9 @@ class Plan:
 
 def plan_of(plan: StorePlan | WritingPlan, txn: Txn) -> Plan:
     """Return PLAN, made on TXN, as callers see it."""
-    from store.changes.intent import WritingPlan, state_of
+    from store.changes.plan import state_of
 
-    return Plan(plan, state_of(txn) if isinstance(plan, WritingPlan) else "")
+    return Plan(plan, state_of(txn))
 
 
 def steps_of(plan: Plan) -> StorePlan | WritingPlan:
@@ -80,8 +79,52 @@ def steps_of(plan: Plan) -> StorePlan | WritingPlan:
     return plan._plan
 
 
+def shown_by(plan: Plan) -> tuple[Report, ...]:
+    """Return what applying PLAN would report, a report a change."""
+    found = plan._plan.preview()
+    return found if isinstance(found, tuple) else (found,)
+
+
 def check_planned_on(plan: Plan, store: StoreFile) -> None:
     """Raise StalePlan unless STORE is the one that PLAN, which has no steps yet, was made on, in that state."""
-    from store.changes.intent import check_state
+    from store.changes.plan import check_state
 
     check_state(store, plan._plan.txn_id, plan._state)
+
+
+# -- plan files -------------------------------------------------------------------------------------------------------
+
+
+def save_plan(plan: Plan, reports: tuple[Report, ...], path: Path) -> None:
+    """Write PLAN, which shows REPORTS, into the new file PATH; raises as ``Plan.save``."""
+    from store.files import write_new_file
+
+    try:
+        found = _file_of(plan, reports)
+    except ValueError as error:
+        raise Refused(f"a plan of {plan.command} is not kept: it was made from {error}", hint="apply it") from error
+    write_new_file(path, found.dump())
+
+
+def _file_of(plan: Plan, reports: tuple[Report, ...]) -> PlanFile:
+    from store.changes.plan import plan_file
+
+    assert plan._request is not None  # each method that plans notes its call
+    return plan_file(plan._plan, plan._state, reports, plan._request.as_json())
+
+
+def read_again(session: Session, path: Path) -> Plan:
+    """Return the plan of the file PATH, made again on SESSION; raises NotFound, InvalidValue, and StalePlan where it is another one now."""
+    from pulsar_admin.api.request import call_again
+    from store.changes.plan import WritingPlan, read_plan
+
+    kept = read_plan(path)
+    with session.opened() as store:
+        kept.check_store(store)
+    plan = call_again(session, kept.request, as_then=kept.steps is not None)
+    if plan.command != kept.command:
+        raise InvalidValue(f"the plan is of {kept.command!r}, and asks for {plan.command}", hint="make it again")
+    reports = shown_by(plan)
+    kept.check(_file_of(plan, reports))
+    steps = plan._plan
+    return replace(plan, _plan=replace(steps, shown=lambda: reports)) if isinstance(steps, WritingPlan) else plan

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
 from pulsar_admin.api.given import duration_ms, given_flags, given_text, whole_number
+from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Duration, check_choice
 from store.errors import InvalidValue
 from store.names import LONG_MAX
@@ -20,7 +21,7 @@ QuotaKind = Literal["destination_storage", "message_age"]
 QuotaPolicy = Literal["producer_request_hold", "producer_exception", "consumer_backlog_eviction"]
 
 
-class PolicyPlans(ABC):
+class PolicyPlans(Planner, ABC):
     """What has policies. Where a topic sets none, those of its namespace count, else a broker's configuration."""
 
     _group: str

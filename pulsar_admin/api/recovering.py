@@ -21,6 +21,7 @@ from pulsar_admin.api.given import (
 )
 from pulsar_admin.api.imports import given_parts
 from pulsar_admin.api.plan import Plan, plan_of
+from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Caller, Session, Time, check_choice
 from store.errors import InvalidValue, Refused, TopicNotFound
 from store.names import parse_namespace, parse_topic
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 RecoveryLevel = Literal["A", "B", "C"]
 
 
-class Recoveries:
+class Recoveries(Planner):
     """The part of ``Store`` that is about what is lost, or would be."""
 
     def __init__(self, session: Session) -> None:

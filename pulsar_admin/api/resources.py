@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.api.given import given_flag, given_number, given_text, given_texts, whole_number
 from pulsar_admin.api.plan import Plan
+from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Session
 from store.errors import InvalidValue
 from store.names import parse_namespace
@@ -25,7 +26,7 @@ _RATES = {
 }
 
 
-class Resources:
+class Resources(Planner):
     """The part of ``Store`` that asks for these and plans their changes. Answers have upstream's keys; all raise MetadataCorrupt."""
 
     def __init__(self, session: Session) -> None:

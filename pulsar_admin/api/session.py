@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, TypeVarTuple, get_args
 
 from pulsar_admin.api.given import given_spark, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
+from pulsar_admin.api.request import Moment
 from pulsar_admin.broken import broken_texts, texts_of_broken
 from store.db.environment import Store as StoreFile
 from store.db.environment import Txn
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pulsar_admin.confirm import Plan as Previewed
-    from store.changes.intent import WritingPlan
     from store.changes.plan import Plan as StorePlan
+    from store.changes.plan import WritingPlan
     from store.engine.operation import Engine
     from store.model.copy_age import Now
     from store.model.private_keys import PrivateKeys
@@ -51,6 +53,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Given = TypeVarTuple("Given")
 
+_AT: ContextVar[Moment | None] = ContextVar("moment", default=None)
+"""When plans are made, while one is: one that is made again is made as at the moment of then."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 
@@ -110,7 +114,33 @@ class Caller:
         """Now for what writes, in epoch milliseconds: as given, else the clock, which is a ``FromNow``."""
         from store.timespec import FromNow
 
-        return FromNow(time.time() * 1000) if self._now_ms is None else self._now_ms
+        at, given_ms = _AT.get(), self._given_ms
+        return FromNow(time.time() * 1000 if at is None else at.now_ms) if given_ms is None else given_ms
+
+    @property
+    def interceptors(self) -> tuple[str, ...] | None:
+        """Those of the broker whose events of policies are written; None: those that wrote the last event."""
+        at = _AT.get()
+        return None if at is None else at.interceptors
+
+    @property
+    def _given_ms(self) -> int | None:
+        at = _AT.get()
+        return self._now_ms if at is None else at.now_ms if at.is_given else None
+
+    @property
+    def moment(self) -> Moment:
+        """When a plan is made that is made now."""
+        return Moment(self.clock_ms, self._given_ms is not None, self.interceptors)
+
+    @contextmanager
+    def at(self, moment: Moment) -> Iterator[None]:
+        """Plan as at MOMENT while the block runs."""
+        token = _AT.set(moment)
+        try:
+            yield
+        finally:
+            _AT.reset(token)
 
     @property
     def now_ms(self) -> int:
@@ -171,7 +201,7 @@ class Caller:
         """Return VALUE in epoch milliseconds, relative times counted from ``now_ms``, or by CHANGES from the clock's now, which then is a
         ``FromNow``; raises InvalidValue."""
         found = time_ms_of(value, self.clock_ms if changes else self.now_ms)
-        return found if changes and self._now_ms is None else int(found)
+        return found if changes and self._given_ms is None else int(found)
 
 
 class Session(Caller):
@@ -208,15 +238,11 @@ class Session(Caller):
         """The now that ages are counted at, and what says it."""
         from store.model.copy_age import Now, find_as_of
 
-        if self._now_ms is not None:
-            return Now.of(None, self._now_ms, is_given=True)
+        given_ms = self._given_ms
+        if given_ms is not None:
+            return Now.of(None, given_ms, is_given=True)
         with self.opened(unindexed=True) as store, store.read() as txn:
             return Now.of(find_as_of(txn), int(self.clock_ms))
-
-    @property
-    def interceptors(self) -> tuple[str, ...] | None:
-        """Those of the broker whose events of policies are written; None: those that wrote the last event."""
-        return None
 
     @contextmanager
     def opened(self, *, unindexed: bool = False) -> Iterator[StoreFile]:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from pulsar_admin.api.given import delay_ms, given_flag, whole_number
 from pulsar_admin.api.plan import Plan
+from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Delay, Session
 from store.codec.transactions import TxnId
 from store.model.reader import EntryReader
@@ -27,7 +28,7 @@ from store.reports.transactions import (
 _SNAPSHOT = "__transaction_buffer_snapshot"
 
 
-class Transactions:
+class Transactions(Planner):
     """What the coordinators' logs say. Every question raises NotFound (no such coordinator), and EntryCorrupt."""
 
     def __init__(self, session: Session) -> None:

@@ -79,8 +79,7 @@ def plan_moves(reader: EntryReader, command: str, moves: Iterable[CursorMove], n
     freed = {name: _freed(reader, topic, after, now_ms) for name, topic in topics.items()}
     parts = tuple(_move_part(reader, move, freed[move.topic.name]) for move in listed)
     untouched = frozenset(place for place, move in enumerate(listed) if not _moves(move))
-    forced = any(move.is_forced for move in listed)
-    return Plan(command, reader.txn.id, steps, parts, untouched=untouched, forced=forced)
+    return Plan(command, reader.txn.id, steps, parts, untouched=untouched)
 
 
 def _moves(move: CursorMove) -> bool:

@@ -13,9 +13,8 @@ from dataclasses import replace
 from store.changes.appending import last_broker_entry
 from store.changes.cursors import CursorMove, cleared, plan_moves
 from store.changes.guards import check_ending
-from store.changes.intent import WritingPlan
 from store.changes.ledger_list import put_managed_ledger
-from store.changes.plan import Plan, Step, delete_step
+from store.changes.plan import Plan, Step, WritingPlan, delete_step
 from store.changes.report import ChangePart
 from store.changes.subscriptions import own_ledgers
 from store.codec.ledgermetadata import ledger_path
@@ -221,7 +220,7 @@ def plan_delete_topics(
     *,
     partitioned: bool = False,
     force: bool = False,
-) -> WritingPlan:
+) -> Plan | WritingPlan:
     """Plan deleting the topics NAMES, which ``check_deletable`` passed, or PARTITIONED ones with their partitions.
 
     INTERCEPTORS, FORCE: see ``forget_policies``. Raises TopicNotFound, Refused, MetadataCorrupt.

@@ -12,26 +12,41 @@ import base64
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
-from store.changes.chain import check_link, next_link, put_link
+from store.changes.chain import CHAIN_HEAD, check_link, next_link, put_link
 from store.changes.recorded import decode_part
 from store.changes.report import ChangePart, ChangeReport, Json
+from store.codec.given import integer, json_object, text
 from store.codec.rocksvalue import NodeStat
 from store.db.entry_files import EntryFiles
 from store.db.environment import DATABASES, Store, Txn
 from store.db.owners import find_owners, put_owners
 from store.db.tree import Node, decode_node, encode_node, find_node, tree_key
-from store.errors import ChangeNotFound, IndexCorrupt, InvalidValue, Refused, StalePlan, UndoConflict, reason_of
+from store.errors import (
+    ChangeNotFound,
+    IndexCorrupt,
+    InvalidValue,
+    NotFound,
+    Refused,
+    StalePlan,
+    UndoConflict,
+    reason_of,
+)
+from store.files import read_file
 from store.frozen import frozen
 from store.model.reader import EntryReader
 from store.model.references import references
 
 _DELAYED_INDEX = b"index\0"  # rows that builds write: what can be made again from the entries is in no audit log
 _NUMBER = struct.Struct(">Q")
-PLAN_FORMAT = 1
+PLAN_FORMAT = 3
+_HINT = "make one with --plan FILE on any command that changes"
+_AGAIN = "make the plan again and look at it"
 
 
 @frozen
@@ -60,8 +75,6 @@ class Plan:
     warnings: tuple[str, ...] = field(default=())
     untouched: frozenset[int] = frozenset()
     """Places in ``parts`` of what stays as it is beside what changes: shown, and no part of the change."""
-    forced: bool = False
-    """Whether it moves or removes what a broker keeps for itself, as it was told to."""
 
     def preview(self) -> ChangeReport:
         """Return what applying would report, with ``dry_run``."""
@@ -71,20 +84,26 @@ class Plan:
         """Return the report of a plan without steps, which is applied by leaving everything as it is."""
         return ChangeReport(None, False, self.parts, self.warnings, command=self.command)
 
-    def dump(self) -> bytes:
-        """Return the plan as the bytes of a plan file (JSON); its reports are there to be read, see ``store.changes.files``."""
-        fields: dict[str, Any] = {  # Any: JSON
-            "planFormat": PLAN_FORMAT,
-            "command": self.command,
-            "transaction": self.txn_id,
-            "steps": [_step_json(step) for step in self.steps],
-            "reports": [part.as_json() for part in self.parts],
-            "loses": self.loses,
-            "undoes": self.undoes,
-            "warnings": list(self.warnings),
-            **({"forced": True} if self.forced else {}),
-        }
-        return json.dumps(fields, indent=1).encode() + b"\n"
+
+@frozen
+class WritingPlan:
+    """A change that writes ledgers before its steps are known: ``shown`` returns what it would do, ``made`` does it in a store open
+    for writing.
+
+    Both return a report for each change; ``made`` raises StalePlan and DiskFull.
+    """
+
+    command: str
+    txn_id: int
+    shown: Callable[[], tuple[ChangeReport, ...]]
+    made: Callable[[Store], tuple[ChangeReport, ...]]
+    loses: str = ""
+    digest: Callable[[], str] = lambda: ""
+    """Returns the digest of what is read that is not part of the store."""
+
+    def preview(self) -> tuple[ChangeReport, ...]:
+        """Return what applying would report."""
+        return self.shown()
 
 
 def check_current(store: Store, plan: Plan) -> None:
@@ -93,12 +112,26 @@ def check_current(store: Store, plan: Plan) -> None:
         _check_current(txn, plan, txn.id)
 
 
+def check_state(store: Store, txn_id: int, state: str) -> None:
+    """Raise StalePlan unless STORE is in that STATE, on the transaction TXN_ID."""
+    with store.read() as txn:
+        check_transaction(txn_id, txn.id)
+        # The same number of transactions proves nothing: every fresh import has the same.
+        if state_of(txn) != state:
+            raise StalePlan("the plan was made on another store", hint="make the plan again on this store")
+
+
+def state_of(txn: Txn) -> str:
+    """Return what tells a store and its changes so far from other stores, copies of it included that were changed since (hex)."""
+    return sha256(b"%d" % txn.store.info.created_ms + (txn.get("state", CHAIN_HEAD) or b"")).hexdigest()
+
+
 def check_transaction(planned: int, found: int) -> None:
     """Raise StalePlan unless the transaction FOUND is the one that was planned on."""
     if found != planned:
         raise StalePlan(
             f"the store changed since the plan was made: planned on transaction {planned}, found {found}",
-            hint="make the plan again and look at it",
+            hint=_AGAIN,
             planned=planned,
             found=found,
         )
@@ -209,6 +242,118 @@ def delete_step(txn: Txn, path: str) -> Step:
     """Return the step that deletes the metadata node at PATH."""
     key = tree_key(path)
     return Step("tree", key, txn.get("tree", key), None)
+
+
+# -- plan files -------------------------------------------------------------------------------------------------------
+
+
+@frozen
+class PlanFile:
+    """A plan as a file keeps it: what was asked for (``request``), and what that came to: ``steps`` and ``reports`` are for who reviews it,
+    and must come out the same when it is asked for again.
+
+    ``steps`` is None for a change that writes ledgers first. ``state`` is ``state_of`` the store, whose transaction was
+    ``txn_id``; ``reads``: the digest of what is read beside it.
+    """
+
+    command: str
+    request: Json
+    txn_id: int
+    state: str
+    steps: tuple[str, ...] | None
+    reports: tuple[Json, ...]
+    loses: str
+    reads: str
+
+    def dump(self) -> bytes:
+        """Return it as the bytes of a plan file (JSON), with the digest of all of it."""
+        fields: dict[str, Any] = {  # Any: JSON
+            "planFormat": PLAN_FORMAT,
+            "command": self.command,
+            "request": self.request,
+            "transaction": self.txn_id,
+            "state": self.state,
+            "steps": self.steps,
+            "reports": self.reports,
+            "loses": self.loses,
+            "reads": self.reads,
+        }
+        return json.dumps({**fields, "digest": _digest_of(fields)}, indent=1).encode() + b"\n"
+
+    def check_store(self, store: Store) -> None:
+        """Raise StalePlan unless STORE is the one that it was planned on, in that state."""
+        check_state(store, self.txn_id, self.state)
+
+    def check(self, found: PlanFile) -> None:
+        """Raise StalePlan unless FOUND, which was asked for now, comes to the same."""
+        check_transaction(self.txn_id, found.txn_id)
+        if found.reads != self.reads:
+            raise StalePlan(f"what {self.command} reads has changed since the plan was made", hint=_AGAIN)
+        came_to = (found.steps, found.reports, found.loses)
+        if came_to != (self.steps, self.reports, self.loses):
+            raise StalePlan(f"{self.command} would do something else now than the plan shows", hint=_AGAIN)
+
+
+def plan_file(plan: Plan | WritingPlan, state: str, reports: tuple[ChangeReport, ...], request: Json) -> PlanFile:
+    """Return what a file keeps of PLAN, which was made by REQUEST on a store in STATE, and shows REPORTS."""
+    documents = [document for report in reports for document in report.documents()]
+    return PlanFile(
+        plan.command,
+        request,
+        plan.txn_id,
+        state,
+        tuple(map(_step_text, plan.steps)) if isinstance(plan, Plan) else None,
+        tuple(json.loads(json.dumps(documents))),
+        plan.loses,
+        "" if isinstance(plan, Plan) else plan.digest(),
+    )
+
+
+def load_plan(data: bytes, where: str) -> PlanFile:
+    """Return what is in the bytes of a plan file; raises InvalidValue for what none is, is of an earlier version, or was changed."""
+    try:
+        fields = json_object(data)
+        form = integer(fields["planFormat"], "planFormat")
+        if form != PLAN_FORMAT:
+            raise InvalidValue(
+                f"{where} is a plan of format {form}, this version applies format {PLAN_FORMAT}", hint=_AGAIN
+            )
+        if fields.pop("digest") != _digest_of(fields):
+            raise InvalidValue(f"{where} was changed since the plan was made", hint=_AGAIN, path=where)
+        steps = fields["steps"]
+        return PlanFile(
+            text(fields["command"], "command"),
+            dict(fields["request"]),
+            integer(fields["transaction"], "transaction"),
+            text(fields["state"], "state"),
+            None if steps is None else tuple(steps),
+            tuple(fields["reports"]),
+            text(fields["loses"], "loses"),
+            text(fields["reads"], "reads"),
+        )
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise InvalidValue(f"{where} is not a plan: {reason_of(error)}", hint=_HINT, path=where) from error
+
+
+def read_plan(path: Path) -> PlanFile:
+    """Return what is in the plan file PATH; raises NotFound, InvalidValue."""
+    try:
+        return load_plan(read_file(path), str(path))
+    except FileNotFoundError as error:
+        raise NotFound(f"no plan {path}", hint=_HINT, path=str(path)) from error
+    except OSError as error:
+        raise InvalidValue(f"{path} cannot be read: {error.strerror}", path=str(path)) from error
+
+
+def _digest_of(fields: Mapping[str, Any]) -> str:  # Any: JSON
+    return sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+def _step_text(step: Step) -> str:
+    """Return STEP as a line that tells what it writes, and from every other one by its digest."""
+    name = step.key.decode("utf-8", "backslashreplace") if step.database == "tree" else step.key.hex()
+    what = "delete" if step.after is None else "make" if step.before is None else "change"
+    return f"{what} {step.database} {name} (sha256 {sha256(json.dumps(_step_json(step)).encode()).hexdigest()})"
 
 
 # -- audit log and undo -----------------------------------------------------------------------------------------------
@@ -333,7 +478,7 @@ def _step_json(step: Step) -> list[str | None]:
 
 
 def step_of(row: list[str | None]) -> Step:
-    """Return the step that ``Plan.dump`` or an audit record spells as ROW; raises ValueError, TypeError."""
+    """Return the step that an audit record spells as ROW; raises ValueError, TypeError."""
     database, key, before, after = row
     decoded = [None if text is None else base64.b64decode(text, validate=True) for text in (key, before, after)]
     if database not in DATABASES or not decoded[0]:

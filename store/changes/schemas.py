@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from store.changes.intent import WritingPlan
 from store.changes.log_writer import LedgerSpec, apply_written, write_ledgers
-from store.changes.plan import Plan, check_transaction, delete_step, put_value_step
+from store.changes.plan import Plan, WritingPlan, check_transaction, delete_step, put_value_step
 from store.changes.report import ChangePart, ChangeReport
 from store.codec.avro import parse_definition
 from store.codec.avrocompat import can_read

@@ -14,7 +14,7 @@ from store.changes.cursors import (
     state_json,
     unreadable_text,
 )
-from store.changes.guards import check_removal, is_guarded
+from store.changes.guards import check_removal
 from store.changes.plan import Plan, Step, delete_step, put_value_step
 from store.changes.report import ChangePart
 from store.changes.resets import start_state
@@ -103,13 +103,11 @@ def plan_unsubscribe(
     """Plan removing CURSORS, all or none; the broker's own are refused unless FORCE."""
     steps: list[Step] = []
     parts: list[ChangePart] = []
-    listed = list(cursors)
-    for topic, cursor in listed:
+    for topic, cursor in cursors:
         check_removal(cursor, force=force)
         steps.append(delete_step(reader.txn, topic.name.cursor_path(cursor.name)))
         parts.append(_removal_part(reader, topic, cursor, now_ms))
-    forced = any(is_guarded(topic.name, cursor.name) for topic, cursor in listed)
-    return Plan(command, reader.txn.id, tuple(steps), tuple(parts), forced=forced)
+    return Plan(command, reader.txn.id, tuple(steps), tuple(parts))
 
 
 def _removal_part(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int) -> ChangePart:

@@ -13,10 +13,9 @@ from itertools import groupby
 
 from store.changes.appending import append_payload, last_broker_entry, recover_chain
 from store.changes.delayed import conflict_warnings
-from store.changes.intent import WritingPlan, asked_again
 from store.changes.ledger_list import append_ledgers
 from store.changes.log_writer import LedgerSpec, Payload, WrittenLedger, WrittenLedgers, apply_written, write_ledgers
-from store.changes.plan import Plan, Step, check_transaction, delete_step, put_value_step
+from store.changes.plan import Plan, Step, WritingPlan, check_transaction, delete_step, put_value_step
 from store.changes.policies import PolicyJob, unknown_cluster
 from store.changes.report import ChangePart, ChangeReport, WrittenEvent
 from store.codec.claims import schema_claims, topic_claims
@@ -292,7 +291,7 @@ def forget_policies(
     interceptors: tuple[str, ...] | None = None,
     *,
     force: bool = False,
-) -> WritingPlan:
+) -> Plan | WritingPlan:
     """Return PLAN, which deletes the topics NAMES, with what a broker does to their policies: nodes go, events get no value.
 
     INTERCEPTORS: see ``apply_changes``. FORCE: policies that cannot be read stay. Raises MetadataCorrupt, Refused.
@@ -315,7 +314,7 @@ def forget_policies(
     )
     plan = replace(plan, steps=(*plan.steps, *steps), parts=parts)
     if not changes:
-        return asked_again(plan, now_ms)
+        return plan
 
     def make(store: Store) -> tuple[ChangeReport, ...]:
         with open_reader(store) as reader:
@@ -333,7 +332,7 @@ def forget_policies(
 
 def plan_delete(
     txn: Txn, command: str, names: Sequence[TopicName], now_ms: int, interceptors: tuple[str, ...] | None = None
-) -> WritingPlan:
+) -> Plan | WritingPlan:
     """Plan COMMAND: all policies of the topics NAMES go, of this cluster and of all; raises as ``forget_policies``."""
     parts = []
     for name in sorted({name.base for name in names}):

@@ -7,9 +7,8 @@ from dataclasses import replace
 from itertools import islice
 
 from store.changes.delayed import plan_enable
-from store.changes.intent import WritingPlan
 from store.changes.log_writer import apply_written, write_ledgers
-from store.changes.plan import Plan, Step
+from store.changes.plan import Plan, Step, WritingPlan
 from store.changes.report import ChangeReport, SplitIndex
 from store.db.delayed import Index, encode_index, index_key, iter_wide
 from store.db.delayed_rules import IndexRules

@@ -13,9 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from store.changes.cursors import info_of_state, state_json
-from store.changes.intent import WritingPlan
 from store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
-from store.changes.plan import Plan, Step, check_transaction, put_value_step
+from store.changes.plan import Plan, Step, WritingPlan, check_transaction, put_value_step
 from store.changes.report import ChangePart, ChangeReport
 from store.changes.subscriptions import shown_properties
 from store.codec.claims import schema_claims, topic_claims

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from store.changes.intent import WritingPlan
 from store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
-from store.changes.plan import Plan, check_transaction
+from store.changes.plan import Plan, WritingPlan, check_transaction
 from store.changes.report import ChangeReport
 from store.codec.claims import schema_claims, topic_claims
 from store.codec.cursor import CursorState, decode_cursor_info

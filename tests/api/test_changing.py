@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -247,17 +249,27 @@ def test_plans_travel_as_files(path: Path, tmp_path: Path, cli: Cli) -> None:
     with pa.open_store(path, writable=True) as store:
         assert store.apply(store.load_plan(theirs)).skipped.entries == 5
         assert [row.command for row in store.changes()] == ["topics clear-backlog", "topics skip"]
+        with pytest.raises(pa.StalePlan):
+            store.load_plan(theirs)
 
 
-def test_a_plan_of_no_command_is_refused_as_by_apply(path: Path, tmp_path: Path, cli: Cli) -> None:
+def test_plans_that_write_ledgers_travel_too(path: Path, tmp_path: Path, cli: Cli) -> None:
+    ours, theirs = tmp_path / "ours.plan", tmp_path / "theirs.plan"
     with pa.open_store(path) as store:
-        store.topic(PLAIN).cursor("half").clear().save(tmp_path / "ours.plan")
-    forged = tmp_path / "forged.plan"
-    forged.write_text((tmp_path / "ours.plan").read_text().replace("topics clear-backlog", "topics made-up", 1))
-    told = cli("--store", path, "apply", forged, "--yes")
-    assert (told.exit_code, "'topics made-up', which is not a command" in told.stderr) == (2, True)
-    with pa.open_store(path) as store, pytest.raises(pa.InvalidValue, match="'topics made-up', which is not a command"):
-        store.load_plan(forged)
+        store.topic(PLAIN).set_message_ttl(timedelta(hours=2)).save(ours)
+    assert cli("--store", path, "apply", ours).exit_code == 0
+    assert cli("--store", path, "--plan", theirs, "topics", "set-message-ttl", PLAIN, "-t", "3h").exit_code == 0
+    with pa.open_store(path, writable=True) as store:
+        store.apply(store.load_plan(theirs))
+        assert store.topic(PLAIN).policy("message-ttl") == 3 * 3600
+
+
+def test_a_plan_of_a_stream_is_not_kept(path: Path, tmp_path: Path) -> None:
+    with pa.open_store(path) as store:
+        store.dump(tmp_path / "dumped", PLAIN, level="entries", form="jsonl")
+        lines = b"".join(one.read_bytes() for one in sorted((tmp_path / "dumped").rglob("*.jsonl")))
+        with pytest.raises(pa.Refused, match="is not kept"):
+            store.load(BytesIO(lines), topic="public/default/copy").save(tmp_path / "a.plan")
 
 
 def test_what_cannot_be_meant_is_refused(path: Path) -> None:

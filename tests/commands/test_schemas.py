@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from store.changes.intent import WritingPlan
+from store.changes.plan import WritingPlan
 from store.changes.schemas import NewSchema, plan_upload
 from store.codec.avrocompat import can_read
 from store.codec.schema import SchemaEntry, decode_schema_entry

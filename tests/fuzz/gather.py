@@ -273,12 +273,19 @@ def _from_texts(found: Seeds) -> None:
     delayed["partitions"] = [[0, 300000, [[1, 2, 3]]]]
     found["store-rows"] += [join(bytes(8), json.dumps(row).encode()) for row in (info, change, delayed)]
     found["delayed-policy"] += [b'{"format": 1, "granularity": 300000, "tick": 1000}', b"500ms", b"3d"]
-    plan = {"planFormat": 1, "command": "topics x", "transaction": 7, "steps": [["tree", "YQ==", None, "YQ=="]]}
+    plan = {"planFormat": 3, "command": "topics x", "transaction": 7, "steps": ["change tree /a"]}
     plan |= {
+        "request": {
+            "of": "Store",
+            "madeOf": {"tuple": []},
+            "method": "annotate",
+            "values": {"tuple": ["a"]},
+            "options": {},
+        },
+        "state": "00",
         "reports": [{"topic": "a", "before": {"x": 1}, "after": None}],
         "loses": "",
-        "undoes": None,
-        "warnings": ["w"],
+        "reads": "",
     }
     found["plan"].append(json.dumps(plan).encode())
     row = {

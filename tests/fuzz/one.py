@@ -14,7 +14,6 @@ from typing import Any
 _MOST_BYTES = 8192
 _INSTRUMENTED = [
     "store.codec",
-    "store.changes.files",
     "store.changes.plan",
     "store.dump.source",
     "store.sources.zookeeper",

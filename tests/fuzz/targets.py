@@ -6,12 +6,13 @@ A target takes bytes and may raise StoreError alone, whatever the bytes are.
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from io import BytesIO
@@ -24,7 +25,6 @@ from commands.topics.moving import read_lines
 from pulsar_admin.config import build_settings
 from store import names, timespec
 from store.changes import plan as plans
-from store.changes.files import load_plan
 from store.changes.reset_rows import iter_reset_rows
 from store.codec import (
     batch,
@@ -56,6 +56,7 @@ from store.codec import (
     zookeeper_log,
 )
 from store.codec.digest import DigestType
+from store.codec.given import json_object
 from store.db import blocks as index
 from store.db import delayed as delayedindexes
 from store.db import delayed_entries as delayedindex
@@ -428,6 +429,15 @@ def _resets(data: bytes) -> None:
     list(iter_reset_rows(read_lines(_file("x.jsonl", data)), "x", None, parse_time))
 
 
+def _plan_file(data: bytes) -> None:
+    """Its digest fits, else nothing behind that is reached."""
+    with suppress(ValueError):
+        fields = json_object(data)
+        fields.pop("digest", None)
+        data = json.dumps({**fields, "digest": plans._digest_of(fields)}).encode()
+    plans.load_plan(data, "x")
+
+
 TARGETS: dict[str, Target] = {
     "avro": Target(_avro, two(json_text, any_bytes)),
     "batch": Target(_batch, headed(2, any_bytes)),
@@ -472,7 +482,7 @@ TARGETS: dict[str, Target] = {
     "nacks": Target(_nacks, any_bytes, seal_nacks),
     "offload-block": Target(lambda data: each(lambda: offload.iter_block_entries(data, 0, "x"))),
     "offload-index": Target(lambda data: offload.decode_offload_index(data, "x")),
-    "plan": Target(lambda data: load_plan(data, "x"), json_text),
+    "plan": Target(_plan_file, json_text),
     "policies": Target(_json_policies, json_text),
     "policy-event": Target(_policy_event, two(json_text, any_bytes)),
     "prototext": Target(lambda data: prototext.parse_text(LedgerMetadataFormat, data, "x")),

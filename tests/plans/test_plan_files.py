@@ -1,25 +1,30 @@
-"""Plan files forged with a text editor, and the audit log forged in the store: what is shown is what is done, or nothing is."""
+"""Plan files, kept, changed and forged, and the audit log forged in the store: what is shown is what is done, or nothing is."""
 
 from __future__ import annotations
 
-import base64
+import io
 import json
 import math
 import zlib
-from collections.abc import Callable
-from dataclasses import replace
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from hashlib import sha1, sha256
+from importlib import import_module
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
 
+from pulsar_admin.api.request import _CLASSES, Planner, _decode, _encode
 from store.changes.plan import read_change
-from store.codec.cursor import decode_cursor_info, encode_cursor_info
 from store.db.environment import Txn, open_store
-from store.db.tree import Node, decode_node, encode_node, tree_key
+from store.names import EARLIEST, LATEST, parse_namespace, parse_topic, parse_topics
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied
+from tests.worlds import assert_unchanged
 
 Json = dict[str, Any]  # Any: JSON
 TOPIC = "public/default/plain"
@@ -40,6 +45,11 @@ PLANNED: dict[str, tuple[str, ...]] = {
     "ttl": ("namespaces", "set-message-ttl", "public/default", "-ttl", "3600"),
     "retention": ("namespaces", "set-retention", "public/default", "-t", "2h", "-s", "1G"),
     "nacks": ("nacks", "add", TOPIC, "-s", "half", "--delay", "10s", "9:1", "9:2"),
+    "annotate": ("store", "annotate", TOPIC, "--form", "fields"),
+    "topic ttl": ("topics", "set-message-ttl", TOPIC, "-t", "3d"),
+    "delete": ("topics", "delete", TOPIC),
+    "compaction": ("compaction", "run", "acme/orders/compacted-single", "--retain-null-key", "--format", "legacy"),
+    "tenant": ("tenants", "create", "new", "--allowed-clusters", "standalone"),
 }
 
 
@@ -56,154 +66,227 @@ def _plan(cli: Cli, store: Path, name: str = "reset") -> tuple[Path, Json]:
     return file, json.loads(file.read_bytes())
 
 
+def _signed(fields: Json) -> Json:
+    """Return FIELDS as one who knows how would forge them: with a digest that fits."""
+    told = {name: value for name, value in fields.items() if name != "digest"}
+    return {**told, "digest": sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()}
+
+
 def _apply(cli: Cli, store: Path, file: Path, fields: Json, *options: str) -> Any:  # Any: CliResult
     file.write_text(json.dumps(fields))
-    return cli("--store", store, "--now", NOW, "apply", file, "-o", "json", *options)
+    return cli("--store", store, "apply", file, "-o", "json", "--yes", *options)
 
 
 @pytest.mark.parametrize("name", PLANNED)
 def test_a_plan_does_what_its_command_does(name: str, cli: Cli, store: Path, tmp_path: Path) -> None:
-    """The same rows, and where, whose, before and after are the command's own."""
+    """The same rows, stamped with the time of the plan, the report of the dry run, and a line in the audit log of today."""
     (tmp_path / "other").mkdir()
     other = copied("small", "clean", tmp_path / "other")
     file, fields = _plan(cli, store, name)
-    direct = cli("--store", other, "--now", NOW, *PLANNED[name], "-o", "json").json
-    applied = _apply(cli, store, file, fields).json
+    shown = cli("--store", other, "--now", NOW, *PLANNED[name], "-o", "json", "--dry-run").json
+    assert cli("--store", other, "--now", NOW, *PLANNED[name], "--yes").exit_code == 0
+    assert _apply(cli, store, file, fields, "--dry-run").json == shown
+    assert rows_of(store, "changes") == {"changes": {}}
+    # What writes ledgers first is stamped with the time at which it writes.
+    done = _apply(cli, store, file, fields, *(() if fields["steps"] is not None else ("--now", NOW)))
+    assert done.exit_code == 0, done.stderr
     assert rows_of(store, "tree", "owners", "nacks", "delayed") == rows_of(other, "tree", "owners", "nacks", "delayed")
-    told = {_whose(row): row for row in _listed(direct)}
-    for row in _listed(applied):
-        if "namespace" not in row:  # policies: every key that differs, not the command's choice of them
-            same = ("before", "after", "entries", "messages", "bytes", "replayed", "skipped", "deletable")
-            assert {key: row.get(key) for key in same} == {key: told[_whose(row)].get(key) for key in same}
+    if fields["steps"] is not None:
+        with open_store(store) as opened, opened.read() as txn:
+            assert read_change(txn, 1).time_ms > NOW_MS + 3_600_000
+    assert _apply(cli, store, file, fields).error["code"] == "stale-plan"
 
 
-def _listed(document: Any) -> list[Json]:  # Any: JSON
-    return document if isinstance(document, list) else [document]
-
-
-def _whose(row: Json) -> tuple[object, ...]:
-    return row.get("topic"), row.get("subscription"), row.get("namespace")
-
-
-def test_what_is_shown_comes_from_the_steps(cli: Cli, store: Path) -> None:
-    """The issue's attack: reports, warnings and the name say something harmless."""
+@pytest.mark.parametrize("form", [1, 2, 4])
+def test_plans_of_other_versions_are_refused(form: int, cli: Cli, store: Path) -> None:
     file, fields = _plan(cli, store)
-    honest = _apply(cli, store, file, fields, "--dry-run").json
-    forged = json.loads(json.dumps(fields))
-    forged["reports"] = [{"topic": "nothing", "subscription": "nobody", "before": 1, "after": 1, "entries": 0}]
-    forged["warnings"], forged["loses"] = ["all is well"], ""
-    assert _apply(cli, store, file, forged, "--dry-run").json == honest
-    assert honest["before"]["markDeletePosition"] != honest["after"]["markDeletePosition"]
-    assert _apply(cli, store, file, forged).exit_code == 0
-    with open_store(store) as opened, opened.read() as txn:
-        assert read_change(txn, 1).reports[0]["subscription"] == "half"
-
-
-def _step(database: str, key: bytes, before: bytes | None, after: bytes | None) -> list[str | None]:
-    return [database, *(None if raw is None else base64.b64encode(raw).decode() for raw in (key, before, after))]
-
-
-def _any_row(txn: Txn, database: str) -> tuple[bytes, bytes]:
-    key, value = next(txn.items(database))
-    return key, bytes(value)
+    refused = _apply(cli, store, file, {"planFormat": form, "command": "topics skip", "transaction": 8, "steps": []})
+    assert refused.exit_code == 2
+    assert refused.error["message"] == f"{file} is a plan of format {form}, this version applies format 3"
+    assert refused.error["hint"] == "make the plan again and look at it"
+    assert _apply(cli, store, file, fields).exit_code == 0
 
 
 @pytest.mark.parametrize(
-    "database", ["tree", "base", "logs", "entries", "times", "owners", "damage", "delayed", "nacks", "changes", "state"]
+    ("name", "value"),
+    [
+        ("command", "topics clear-backlog"),
+        ("request", {}),
+        ("transaction", 9),
+        ("state", ""),
+        ("steps", []),
+        ("reports", []),
+        ("loses", "nothing"),
+        ("more", 1),
+        ("transaction", math.nan),
+        ("transaction", 10**400),
+        ("reports", [json.loads("[" * 500 + "]" * 500)]),
+        ("command", "topics \ud800"),
+    ],
 )
-@pytest.mark.parametrize("how", ["delete", "replace", "add"])
-def test_no_row_of_ours_is_written_by_a_plan(database: str, how: str, cli: Cli, store: Path) -> None:
-    assert cli("--store", store, *PLANNED["skip"]).exit_code == 0
+def test_a_file_that_was_changed_is_refused(name: str, value: object, cli: Cli, store: Path) -> None:
     file, fields = _plan(cli, store)
-    with open_store(store) as opened, opened.read() as txn:
-        empty = next(txn.items(database), None) is None
-        key, value = (b"\x00key", b"") if empty else _any_row(txn, database)
-    if how == "add" or empty:
-        fields["steps"].append(_step(database, key + b"\xff", None, b"forged"))
-    else:
-        fields["steps"].append(_step(database, key, value, None if how == "delete" else value + b"x"))
-    before = rows_of(store, "tree", "changes", database)
-    done = _apply(cli, store, file, fields)
-    assert (done.exit_code, done.error["code"]) == (2, "invalid-value"), done.stderr
-    assert rows_of(store, "tree", "changes", database) == before
+    with assert_unchanged(store / "meta" / "data.mdb"):
+        refused = _apply(cli, store, file, {**fields, name: value})
+    assert (refused.exit_code, refused.error["code"]) == (2, "invalid-value")
 
 
-@pytest.mark.parametrize(
-    "path", ["/ledgers/00/0000/L0009", "/managed-ledgers/public/default/persistent/plain", "/admin/clusters/x"]
-)
-def test_no_other_node_is_written_by_a_plan(path: str, cli: Cli, store: Path) -> None:
-    file, fields = _plan(cli, store)
-    with open_store(store) as opened, opened.read() as txn:
-        row = txn.get("tree", tree_key(path))
-    fields["steps"] = [_step("tree", tree_key(path), row, None if row is not None else b"\0" * 40)]
-    assert _apply(cli, store, file, fields).exit_code == 2
+def _called(**of: Any) -> Callable[[Json], Json]:  # Any: JSON
+    return lambda fields: {"request": {**fields["request"], **of}}
 
 
-def _changed_cursor(change: Callable[[Node], Node]) -> Callable[[Json], None]:
-    def work(fields: Json) -> None:
-        database, key, before, after = fields["steps"][0]
-        raw = base64.b64decode(key)
-        node = decode_node(raw, base64.b64decode(after))
-        fields["steps"][0] = [database, key, before, base64.b64encode(encode_node(change(node))).decode()]
-
-    return work
-
-
-def _properties(node: Node) -> Node:
-    info = decode_cursor_info(node.value, node.path)
-    return node._replace(value=encode_cursor_info(replace(info, properties={"CompactedTopicLedger": 7}), node.value))
-
-
-def _doubled(fields: Json) -> None:
-    database, key, before, after = fields["steps"][0]
-    fields["steps"] += [[database, key, after, before], [database, key, before, after]]
-
-
-FORGERIES: dict[str, Callable[[Json], object]] = {
-    "another version": _changed_cursor(lambda node: node._replace(stat=node.stat._replace(version=9))),
-    "another creation": _changed_cursor(lambda node: node._replace(stat=node.stat._replace(created_ms=1))),
-    "properties": _changed_cursor(_properties),
-    "unknown bytes": _changed_cursor(lambda node: node._replace(value=node.value + b"\x9a\x06\x01x")),
-    "no cursor": _changed_cursor(lambda node: node._replace(value=b"\xff\xff")),
-    "a row twice": _doubled,
-    "no command": lambda fields: fields.update(command="rm -rf"),
-    "an escape": lambda fields: fields.update(command="topics skip\x1b[2J"),
-    "undoes nothing": lambda fields: fields.update(undoes=99),
-    "undoes another": lambda fields: fields.update(undoes=1),
-    "infinite": lambda fields: fields.update(transaction=math.inf),
-    "infinite inside": lambda fields: fields["reports"][0].update(entries=math.nan),
-    "huge": lambda fields: fields.update(transaction=10**400),
-    "negative": lambda fields: fields.update(transaction=-1),
-    "true": lambda fields: fields.update(transaction=True),
-    "a fraction": lambda fields: fields.update(transaction=fields["transaction"] + 0.0),
-    "deep": lambda fields: fields["reports"].append(json.loads("[" * 500 + "]" * 500)),
-    "a surrogate": lambda fields: fields.update(command="topics \ud800"),
-    "steps of text": lambda fields: fields.update(steps="steps"),
-    "a step of numbers": lambda fields: fields.update(steps=[[1, 2, 3, 4]]),
-    "a step of lists": lambda fields: fields.update(steps=[[["tree"], [], [], []]]),
-    "a step of nothing": lambda fields: fields["steps"].append(["tree", "L3g=", None, None]),
+FORGERIES: dict[str, tuple[int, Callable[[Json], Json]]] = {
+    "harmless reports": (4, lambda fields: {"reports": [{"topic": "nothing", "entries": 0}]}),
+    "harmless steps": (4, lambda fields: {"steps": ["change tree /nothing"]}),
+    "no steps": (4, lambda fields: {"steps": None}),
+    "nothing is lost": (4, lambda fields: {"loses": "nothing at all"}),
+    "another call": (2, _called(method="clear", options={})),
+    "another place": (4, lambda fields: _called(options={**fields["request"]["options"], "exclude": True})(fields)),
+    "another time": (4, _called(now=NOW_MS + 1)),
+    "another transaction": (4, lambda fields: {"transaction": fields["transaction"] + 1}),
+    "another store": (4, lambda fields: {"state": "00" * 32}),
+    "another command": (2, lambda fields: {"command": "topics skip"}),
+    "an escape": (2, lambda fields: {"command": "topics skip\x1b[2J"}),
+    "another class": (2, _called(of="Session")),
+    "a class of nothing": (2, _called(of=["Store"])),
+    "what is no plan": (2, _called(method="backlog", options={})),
+    "what is not ours to call": (2, _called(method="_cursors", options={})),
+    "an attribute": (2, _called(method="__class__")),
+    "another plan file": (2, _called(of="Store", madeOf={"tuple": []}, method="load_plan", values={"tuple": ["a"]})),
+    "an option too many": (2, _called(options={"force": True, "forced": True})),
+    "a wrong kind": (2, _called(options={"to": {"Position": [9, 3]}})),
+    "no kind": (2, _called(options={"to": {"Popen": "true"}})),
+    "two kinds": (2, _called(options={"to": {"Position": "9:3", "Path": "x"}})),
+    "a wrong value": (2, _called(options={"to": "9:3", "force": 3})),
+    "a wrong topic": (2, _called(madeOf={"tuple": [{"TopicSelection": [["a//b"], False, None]}, "half"]})),
+    "a fraction": (2, _called(now=1.5)),
+    "no time": (2, _called(now=None)),
+    "words for interceptors": (2, _called(interceptors={"Popen": "true"})),
+    "lists of letters": (2, lambda fields: {"reports": 5}),
+    "no request": (2, lambda fields: {"request": 7}),
 }
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_forged_plans(name: str, cli: Cli, store: Path) -> None:
-    assert cli("--store", store, *PLANNED["ttl"]).exit_code == 0
+def test_a_forged_file_does_nothing(name: str, cli: Cli, store: Path) -> None:
+    """Its digest fits, and what it asks for is no plan, or not the one that it shows."""
+    code, forge = FORGERIES[name]
     file, fields = _plan(cli, store)
-    FORGERIES[name](fields)
-    before = rows_of(store, "tree", "changes", "state")
-    done = _apply(cli, store, file, fields)
-    assert done.exit_code in (2, 4, 5), done.stderr
-    assert rows_of(store, "tree", "changes", "state") == before
-    assert cli("--store", store, "store", "log").exit_code == 0
+    with assert_unchanged(store / "meta" / "data.mdb"):
+        refused = _apply(cli, store, file, _signed({**fields, **forge(fields)}))
+    assert (refused.exit_code, refused.error["code"]) == (code, "stale-plan" if code == 4 else "invalid-value")
+    assert _apply(cli, store, file, _signed(fields)).exit_code == 0
 
 
-@pytest.mark.parametrize("reports", [[], [{}], [{"entries": "x"}], [{"topic": [1]}], [{"skipped": 1}] * 3])
-def test_reports_of_any_shape_are_not_believed(reports: list[Json], cli: Cli, store: Path) -> None:
-    """One of these ended as a bug, after the commit."""
-    file, fields = _plan(cli, store)
-    done = _apply(cli, store, file, {**fields, "reports": reports})
-    assert done.exit_code == 0
-    assert (done.json["subscription"], done.json["change"]) == ("half", 1)
+def test_a_plan_of_another_store_is_refused(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """Every fresh import has as many transactions, and so have two copies that were changed in different ways."""
+    other = tmp_path / "other"
+    copytree(store, other)
+    for name in ("skip", "topic ttl"):
+        file, fields = _plan(cli, store, name)
+        assert _apply(cli, other, file, fields, "--dry-run").exit_code == 0
+        info = json.loads((other / "store.json").read_text())
+        (other / "store.json").write_text(json.dumps({**info, "created": info["created"] + 1}))
+        assert _apply(cli, other, file, fields).error["message"] == "the plan was made on another store"
+        (other / "store.json").write_text(json.dumps(info))
+        file.unlink()
+    for copy, messages in ((store, "1"), (other, "2")):
+        assert cli("--store", copy, "topics", "skip", TOPIC, "-s", "half", "-n", messages).exit_code == 0
+    refused = _apply(cli, other, *_plan(cli, store, "topic ttl"))
+    assert (refused.exit_code, refused.error["message"]) == (4, "the plan was made on another store")
+
+
+def test_what_is_asked_for_does_not_depend_on_the_directory(
+    cli: Cli, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dump, plan = tmp_path / "dumped", tmp_path / "a.plan"
+    assert cli("--store", store, "topics", "dump", TOPIC, "--level", "entries", "--directory", dump).exit_code == 0
+    monkeypatch.chdir(tmp_path)
+    load = ("topics", "load", dump.name, "--topic", "public/default/copy")
+    assert cli("--store", store, *load, "--plan", plan).exit_code == 0
+    monkeypatch.chdir(store)
+    assert cli("--store", store, "apply", plan).exit_code == 0
+
+
+def test_another_dump_by_the_same_name_is_not_loaded(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """It has as many entries and bytes: only the bytes tell."""
+    text = cli("--store", store, "topics", "dump", TOPIC, "--level", "entries", "-o", "jsonl").stdout
+    dump, plan = tmp_path / "dumped.jsonl", tmp_path / "a.plan"
+    dump.write_text(text)
+    load = ("topics", "load", dump, "--topic", "public/default/copy")
+    assert cli("--store", store, *load, "--plan", plan).exit_code == 0
+    first, rest = text.split("\n", 1)
+    row = json.loads(first)
+    payload = bytearray(b64decode(row["payload"]))
+    payload[-1] ^= 1
+    row |= {"payload": b64encode(payload).decode(), "sha1": sha1(payload).hexdigest()}
+    dump.write_text(json.dumps(row) + "\n" + rest)
+    assert cli("--store", store, *load, "--dry-run").exit_code == 0
+    refused = cli("--store", store, "apply", plan)
+    assert refused.exit_code == 4
+    assert "what topics load reads has changed" in refused.stderr
+    dump.write_text(text)
+    assert cli("--store", store, "apply", plan).exit_code == 0
+
+
+def test_stdin_is_no_dump_of_a_plan(cli: Cli, store: Path, tmp_path: Path) -> None:
+    result = cli("--store", store, "topics", "load", "-", "--plan", tmp_path / "a.plan", "-o", "json")
+    assert result.error["message"].startswith("--plan: what stdin held is gone")
+    assert not (tmp_path / "a.plan").exists()
+
+
+def test_lines_of_stdin_are_kept(cli: Cli, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = tmp_path / "a.plan"
+    line = json.dumps({"topic": TOPIC, "subscription": "half", "messageId": "9:3"})
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(line.encode())))
+    assert cli("--store", store, "topics", "reset-cursor", "--from-file", "-", "--plan", plan).exit_code == 0
+    assert cli("--store", store, "apply", plan, "-o", "json").json["after"]["markDeletePosition"] == "9:2"
+
+
+@pytest.mark.parametrize("name", ["skip", "topic ttl"])
+def test_a_plan_file_is_never_overwritten(name: str, cli: Cli, store: Path) -> None:
+    file, _ = _plan(cli, store, name)
+    again = cli("--store", store, *PLANNED[name], "--plan", file)
+    assert (again.exit_code, again.stdout, "exists already" in again.stderr) == (3, "", True)
+
+
+def test_text_says_where_the_plan_is(cli: Cli, store: Path, tmp_path: Path) -> None:
+    text = cli("--store", store, *PLANNED["topic ttl"], "--plan", tmp_path / "a.plan").stdout
+    assert text.startswith(f"plan written to {tmp_path / 'a.plan'}, nothing was changed: set message TTL of ")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        (1, "a", None, True, -1),
+        [1, ["a"]],
+        {"a": {"b": (1,)}},
+        parse_topic("a/b/c"),
+        parse_namespace("a/b"),
+        parse_topics((), "a/*"),
+        LATEST,
+        EARLIEST,
+        Path("/a/b"),
+        datetime(2026, 1, 2, 3, 4, 5, 678, UTC),
+        timedelta(days=-1, microseconds=1),
+    ],
+)
+def test_what_methods_are_given_is_kept_as_it_is(value: object) -> None:
+    found = _decode(json.loads(json.dumps(_encode(value))))
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_every_class_whose_methods_plan_can_be_called_again() -> None:
+    parts = {"Changes", "NamespaceResources", "PolicyPlans", "TopicPlans"}  # of classes that are in the table
+    for name, module in _CLASSES.items():
+        assert issubclass(getattr(import_module(f"pulsar_admin.api.{module}"), name), Planner)
+    assert {cls.__name__ for cls in _all_subclasses(Planner)} - parts == set(_CLASSES)
+
+
+def _all_subclasses(cls: type) -> Iterator[type]:
+    for one in cls.__subclasses__():
+        yield one
+        yield from _all_subclasses(one)
 
 
 def test_an_undo_is_planned_as_it_is(cli: Cli, store: Path) -> None:
@@ -211,10 +294,7 @@ def test_an_undo_is_planned_as_it_is(cli: Cli, store: Path) -> None:
     assert cli("--store", store, *PLANNED["skip"]).exit_code == 0
     file = store.parent / "undo.plan"
     assert cli("--store", store, "store", "undo", 1, "--plan", file).exit_code == 0
-    fields = json.loads(file.read_bytes())
-    assert _apply(cli, store, file, {**fields, "undoes": None}).exit_code == 2
-    assert _apply(cli, store, file, {**fields, "steps": []}).exit_code == 2
-    assert _apply(cli, store, file, fields).exit_code == 0
+    assert cli("--store", store, "apply", file).exit_code == 0
     assert rows_of(store) == before
 
 
@@ -324,8 +404,7 @@ def test_nacks_are_popped_when_they_are_due(cli: Cli, store: Path) -> None:
     file = store.parent / "pop.plan"
     later = f"@{NOW_MS + 20_000}"
     assert cli("--store", store, "--now", later, "nacks", "due", "--pop", "--plan", file).exit_code == 0
-    assert cli("--store", store, "--now", NOW, "apply", file).exit_code == 2  # by the clock of then, none is
-    done = cli("--store", store, "--now", later, "apply", file, "-o", "json")
+    done = cli("--store", store, "apply", file, "-o", "json")
     assert (done.exit_code, done.json["entries"], done.json["after"]["nextDeadline"]) == (0, 2, None)
 
 
@@ -343,20 +422,3 @@ def test_a_plan_without_steps_writes_nothing(cli: Cli, store: Path, tmp_path: Pa
     with open_store(store) as opened, opened.read() as txn:
         assert txn.id == before
     assert cli("--store", store, "store", "log", "-o", "json").json == []
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("set-retention", "public/default", "-s", "10G", "-t", "3d"),
-        ("set-message-ttl", "public/default", "-ttl", "3600"),
-        ("set-backlog-quota", "public/default", "-l", "10G", "-p", "producer_request_hold"),
-        ("set-delayed-delivery", "acme/delayed", "-e", "-t", "5s"),
-        ("enable-delayed-message", "acme/delayed", "-p", "10m"),
-        ("enable-delayed-message", "acme/delayed", "-p", "10m", "-t", "2s"),
-    ],
-)
-def test_policies_are_reported_as_by_their_command(words: tuple[str, ...], cli: Cli, demo_copy: Path) -> None:
-    store, file = demo_copy / "pulsar-store", demo_copy / "a.plan"
-    shown = cli("--store", store, "namespaces", *words, "--plan", file, "-o", "json").json
-    assert cli("--store", store, "apply", file, "--dry-run", "-o", "json").json == shown
