@@ -6,14 +6,10 @@ memory, killed) takes with it only what it was given.
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
-import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from threading import Thread
@@ -23,7 +19,7 @@ from store.engine.memory import bound_process
 from store.engine.operation import Operation
 from store.engine.packed import Packed, pack_slice
 from store.engine.slices import FileRange
-from store.errors import NotWritable
+from store.engine.starting import start_process
 
 Given = tuple[Operation | None, FileRange] | None
 """What a process is told: an operation where it is another than before, and a slice; None: there is no more."""
@@ -87,40 +83,6 @@ class Worker:
 def start_worker(memory_bytes: int | None) -> Worker:
     """Start a process that runs slices in MEMORY_BYTES."""
     return Worker(*start_process(_serve, memory_bytes))
-
-
-def start_process(target: Callable[..., None], *arguments: object) -> tuple[Connection, Any]:
-    """Start a process that runs TARGET with one end of a pipe and ARGUMENTS; return the other end and the process."""
-    context = multiprocessing.get_context("forkserver")
-    ours, theirs = context.Pipe()
-    with _without_interrupts():
-        process = context.Process(target=target, args=(theirs, *arguments), daemon=True)
-        process.start()
-    theirs.close()
-    return ours, process
-
-
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Start the server that processes are forked from with SIGINT blocked, which they inherit; a SIGINT to us waits.
-
-    Raises NotWritable where its socket cannot be made: a system allows about 100 bytes for a socket's path.
-    """
-    resource_tracker.ensure_running()  # it would unblock the signal
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        try:
-            forkserver.ensure_running()
-        except OSError as error:
-            where = tempfile.gettempdir()
-            raise NotWritable(
-                f"processes cannot be started: no socket can be made below {where}: {error.strerror or error}",
-                hint="set TMPDIR to a short path of a directory that can be written, such as /tmp, or give --jobs 1",
-                path=where,
-            ) from error
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(connection: Connection, memory_bytes: int | None) -> None:

@@ -1,0 +1,48 @@
+"""Starting a process with a pipe to it, which Ctrl-C does not reach. Imports little: what runs there decides what it loads."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.connection import Connection
+from typing import Any
+
+from store.errors import NotWritable
+
+
+def start_process(target: Callable[..., None], *arguments: object) -> tuple[Connection, Any]:
+    """Start a process that runs TARGET with one end of a pipe and ARGUMENTS; return the other end and the process."""
+    context = multiprocessing.get_context("forkserver")
+    ours, theirs = context.Pipe()
+    with _without_interrupts():
+        process = context.Process(target=target, args=(theirs, *arguments), daemon=True)
+        process.start()
+    theirs.close()
+    return ours, process
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Start the server that processes are forked from with SIGINT blocked, which they inherit; a SIGINT to us waits.
+
+    Raises NotWritable where its socket cannot be made: a system allows about 100 bytes for a socket's path.
+    """
+    resource_tracker.ensure_running()  # it would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        try:
+            forkserver.ensure_running()
+        except OSError as error:
+            where = tempfile.gettempdir()
+            raise NotWritable(
+                f"processes cannot be started: no socket can be made below {where}: {error.strerror or error}",
+                hint="set TMPDIR to a short path of a directory that can be written, such as /tmp, or give --jobs 1",
+                path=where,
+            ) from error
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

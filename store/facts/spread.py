@@ -1,0 +1,153 @@
+"""What is asked of all topics, worked on in other processes where there are many.
+
+LMDB's environments cross no fork: each process opens the store anew, and answers only from the transaction that this process reads.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from store.db.environment import Txn, open_store
+from store.errors import NotWritable, StoreError
+from store.model.reader import EntryReader, open_reader
+from store.pace import PACE
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+MANY_NODES = 400_000
+"""Metadata nodes from which on a process is worth what it takes to start, 0.3 s of processor time."""
+_AHEAD = 2  # parts given to a process at once: it never waits for the next one
+
+
+def processes_that_pay(txn: Txn, most: int) -> int:
+    """Return how many processes to use for a pass over all topics, MOST at most (0: one a core); 0: none beside this one."""
+    most = most or len(os.sched_getaffinity(0))
+    is_small = txn.columns is not None or not txn.is_snapshot or txn.count("tree") < MANY_NODES
+    return 0 if most < 2 or is_small or PACE.is_limited else most
+
+
+class Spread(Generic[Part, Result]):
+    """Does WORK on each of PARTS in PROCESSES other processes, and yields what it returns in the order of PARTS::
+
+        with Spread(reader, work, parts, processes_that_pay(reader.txn, most)) as results:
+            for result in results: ...
+
+    WORK is a function of a module (no lambda, no method): it gets a reader of the same snapshot, which keeps nothing of what this
+    one's ``txn.memo`` has and no keys, and a part. Parts and results are pickled: give each process several parts of a second or so,
+    and return sums rather than rows. The processes work from the beginning of the block on, while this one does what it wants, a few
+    parts ahead of what was asked for; they end with the block, however it ends. Ctrl-C reaches this process alone.
+
+    A part is done here, when its turn comes, where no process does it: with PROCESSES 0, when one was killed or cannot be started,
+    when it finds another transaction than that of READER, and when WORK raises a StoreError, which is then raised here.
+    """
+
+    def __init__(
+        self,
+        reader: EntryReader,
+        work: Callable[[EntryReader, Part], Result],
+        parts: Sequence[Part],
+        processes: int,
+    ) -> None:
+        self._reader, self._work, self._parts = reader, work, parts
+        self._processes = min(processes, len(parts))
+        self._team: list[_Helper] = []
+        self._next = 0
+        """The first part that no process was given."""
+        self._done: dict[int, Result] = {}
+
+    def __enter__(self) -> Spread[Part, Result]:
+        txn = self._reader.txn
+        try:
+            while len(self._team) < self._processes:
+                self._team.append(_Helper(txn.store.path, txn.id, self._work))
+        except NotWritable:
+            pass  # none can be started: all is done here
+        self._hand_out(0)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for helper in self._team:
+            helper.kill()
+        self._team.clear()
+
+    def __iter__(self) -> Iterator[Result]:
+        for index, part in enumerate(self._parts):
+            self._hand_out(index)
+            while index not in self._done and any(index in helper.given for helper in self._team):
+                self._hear()
+            yield self._done.pop(index) if index in self._done else self._work(self._reader, part)
+
+    def _hand_out(self, asked: int) -> None:
+        """Give parts to the processes that can take more, up to a few behind the one that is ASKED for."""
+        self._next = max(self._next, asked if not self._team else self._next)
+        for helper in [*self._team] * _AHEAD:
+            is_near = self._next < min(len(self._parts), asked + _AHEAD * len(self._team) + 1)
+            if is_near and helper in self._team and len(helper.given) < _AHEAD:
+                try:
+                    helper.give(self._next, self._parts[self._next])
+                except OSError:
+                    self._lose(helper)
+                else:
+                    self._next += 1
+
+    def _hear(self) -> None:
+        """Take the answers that are there, and wait for one."""
+        by_pipe = {id(helper.connection): helper for helper in self._team if helper.given}
+        for connection in wait([helper.connection for helper in by_pipe.values()]):
+            helper = by_pipe[id(connection)]
+            try:
+                is_answer, result = helper.connection.recv()
+            except (EOFError, OSError):
+                self._lose(helper)
+                continue
+            index = helper.given.popleft()
+            if is_answer:
+                self._done[index] = result
+
+    def _lose(self, helper: _Helper) -> None:
+        self._team.remove(helper)
+        helper.kill()
+
+
+class _Helper:
+    """A process, and the parts that it was given, in the order in which its answers come."""
+
+    def __init__(self, path: Path, transaction: int, work: Callable[..., object]) -> None:
+        from store.engine.starting import start_process  # of few stores
+
+        self.connection, self._process = start_process(_serve, path, transaction, work)
+        self.given = deque[int]()
+
+    def give(self, index: int, part: object) -> None:
+        """Hand a part over; raises OSError when the process is gone."""
+        self.connection.send(part)
+        self.given.append(index)
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+        self._process.join()
+        self.connection.close()
+
+
+def _serve(connection: Connection, path: Path, transaction: int, work: Callable[[EntryReader, Any], object]) -> None:
+    """Answer for each part that comes, until the pipe is closed. Any: parts and answers are the caller's own."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(EOFError, OSError, MemoryError, StoreError), open_store(path) as store, open_reader(store) as reader:
+        while True:
+            part = connection.recv()
+            answer: tuple[bool, object] = False, None
+            if reader.txn.id == transaction:
+                with suppress(StoreError):
+                    answer = True, work(reader, part)
+            connection.send(answer)

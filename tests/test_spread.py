@@ -1,0 +1,102 @@
+"""Work on parts of a store in other processes: the same answers in the same order, whatever becomes of the processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from store.db.environment import open_store
+from store.errors import InvalidValue
+from store.facts import spread
+from store.facts.spread import Spread, processes_that_pay
+from store.model.reader import EntryReader, open_reader
+from tests.stores import copied, imported
+
+_PARTS = range(9)
+
+
+def _rows(reader: EntryReader, part: int) -> tuple[int, int, int]:
+    """Return PART, the ledgers that it is of, and which process found them."""
+    keys = [key for key, _ in reader.txn.items("times") if key[-1] % len(_PARTS) == part]
+    return part, len(keys), os.getpid()
+
+
+def _rows_of_the_living(reader: EntryReader, part: int) -> tuple[int, int, int]:
+    """Do the same, but in a process that was started for it die in the third part."""
+    if part == 2 and os.getppid() != int(os.environ["SPREAD_TEST_PARENT"]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return _rows(reader, part)
+
+
+def _refused(reader: EntryReader, part: int) -> int:
+    raise InvalidValue(f"part {part} in {os.getpid()}")
+
+
+@pytest.fixture
+def reader() -> Iterator[EntryReader]:
+    with open_store(imported("small", "clean")) as store, open_reader(store) as opened:
+        yield opened
+
+
+def _here(reader: EntryReader) -> list[tuple[int, int]]:
+    return [_rows(reader, part)[:2] for part in _PARTS]
+
+
+@pytest.mark.parametrize("processes", [0, 1, 3])
+def test_answers_come_in_order(processes: int, reader: EntryReader) -> None:
+    with Spread(reader, _rows, _PARTS, processes) as results:
+        found = list(results)
+    assert [row[:2] for row in found] == _here(reader)
+    others = {row[2] for row in found} - {os.getpid()}
+    assert len(others) == processes or (processes == 3 and others)
+
+
+def test_what_a_killed_process_had_is_done_here(
+    reader: EntryReader, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SPREAD_TEST_PARENT", str(os.getppid()))
+    with Spread(reader, _rows_of_the_living, _PARTS, 2) as results:
+        found = list(results)
+    assert [row[:2] for row in found] == _here(reader)
+    assert found[2][2] == os.getpid()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_another_snapshot_is_not_asked(tmp_path: Path) -> None:
+    path = copied("small", "clean", tmp_path)
+    with open_store(path, writable=True) as store, open_reader(store) as reader:
+        store.write(lambda txn: txn.put("state", b"nothing", b""))
+        with Spread(reader, _rows, _PARTS, 2) as results:
+            assert {row[2] for row in results} == {os.getpid()}
+
+
+def test_an_error_is_raised_here(reader: EntryReader) -> None:
+    with Spread(reader, _refused, _PARTS, 2) as results, pytest.raises(InvalidValue, match=f"part 0 in {os.getpid()}"):
+        next(iter(results))
+
+
+def test_processes_end_with_the_block(reader: EntryReader) -> None:
+    started: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        _interrupted(reader, started)
+    assert len(started) == 2
+    for process_id in started:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process_id, 0)
+
+
+def _interrupted(reader: EntryReader, started: list[int]) -> None:
+    with Spread(reader, _rows, _PARTS, 2) as results:
+        started += [helper._process.pid for helper in results._team]
+        next(iter(results))
+        raise KeyboardInterrupt
+
+
+def test_few_nodes_need_no_process(reader: EntryReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert processes_that_pay(reader.txn, 4) == 0
+    monkeypatch.setattr(spread, "MANY_NODES", 10)
+    assert [processes_that_pay(reader.txn, most) for most in (1, 2, 4)] == [0, 2, 4]
