@@ -44,7 +44,6 @@ MEASURES = {
     "tables": "bench.tables:measure",
     "tables-driver": "bench.tables:measure_driver",
     "tables-ledgers": "bench.tables:measure_ledgers",
-    "tables-questions": "bench.tables:measure_questions",
     "peers": "bench.beside:measure",
 }
 

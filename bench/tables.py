@@ -1,5 +1,5 @@
 """``store export tables`` beside the local index build and ``cat``; one executor of Spark and two; the driver's memory by
-entries; questions on the tables beside the store.
+entries.
 
 The tables hold what the index holds and more, and are made without it: what can be compared is the time for the same bytes.
 """
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.data import TOPIC, WORK, Bench, logs_of, middle_time, size_of
+from bench.data import WORK, Bench, logs_of, size_of
 from bench.measuring import ADMIN, Row, Run, median, run
 from bench.memory import JAVA, watch
 
@@ -103,30 +103,6 @@ def measure_ledgers(bench: Bench) -> Iterator[Row]:
             written = sum(file.stat().st_size for file in TARGET.rglob("*.parquet"))
             note = f"{ledgers / seconds:,.0f} ledgers/s, peak {seen[0].peak_bytes >> 20} MiB, {written / ledgers:,.1f} B a ledger"
             yield Row(f"table {table}: {ledgers:,} ledgers", seconds, 0.0, goal="linear", note=note, runs=1)
-
-
-def measure_questions(bench: Bench) -> Iterator[Row]:
-    """Questions by ``--tables`` in turn with the store that they were exported from, 1,000,000 entries of 1 KB."""
-    entries = bench.count("1M")
-    store = bench.imported(entries)
-    _fresh(export(store))
-    for words in (
-        ("topics", "find-by-time", TOPIC, "--time", middle_time(entries)),
-        ("topics", "analyze-backlog", TOPIC, "-s", "sub-1"),
-        ("ledgers", "list"),
-        ("topics", "timeline", TOPIC),
-        ("topics", "skew", TOPIC),
-    ):
-        pairs = [
-            [run([ADMIN, "-q", *where, *words]) for where in (("--tables", TARGET), ("--store", store))]
-            for _ in range(bench.runs)
-        ]
-        done, peer = (median(runs) for runs in zip(*pairs, strict=True))
-        note = f"{done.peak_bytes >> 20} MiB, the store's {peer.peak_bytes >> 20} MiB"
-        yield Row(
-            f"--tables: {' '.join(words[:2])}", done.seconds, done.processor_seconds, "--store", peer.seconds, note=note,
-            runs=bench.runs, peer_processor_seconds=peer.processor_seconds,
-        )  # fmt: skip
 
 
 def export(store: Path, *words: str) -> list[object]:

@@ -85,16 +85,12 @@ def measure(bench: Bench) -> Iterator[Row]:
             "overview": ["overview", "--no-check"],
             "metrics": ["metrics", "--no-check"],
             "store export tables": ["store", "export", "tables", tables, "--cluster", "one"],
-            "--tables topics stats": ["--tables", tables, "topics", "stats", "public/default/generated-7"],
-            "--tables topics list": ["--tables", tables, "topics", "list", "public/default"],
-            "--tables overview": ["--tables", tables, "overview", "--no-check"],
         }
         cells = []
         for name, words in commands.items():
             if name == "store import":
                 shutil.rmtree(store, ignore_errors=True)
-            place = [] if words[0] == "--tables" else ["--store", store]
-            seconds, processor, anonymous = watch([ADMIN, "-q", *place, *words])
+            seconds, processor, anonymous = watch([ADMIN, "-q", "--store", store, *words])
             cells.append(f"{seconds:.2f} s ({processor:.2f}), {anonymous >> 20} MiB")
             rate = f"{6 * count / seconds:,.0f} nodes/s, " if name == "store import" else ""
             yield Row(

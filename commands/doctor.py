@@ -188,8 +188,7 @@ def _diagnoses(app: App, fail_on: str, asked: dict[str, Any]) -> Iterator[Any]: 
 def _check_pages(app: App) -> None:
     from store.db.storeinfo import check_pages
 
-    if app.settings.tables is None:
-        check_pages(app.settings.store)  # before LMDB reads them: it dies of damage
+    check_pages(app.settings.store)  # before LMDB reads them: it dies of damage
 
 
 def _fails(found: Any, fail_on: str) -> bool:  # Any: Finding

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         fetch_bookie,
         import_cluster,
         import_standalone,
+        import_tables,
         preview_import,
         read_bookie_conf,
     )
@@ -78,6 +79,7 @@ _HOMES = {
     "import_bundle": "pulsar_admin.api.incidents",
     "import_cluster": "pulsar_admin.api.imports",
     "import_standalone": "pulsar_admin.api.imports",
+    "import_tables": "pulsar_admin.api.imports",
     "preview_import": "pulsar_admin.api.imports",
     "create_store": "pulsar_admin.api.imports",
     "read_bookie_conf": "pulsar_admin.api.imports",
@@ -214,6 +216,7 @@ __all__ = [
     "import_bundle",
     "import_cluster",
     "import_standalone",
+    "import_tables",
     "log_files",
     "log_records",
     "nack_sizes",

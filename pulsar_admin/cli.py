@@ -204,8 +204,6 @@ def _invoke(arguments: Sequence[str], program: str) -> int:
                 app = app_of(ctx)
     except click.exceptions.Exit as stop:
         code = stop.exit_code
-    if app is not None:
-        app.tell_damage()
     return code or (app.exit_code if app is not None else 0)
 
 

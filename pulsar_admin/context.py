@@ -15,7 +15,7 @@ from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of
 from pulsar_admin.global_options import GIVEN
 from pulsar_admin.results import Results
 from pulsar_admin.typable import own_items
-from store.errors import IndexCorrupt, NotFound, Refused, SourceChanged, StoreError, Unsupported
+from store.errors import IndexCorrupt, NotFound, SourceChanged, StoreError, Unsupported
 from store.frozen import replace
 from store.wording import counted
 
@@ -55,8 +55,6 @@ class App(Results):
         self._problems = 0
         self._failed_slices: list[FailedSlice] = []
         self._misses = 0
-        self._damage: list[StoreError] = []
-        self._warned: list[str] = []
         self._out_of_memory = False
         self._choice: Choice | None = None
         self._as_of: AsOf | None = None
@@ -144,25 +142,10 @@ class App(Results):
 
     @property
     def store_path(self) -> Path:
-        """Where the store is, for what needs a store and not only what one says; raises Refused for ``--tables``."""
-        self.refuse_tables()
+        """Where the store is, for what needs its directory and not only what is in it."""
         return self.settings.store
 
-    def refuse_tables(self) -> None:
-        """Raise Refused where tables are to answer in place of the store."""
-        if self.settings.tables is not None:
-            raise Refused(
-                "this command needs a store; exported tables (--tables) only answer questions",
-                hint="name the store with --store",
-            )
-
     def _opened(self, *, unindexed: bool = False) -> Store:
-        if self.settings.tables is not None:
-            from store.tables.opened import open_tables
-
-            tables = open_tables(self.settings.tables, self.settings.cluster)
-            self.tell_incomplete_tables(tables.found.incomplete)
-            return tables
         from store.db.environment import open_store
 
         return open_store(self.settings.store, unindexed=unindexed)
@@ -170,11 +153,6 @@ class App(Results):
     def close(self) -> None:
         """Close the store; the next use of ``store`` opens it again."""
         if self._store is not None:
-            if self.settings.tables is not None:
-                from store.tables.opened import damage_of, read_text
-
-                self.note(read_text(self._store))
-                self._damage += damage_of(self._store)
             self._store.close()
             self._store = None
 
@@ -182,7 +160,6 @@ class App(Results):
         """Close the store and open it for writing, for the caller to close; raises StoreBusy where --wait is over."""
         from store.db.environment import open_store
 
-        self.refuse_tables()
         self.close()  # LMDB forbids a process to open one environment twice
         if self.settings.wait_ms:
             self._hold_lock()
@@ -230,7 +207,7 @@ class App(Results):
 
     def _tell_incomplete(self) -> None:
         """Warn, once, where the metadata is incomplete, which any answer may be wrong for; the exit code becomes 1."""
-        if self._store is None or self._told_incomplete or self.settings.tables is not None:
+        if self._store is None or self._told_incomplete:
             return
         self._told_incomplete = True
         from pulsar_admin.incomplete import incomplete_text
@@ -504,18 +481,6 @@ class App(Results):
     def problems(self, count: int) -> None:
         """Count problems found in the data: any at all make the exit code 1."""
         self._problems += count
-
-    def tell_damage(self) -> None:
-        """Say what was wrong with the files of tables, where an answer came of them all the same."""
-        for error in self._damage:
-            if not any(error.message in text for text in self._warned):
-                self.warn(f"{error.message}; the answer is of the rest")
-        self.problems(len(self._damage))
-
-    def warn(self, text: str) -> None:
-        if self.settings.tables is not None:  # of their damage nothing is said twice; of a store there may be a million
-            self._warned.append(text)
-        super().warn(text)
 
     def nothing_matches(self) -> None:
         """Count a question that has no answer here: exit code 5 when no question had one."""

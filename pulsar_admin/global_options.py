@@ -54,7 +54,7 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
         ("--tables",),
         {
             "metavar": "DIR|URL",
-            "help": "Answer from the tables that `store export tables` wrote, without a store.",
+            "help": "Of `sql`: ask the tables that `store export tables` wrote, without a store.",
         },
     ),
     # Its own name: some commands have an argument CLUSTER.

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from pulsar_admin.global_options import CHANGING, COMMON, GIVEN, IGNORED, OF_ROWS, SPARK, WORDS, TakesGlobals
+from pulsar_admin.global_options import CHANGING, COMMON, GIVEN, IGNORED, OF_ROWS, SPARK, WORDS, HasLeft, TakesGlobals
 from pulsar_admin.schemas import SCHEMA
 from store.errors import InvalidValue, Refused, StoreError
 from store.frozen import NamedTuple, fields_of
@@ -254,11 +254,11 @@ class Command(TakesGlobals):
             raise click.UsageError(f"{asked}: of what this command does only the preview is a list: --dry-run", ctx)
 
     def _check_tables(self, ctx: click.Context) -> None:
-        """Raise Refused or UsageError where this command cannot answer from tables."""
+        """Raise UsageError unless this command reads the files of tables."""
         if "store" in ctx.meta[GIVEN]:
             raise click.UsageError("--store and --tables: answers come from one of them, name one", ctx)
-        if self.changes or ("dry_run" in self.uses and "tables" not in self.uses):
-            current_app().refuse_tables()
+        if "tables" not in self.uses:
+            raise HasLeft("`--tables` left in 0.2 for all commands but `sql`: see docs/howto/fleet.md", ctx)
 
     def _check_plan(self, ctx: click.Context) -> None:
         """Raise Refused or UsageError where this command's work cannot be kept as a plan."""

@@ -156,6 +156,9 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Read the parts of a cluster, its metadata and the disks of its bookies, into a new store.",
         ),
         "bundle": Row("commands.store.bundle:import_bundle", "Make a store of the incident bundle FILE."),
+        "tables": Row(
+            "commands.store.tables:import_tables", "Make a store of the tables that `store export tables` wrote."
+        ),
     },
     "store add": {
         "bookie": Row(

@@ -21,6 +21,7 @@ WITHOUT_STORE = frozenset({"completion", "logs"})
 OWN_TEXT = frozenset({"command", "hint", "mend", "message", "sentence", "undo", "warnings"})
 """Fields of records that hold sentences of ours, with commands in them."""
 _CARRIED = {"store": "--store", "tables": "--tables", "tables_cluster": "--cluster", "now": "--now", "tz": "--tz"}
+_OF_TABLES = ("sql",)
 _QUOTED = r"""(?<=[\s=])(?:\$'(?:\\.|[^'\\\n])*'|'[^'\n]*'(?:"'"'[^'\n]*')*)"""
 """A word as ``shell_word`` quotes it. These patterns are compiled when a text has a command: 1 ms, and no cold answer has one."""
 _COMMAND = rf"(?<![\w./-])pulsar-admin (?=((?:--[a-z-]+ (?:{_QUOTED}|\S+) )*)([a-z][\w-]*)([^\n]*))"
@@ -101,6 +102,8 @@ def _typed(found: re.Match[str]) -> str:
     named = (
         {"--store", "--tables", "--cluster"} if re.search(" --(store|tables) ", rest) else set()
     )  # one says where all is
+    if word not in _OF_TABLES:
+        named |= {"--tables", "--cluster"}
     options = (
         f"{option} {value} " for option, value in _words.get() if option not in named and f" {option}" not in rest
     )

@@ -210,7 +210,7 @@ _NUMBERS = ("ledger_id", "ledger_path(ledger_id)", "entry_id", "number", "change
 _OUR_WORDS = {  # ours, or a number: none is a name from data
     ("store/doctor/__init__.py", "code"),
     ("store/facts/trees.py", "code"),
-    ("store/tables/found.py", "','.join(ANSWERING)"),
+    ("store/tables/importing.py", "','.join(NEEDED)"),
     ("store/why/disk.py", "min(found.ledgers)"),
     ("store/model/cursors.py", "of_topics"),
     ("store/changes/compaction.py", "named"),

@@ -288,7 +288,7 @@ def test_a_quoted_name_is_one_word() -> None:
 
 
 def test_tables_and_a_store_are_not_both_named(cli: Cli, tmp_path: Path) -> None:
-    hint = cli("--tables", tmp_path / "none", "topics", "list", "a/b", "-o", "json").error["hint"]
+    hint = cli("--tables", tmp_path / "none", "sql", "select 1", "-o", "json").error["hint"]
     assert words_of(hint.partition(": ")[2]) == ["--store", "STORE", "store", "export", "tables", "DIR"]
 
 

@@ -1,27 +1,35 @@
-"""``store export tables``: what the store knows as Parquet, for engines that know no store."""
+"""``store export tables``: what the store knows as Parquet, for engines that know no store; ``store import tables``: back again."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from store.errors import (
+    AlreadyExists,
     Corrupt,
     DiskFull,
     InvalidValue,
     MissingComponent,
+    NotFound,
     NotWritable,
     Refused,
     SliceFailed,
+    SourceChanged,
     SourceNotFound,
     StalePlan,
     StoreBusy,
+    Unsupported,
 )
 from store.scan.profiles import PROFILES
+from store.wording import counted
+
+if TYPE_CHECKING:
+    from store.tables.importing import TablesImported
 
 
 @command(
@@ -102,3 +110,55 @@ def _check(given: Mapping[str, Any], *, messages: bool, iceberg: bool) -> None: 
         raise click.UsageError(
             "--columns is for Parquet files: to append, --iceberg needs each message's ledger and entry"
         )
+
+
+@command(
+    "tables",
+    examples=[],
+    elsewhere=["pulsar-admin --store eu-1 store import tables s3://fleet/tables --cluster eu-1"],
+    output="What was loaded: nodes, ledgers, entries, and the files that entries lie in.",
+    errors=[
+        SourceNotFound,
+        NotFound,
+        InvalidValue,
+        Unsupported,
+        SourceChanged,
+        Corrupt,
+        AlreadyExists,
+        DiskFull,
+        NotWritable,
+    ],
+)
+@click.argument("place", metavar="DIRECTORY|URL")
+@click.option("--cluster", metavar="NAME", help="The cluster whose tables to load, if there are several.")
+@pass_app
+def import_tables(app: App, place: str, cluster: str | None) -> None:
+    """Make a store of the tables that `store export tables` wrote.
+
+    It needs the tables nodes, rows, bodies and entries, of one export: what the exported store knew is in them, its
+    changes and their undo, too. Messages are read from the logs, where they lay when the tables were exported.
+    """
+    from pulsar_admin.api.imports import load_tables
+
+    done = load_tables(app.session, place, app.store_path, cluster)
+    app.tell_incomplete_tables(done.incomplete)
+    app.emit(done, plain=_render_import)
+    if done.elsewhere:
+        app.tell(
+            f"{counted(done.elsewhere, 'file of entries is', 'files of entries are')} not reachable from here: the index answers, and what"
+            " reads messages fails until they are at the paths of the export"
+        )
+
+
+def _render_import(done: TablesImported) -> str:
+    from commands.store.importing import text_rows
+
+    rows = [
+        ("store", done.store),
+        ("source", f"{done.source}, cluster {done.cluster}"),
+        ("metadata nodes", f"{done.nodes:,}"),
+        ("ledgers", f"{done.ledgers:,}"),
+        ("entries", f"{done.entries:,}"),
+        ("files", f"{done.files:,}"),
+    ]
+    return text_rows(rows)

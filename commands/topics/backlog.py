@@ -61,7 +61,7 @@ _ANALYSIS_COLUMNS = (
     ],
     output="Entries and messages left, first and last of them, with upstream's keys. Nothing is capped: `aborted` is false.",
     errors=[TopicNotFound, SubscriptionNotFound, MetadataCorrupt],
-    uses=["spark", "tables"],
+    uses=["spark"],
 )
 @topics_argument
 @subscription_option

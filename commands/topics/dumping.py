@@ -64,7 +64,7 @@ class DumpRequest:
     output="JSON lines, one a message or an entry; with --directory a report, and files in topic=…/day=…/part-N. Entries that "
     "cannot be read are passed over, named on stderr and make the exit code 1.",
     errors=[TopicNotFound, InvalidValue, AlreadyExists, DiskFull],
-    uses=["clock", "dry_run", "spark", "tables"],
+    uses=["clock", "dry_run", "spark"],
 )
 @topics_argument
 @click.option(

@@ -37,7 +37,7 @@ COLUMNS = (
 
 @command(
     "find-by-time",
-    uses=["clock", "spark", "tables"],
+    uses=["clock", "spark"],
     examples=[
         "pulsar-admin topics find-by-time public/default/plain --time 2026-11-20T00:00:00Z",
         "pulsar-admin topics find-by-time acme/iot/skewed --time @1795260000000 --clock publish --explain",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from store.sources.layout import Layout
     from store.sources.nodes import Source
     from store.sources.roots import Wanted
+    from store.tables.importing import TablesImported
     from store.transfer.imports import ImportPreview, ImportResult
 
 Mode = Literal["referenced", "copied", "linked"]
@@ -91,6 +92,30 @@ def import_cluster(
     layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
     with PACE.limited(given_rate(max_rate)):
         return import_parts(caller, layout, place, mode=mode, verify=verify, index=index, at=at)
+
+
+def import_tables(place: Path | str, path: Path | str, *, cluster: str | None = None) -> TablesImported:
+    """Make a store at PATH of tables that ``store export tables`` wrote to PLACE, a directory or URL: of CLUSTER, or the only one there.
+
+    Needed are the tables nodes, rows, bodies and entries of one export; messages are read where the logs lie. ``incomplete`` of the
+    result: why the metadata of the tables was not whole. Raises SourceNotFound, NotFound, InvalidValue, Unsupported (a table is missing,
+    or of an earlier version), SourceChanged, Corrupt, AlreadyExists, DiskFull, NotWritable.
+    """
+    given_path("place", place)
+    if cluster is not None:
+        given_text("cluster", cluster)
+    return load_tables(Caller(None), str(place), given_path("path", path), cluster)
+
+
+def load_tables(caller: Caller, place: str, path: Path, cluster: str | None) -> TablesImported:
+    """Make the store for CALLER; the rest is as of ``import_tables``."""
+    from store.tables.importing import find_tables
+    from store.tables.importing import import_tables as load
+
+    check_new_store(path)
+    found = find_tables(place, cluster)
+    with caller.progress(found.rows, "rows", "import") as advance:
+        return load(found, path, advance)
 
 
 def import_parts(

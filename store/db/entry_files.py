@@ -121,12 +121,6 @@ class EntryFiles:
         try:
             descriptor = open_regular(path)
         except FileNotFoundError as error:
-            if self._txn.columns is not None:
-                raise SourceChanged(
-                    f"{path} is not reachable from here: the tables name it, and hold no bodies of messages",
-                    hint="mount it at that path, or ask where it is; times, sizes and producers need no log",
-                    path=str(path),
-                ) from error
             raise SourceChanged(
                 f"{path} is gone; it held {counted(log.records, 'record')} when it was imported",
                 hint="bring the file back, or see what other files have of it: pulsar-admin store refresh",

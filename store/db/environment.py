@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import lmdb
 
@@ -42,9 +42,6 @@ from store.errors import (
 )
 from store.files import PRIVATE_DIRECTORY, create_directory, has_room, mode_below, remove_tree, reserve_file
 from store.frozen import replace
-
-if TYPE_CHECKING:
-    from store.db.columns import EntryColumns
 
 DATABASES = (
     "tree",
@@ -106,11 +103,6 @@ class Txn:
     def store(self) -> Store:
         """The store that this is a transaction of."""
         return self._store
-
-    @property
-    def columns(self) -> EntryColumns | None:
-        """What tells of entries without their files; None: the files do."""
-        return None
 
     @property
     def has_digests(self) -> bool:

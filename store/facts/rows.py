@@ -25,7 +25,7 @@ class AlteredRows:
 
 def altered_rows(txn: Txn) -> tuple[AlteredRows, ...]:
     """Return the altered rows by database, from one pass over all rows of the store; rows without digests tell nothing."""
-    if not txn.has_digests or txn.columns is not None:
+    if not txn.has_digests:
         return ()
     found = []
     for database in DATABASES:

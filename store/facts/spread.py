@@ -30,7 +30,7 @@ _AHEAD = 2  # parts given to a process at once: it never waits for the next one
 def processes_that_pay(txn: Txn, most: int) -> int:
     """Return how many processes to use for a pass over all topics, MOST at most (0: one a core); 0: none beside this one."""
     most = most or len(os.sched_getaffinity(0))
-    is_small = txn.columns is not None or not txn.is_snapshot or txn.count("tree") < MANY_NODES
+    is_small = not txn.is_snapshot or txn.count("tree") < MANY_NODES
     return 0 if most < 2 or is_small or PACE.is_limited else most
 
 

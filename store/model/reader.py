@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from store.codec.digest import DigestType
 from store.codec.entry import Entry, decode_entry
+from store.db.bodies import find_body, has_bodies
 from store.db.entry_files import EntryFiles
 from store.db.environment import Store, Txn
 from store.errors import EntryCorrupt, EntryNotFound
@@ -38,6 +39,7 @@ class EntryReader:
         self.failed: list[FailedSlice] | None = None
         self.keys: PrivateKeys | None = None
         self._digests: dict[int, tuple[DigestType | None, bytes]] = {}
+        self._has_bodies: bool | None = None
 
     def read(self, ledger_id: int, entry_id: int) -> Entry:
         """Return the entry, its digest verified; raises EntryNotFound, or EntryCorrupt for known damage."""
@@ -71,20 +73,17 @@ class EntryReader:
         return self.files.read(place[0], place[1], length) if kept is None else kept[:length]
 
     def _kept(self, ledger_id: int, entry_id: int, place: tuple[int, int, int]) -> bytes | None:
-        """Return the record where tables keep it, from its size field on."""
+        """Return the record where the store has a copy of it, from its size field on."""
         noted = self.txn.memo.get(NOTED)
         if noted is not None:
             noted[ledger_id, entry_id] = place
-        return None if self.txn.columns is None else self.txn.columns.record(ledger_id, entry_id)
+        if self._has_bodies is None:
+            self._has_bodies = has_bodies(self.txn)
+        return find_body(self.txn, ledger_id, entry_id) if self._has_bodies else None
 
     def payloads(self, ledger_id: int, entries: int) -> Iterator[bytes | memoryview]:
         """Yield the payloads of the first ENTRIES of a ledger; raises as ``read``."""
         return (self.read(ledger_id, entry_id).payload for entry_id in range(entries))
-
-    def check(self, ledger_id: int, entry_id: int) -> None:
-        """Raise what ``read`` raises unless the entry is whole; where tables tell of it, they did so when they were written."""
-        if self.txn.columns is None or find_place(self.txn, ledger_id, entry_id) is None:
-            self.read(ledger_id, entry_id)
 
     def _digest(self, ledger_id: int) -> tuple[DigestType | None, bytes]:
         found = self._digests.get(ledger_id)

@@ -33,19 +33,11 @@ class EntryScan:
     heads: bool = False
     batch_bytes: int = BATCH_BYTES
     digests: LedgerDigests | None = None  # how to verify; None: as the index says
-    columns: bool = True  # whether rows and producers will do where tables have them, and no file is read
     missing: int = 0
     unreadable: list[EntryCorrupt | EntryLogCorrupt] = field(default_factory=list)
 
     def batches(self) -> Iterator[EntryBatch]:
         """Yield the entries in the order of the parts, in bounded memory."""
-        if self.heads and self.columns and self.reader.txn.columns is not None:
-            for missing, (ledger_ids, entry_ids, data, offsets, held, rows) in self.reader.txn.columns.batches(
-                self.parts
-            ):
-                self.missing += missing
-                yield EntryBatch(ledger_ids, entry_ids, data, offsets, held, rows, named=True)
-            return
         for _, batch in self.placed():
             yield batch
 

@@ -49,7 +49,6 @@ class EntryBatch:
     offsets: Array  # i64, into ``data``
     held: Array  # i64, bytes of the record's body that are in ``data``
     rows: Array  # kernel.RECORD
-    named: bool = False  # ``data`` has the producers' names alone, ``held`` bytes each (−1: none): columns of tables
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -69,13 +68,10 @@ class EntryBatch:
             self.offsets[mask],
             self.held[mask],
             self.rows[mask],
-            self.named,
         )
 
     def producer_spans(self) -> Array:
         """Return (start, length) of each entry's producer name in ``data``; length −1: none."""
-        if self.named:
-            return np.column_stack((self.offsets, self.held))
         starts = self.offsets + 4 + _ENTRY_HEADER_BYTES + self.rows["digest_bytes"]
         spans = np.empty((len(self), 2), np.int64)
         producer_spans(self.data, starts, self.offsets + 4 + self.held, spans)

@@ -261,7 +261,7 @@ class BrokerSearch:
                 entryId=position.entry_id,
             )
         try:
-            self.reader.check(position.ledger_id, position.entry_id)
+            self.reader.read(position.ledger_id, position.entry_id)
             return read_entry_time(self.reader, position, "auto")
         except SEARCH_FAILS as error:
             raise self._unread(position, error, offloaded=offloaded) from error

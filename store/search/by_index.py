@@ -139,7 +139,7 @@ def _scan(reader: EntryReader, topic: Topic, index: int, entries_read: int) -> I
 
     following: NextIndex | None = None
     indexed = False
-    scan = EntryScan(reader, iter_ledger_parts(topic, 0, topic.number_of_entries), heads=True, columns=False)
+    scan = EntryScan(reader, iter_ledger_parts(topic, 0, topic.number_of_entries), heads=True)
     for batch in scan.batches():
         heads = np.zeros(len(batch), HEAD)
         starts = batch.offsets + 36 + batch.rows["digest_bytes"]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from store.codec.message import decode_entry_times
 from store.db.blocks import BLOCK_BITS, Block, decode_latest, decode_times, ledger_key
 from store.db.clocks import Clock, block_max, first_candidate
-from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, SourceChanged, StoreError
+from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, StoreError
 from store.frozen import NamedTuple
 from store.model.ledgers import find_block, find_times, iter_blocks
 from store.model.reader import EntryReader
@@ -100,7 +100,7 @@ class _Look:
     def _is_sound(self, ledger_id: int, entry_id: int) -> bool:
         """Headers were read without their digest: check the one that is the answer."""
         try:
-            self._reader.check(ledger_id, entry_id)
+            self._reader.read(ledger_id, entry_id)
         except EntryCorrupt:
             self.unreadable += 1
             return False
@@ -125,9 +125,6 @@ def find_by_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found
             return Found(
                 message.position, signed(message.event_ms), read, 0, len(topic.ids), (), count_damaged(messages.errors)
             )
-    for error in messages.errors:
-        if reader.txn.columns is not None and isinstance(error, SourceChanged):
-            raise error  # not damage: the log lies elsewhere
     return Found(None, None, read, 0, len(topic.ids), (), count_damaged(messages.errors))
 
 
@@ -146,12 +143,7 @@ def clock_time(publish_ms: int, broker_ms: int | None, clock: Clock) -> int | No
 
 
 def iter_block_times(reader: EntryReader, block: Block, clock: Clock) -> Iterator[tuple[int, int | None]]:
-    """Yield (entry id, time in ms or None) of a block's entries, reading their headers only, or none where columns tell."""
-    columns = reader.txn.columns
-    if columns is not None:
-        for index, times in enumerate(columns.times(block)):
-            yield block.entry_id(index), None if times is None else clock_time(*times, clock)
-        return
+    """Yield (entry id, time in ms or None) of a block's entries, reading their headers only."""
     for index, head in enumerate(_iter_heads(reader, block)):
         yield block.entry_id(index), _time_of_head(reader, block, index, head, clock)
 
@@ -199,8 +191,6 @@ def read_entry_time(reader: EntryReader, position: Position, clock: Clock) -> in
         raise EntryNotFound(
             f"entry {position} is not in any imported file", ledgerId=position.ledger_id, entryId=position.entry_id
         )
-    if reader.txn.columns is not None:
-        return next(time_ms for found, time_ms in iter_block_times(reader, block, clock) if found == position.entry_id)
     file_id, offset, size = block.place(index)
     skip = 4 + _ENTRY_HEADER_BYTES + block.header.digest_bytes
     wanted = min(4 + size, skip + _HEAD_BYTES)

@@ -60,7 +60,7 @@ class PendingSearch:
         """Return the first pending entry whose time is TIME_MS or later."""
         for dated in self.iter_late(time_ms):
             try:
-                self.reader.check(dated.position.ledger_id, dated.position.entry_id)
+                self.reader.read(dated.position.ledger_id, dated.position.entry_id)
             except EntryCorrupt:
                 self.unreadable += 1
                 continue

@@ -13,7 +13,7 @@ import pyarrow as pa
 from store.errors import InvalidValue, NotFound, SourceNotFound, StoreError
 from store.names import PARTITION_SUFFIX, parse_topic
 from store.tables.folder import Folder
-from store.tables.groups import Files, Opened, ReadCount
+from store.tables.groups import lacking, open_checked
 from store.tables.manifest import Manifest, Part, read_manifest
 from store.tables.proven_files import ProvenFiles
 from store.tables.schemas import TABLES, known_schema
@@ -37,7 +37,8 @@ class ExportedTables:
         manifest = read_manifest(folder)
         if manifest is None:
             raise SourceNotFound(
-                f"{folder.place} has no tables", hint="write some: pulsar-admin store export tables DIR"
+                f"{folder.place} has no tables",
+                hint="make them with: pulsar-admin --store STORE store export tables DIR",
             )
         if cluster is not None and cluster not in manifest.clusters:
             there = ", ".join(manifest.clusters)
@@ -96,12 +97,10 @@ class ExportedTables:
 
     def _check(self, schema: pa.Schema, parts: Sequence[Part]) -> None:
         """Raise what is wrong with one of PARTS, files of a table of SCHEMA."""
-        files = Files(self._folder)
         for part in parts:
-            opened = Opened(files, part, ReadCount())
-            missing = opened.missing(schema)
+            missing = open_checked(self._folder, part, schema)
             if missing != schema.names[len(schema) - len(missing) :]:
-                opened.check(schema)
+                raise lacking(part, missing)
 
 
 def _condition_of(name: str) -> str | None:

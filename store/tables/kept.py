@@ -1,4 +1,4 @@
-"""What answers from tables alone need beside the tables that people ask: small databases, times of ledgers, records of metadata."""
+"""What a store is made of again beside the tables that people ask: its small databases, times of ledgers, records of metadata."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from itertools import chain
 
 import numpy as np
 
+from store.db.bodies import is_body
 from store.db.environment import Store, Txn
+from store.db.files import find_log
 from store.model.reader import NOTED, EntryReader, open_reader
 
 STORE = "store"
 """In the place of a database: one row, which says what ``store.json`` did, and where the store is."""
-KEPT = ("copies", "damage", "delayed", "logs", "nacks", "owners", "state", STORE, "times")
+KEPT = ("base", "changes", "copies", "damage", "delayed", "logs", "nacks", "owners", "state", STORE, "times")
 """The databases of the table ``rows``, in its order."""
 Body = tuple[int, int, str, int, bytes]
 """Ledger, entry, the file, the offset of the record there, the record from its size field on."""
@@ -26,7 +28,8 @@ def iter_kept(txn: Txn) -> Iterator[tuple[str, bytes, bytes]]:
         if database == STORE:
             yield STORE, b"", json.dumps(_about(txn.store)).encode()
         else:
-            yield from ((database, key, bytes(value)) for key, value in txn.items(database))
+            rows = ((key, bytes(value)) for key, value in txn.items(database) if not is_body(database, key))
+            yield from ((database, *row) for row in rows)
 
 
 def _about(store: Store) -> Mapping[str, object]:
@@ -39,8 +42,10 @@ def iter_bodies(store: Store, read: Callable[[EntryReader], Iterable[object]]) -
     with open_reader(store) as reader:  # what another transaction has read it does not read again
         places = _noted(reader, read)
         for ledger_id, entry_id, file_id, offset, size in places:
-            record = reader.files.read(file_id, offset, 4 + size)
-            yield ledger_id, entry_id, str(reader.files.path_of(file_id)), offset, record
+            record = reader.read_head(ledger_id, entry_id, (file_id, offset, size), 4 + size)
+            log = find_log(reader.txn, file_id)
+            assert log is not None  # the index named it when the entry was read
+            yield ledger_id, entry_id, str(log.locate(store.path).absolute()), offset, record
 
 
 def _noted(reader: EntryReader, read: Callable[[EntryReader], Iterable[object]]) -> Iterator[list[int]]:

@@ -144,7 +144,7 @@ def test_tables_that_are_exported_again_while_they_are_read(cli: Cli, tmp_path: 
     assert after[2] == before[2]
     nodes = next((folder / "nodes").rglob("*.parquet"))
     nodes.unlink()
-    found = cli("--tables", folder, "topics", "list", "public/default")
+    found = cli("--tables", folder, "sql", "select count(*) from nodes")
     assert (found.exit_code, found.stderr.splitlines()[0][-28:]) == (5, "is gone: tables.json names it"[-28:])
     database.close()
 

@@ -95,7 +95,7 @@ def test_how_finely_it_is_cut_and_what_runs_it_changes_nothing(tmp_path: Path, m
     assert len(list((tmp_path / "whole").rglob("*.parquet"))) == 1
 
 
-def test_sql_and_commands_answer_from_such_tables(tmp_path: Path, cli: Cli) -> None:
+def test_sql_answers_from_such_tables(tmp_path: Path, cli: Cli) -> None:
     store, folder = imported("small", "clean"), tmp_path / "t"
     assert _export(cli, store, folder, "--messages", "--columns", "lakehouse").exit_code == 0
     question = 'select count(*) n, max(__meta.__publishTime) p from "acme/orders/parts"'
@@ -103,8 +103,6 @@ def test_sql_and_commands_answer_from_such_tables(tmp_path: Path, cli: Cli) -> N
     dumped = dumped.filter(pc.match_substring(dumped["topic"], "acme/orders/parts-partition-"))
     latest = max(row["__publishTime"] for row in dumped["__meta"].to_pylist())
     assert cli("--tables", folder, "sql", question, "-o", "json").json == [{"n": len(dumped), "p": latest}]
-    asked = ("topics", "find-by-time", "public/default/plain", "--time", "2026-11-20T00:00:00Z", "-o", "json")
-    assert cli("--tables", folder, *asked).json == cli("--store", store, *asked).json
     assert json.loads((folder / "tables.json").read_text())["clusters"]["standalone"]["columns"] == "lakehouse"
 
 

@@ -1,0 +1,305 @@
+"""``store import tables``: a store made of the tables of one cluster, once. Its messages are read where the logs lie.
+
+Needed are ``nodes`` (the tree), ``rows`` (the store's small databases), ``bodies`` (records that metadata lies in) and ``entries`` (the
+location blocks), all of one export.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from store.aliases import Array
+from store.codec.rocksvalue import NodeStat
+from store.db.blocks import BLOCK_BITS, block_key
+from store.db.bodies import body_key
+from store.db.environment import Store, Txn, create_store, open_store
+from store.db.files import FileMode, LogFile, iter_logs, put_log
+from store.db.storeinfo import StoreState
+from store.db.tree import Node, row_of
+from store.errors import Corrupt, InvalidValue, NotFound, SourceChanged, SourceNotFound, Unsupported
+from store.files import new_directory
+from store.frozen import NamedTuple, frozen
+from store.index.packing import pack_block
+from store.kernels import columns as kernel
+from store.scan.schemas import FLAGS, INVERTED
+from store.tables.folder import Folder
+from store.tables.groups import read_groups
+from store.tables.kept import KEPT, STORE
+from store.tables.manifest import NAME, ClusterTables, read_manifest
+from store.tables.schemas import TABLES
+from store.timespec import shown_time
+from store.wording import counted
+
+NEEDED = ("nodes", "rows", "bodies", "entries")
+"""The tables that a store is made of."""
+_NODE_COLUMNS = ("path", "value", "version", "created_time", "modified_time", "owner")
+_ROW_COLUMNS = ("database", "key", "value")
+_KEYS = ("ledger_id", "entry_id")
+_PLACES = ("offset", "size", "payload_bytes", "messages", "last_add_confirmed")
+_TIMES = {"publish_time": "publish_ms", "broker_time": "broker_ms", "deliver_at_time": "deliver_at_ms"}
+_ENTRY_COLUMNS = (*_KEYS, *_PLACES, *_TIMES, *FLAGS, "path")
+_AGAIN = "export them again: pulsar-admin store export tables DIR"
+
+Row = tuple[bytes, bytes]
+Read = Callable[[str, Sequence[str]], Iterator[pa.Table]]
+
+
+@dataclass(slots=True)
+class TablesImported:
+    """What was loaded. ``elsewhere``: files of entries that are not reachable from here; ``incomplete``: why the metadata was not whole."""
+
+    store: str
+    source: str
+    cluster: str
+    nodes: int = 0
+    ledgers: int = 0
+    entries: int = 0
+    files: int = 0
+    elsewhere: int = 0
+    incomplete: str = ""
+
+
+@frozen
+class FoundTables:
+    """The tables of one cluster in a folder."""
+
+    folder: Folder
+    name: str
+    cluster: ClusterTables
+
+    @property
+    def incomplete(self) -> str:
+        """Why the metadata of the tables that a store is made of was not whole, "" where it was."""
+        return next((self.cluster.incomplete[table] for table in NEEDED if table in self.cluster.incomplete), "")
+
+    @property
+    def rows(self) -> int:
+        """The rows of the tables that a store is made of."""
+        return sum(map(self.cluster.rows, NEEDED))
+
+    def read(self, table: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield the row groups of TABLE in their order; raises SourceNotFound, SourceChanged, Unsupported, Corrupt."""
+        schema = pa.schema([TABLES[table].field(name) for name in columns])
+        for part in self.cluster.tables[table]:
+            yield from read_groups(self.folder, part, schema)
+
+
+def find_tables(place: str, cluster: str | None) -> FoundTables:
+    """Find what a store is made of, of CLUSTER, or of the only one that there is at PLACE, a directory or a URL.
+
+    Raises SourceNotFound, Unsupported, NotFound, InvalidValue, SourceChanged (tables of several exports) and Corrupt.
+    """
+    folder = Folder.of(place)
+    manifest = read_manifest(folder)
+    found = {} if manifest is None else manifest.clusters
+    if not found:
+        raise SourceNotFound(
+            f"{place} has no tables ({NAME} names none)",
+            hint="make them with: pulsar-admin --store STORE store export tables DIR",
+            path=place,
+        )
+    names = ", ".join(sorted(found))
+    if cluster is None and len(found) != 1:
+        raise InvalidValue(f"{place} has tables of several clusters: {names}", hint="say which one: --cluster NAME")
+    name = next(iter(found)) if cluster is None else cluster
+    if name not in found:
+        raise NotFound(f"{place} has no tables of the cluster {name!r}", hint=f"there are: {names}", cluster=name)
+    missing = [table for table in NEEDED if table not in found[name].tables]
+    if missing:
+        raise Unsupported(
+            f"{folder.place} has no table {' and no '.join(missing)} of the cluster {name}: a store is made of {', '.join(NEEDED)}",
+            hint=f"export them at once: pulsar-admin store export tables DIR --only {','.join(NEEDED)}",
+        )
+    _check_times(folder, name, found[name])
+    return FoundTables(folder, name, found[name])
+
+
+def _check_times(folder: Folder, name: str, cluster: ClusterTables) -> None:
+    """Raise SourceChanged unless one export wrote all tables that a store is made of."""
+    times: dict[int | None, list[str]] = {}
+    for table in NEEDED:
+        times.setdefault(cluster.exported_ms.get(table), []).append(table)
+    if len(times) > 1:
+        said = "; ".join(f"{', '.join(tables)} {_time_text(at)}" for at, tables in times.items())
+        raise SourceChanged(
+            f"{folder.place} has tables of {name} that were exported at different times: {said}",
+            hint=f"export them at once: pulsar-admin store export tables DIR --only {','.join(NEEDED)}",
+            cluster=name,
+        )
+
+
+def _time_text(time_ms: int | None) -> str:
+    return "at no known time" if time_ms is None else f"at {shown_time(time_ms)}"
+
+
+def import_tables(
+    found: FoundTables, path: Path, advance: Callable[[int], None] = lambda count: None
+) -> TablesImported:
+    """Make a new store at PATH of what was FOUND; nothing is there when it cannot be read. ADVANCE is told rows.
+
+    Raises AlreadyExists, DiskFull, NotWritable, SourceNotFound, SourceChanged, Unsupported, Corrupt.
+    """
+    result = TablesImported(str(path), found.folder.place, found.name, incomplete=found.incomplete)
+
+    def read(table: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        for rows in found.read(table, columns):
+            yield rows
+            advance(len(rows))
+
+    with new_directory(path) as making:
+        about = _about(found)
+        sources = tuple(about["sources"])
+        create_store(making, now_ms=about["created"], state=StoreState.IMPORTING, sources=sources)
+        with open_store(making, writable=True, unfinished=True) as store:
+            store.replace_all("tree", _nodes(read, result))
+            for database, rows in groupby(_rows(read), itemgetter(0)):
+                if database != STORE:
+                    store.replace_all(database, (row[1:] for row in rows))
+            files = _place_logs(store, Path(about["path"]), path, result)
+            for bodies in map(_bodies, read("bodies", (*_KEYS, "record"))):
+                store.write(lambda txn, rows=bodies: txn.put_all("state", rows))  # type: ignore[misc]  # binds these
+            store.replace_all("entries", pack_blocks(_entries(read, files, result)))
+            with store.read() as txn:
+                result.ledgers = txn.count("times")
+            store.update_info(state=StoreState.READY)
+    return result
+
+
+def _about(found: FoundTables) -> Mapping[str, Any]:  # Any: JSON
+    """Return what the exported store said of itself; raises Unsupported for tables of an earlier version."""
+    for rows in found.read("rows", _ROW_COLUMNS):
+        for database, _, value in _row_values(rows):
+            if database == STORE and tuple(json.loads(value).get("kept", ())) == KEPT:
+                about: Mapping[str, Any] = json.loads(value)
+                return about
+    raise Unsupported(f"{found.folder.place}: an earlier version exported these tables", hint=_AGAIN)
+
+
+def _row_values(rows: pa.Table) -> Iterator[tuple[str, bytes, bytes]]:
+    return zip(*(rows.column(name).to_pylist() for name in _ROW_COLUMNS), strict=True)
+
+
+def _rows(read: Read) -> Iterator[tuple[str, bytes, bytes]]:
+    for rows in read("rows", _ROW_COLUMNS):
+        yield from _row_values(rows)
+
+
+def _nodes(read: Read, result: TablesImported) -> Iterator[Row]:
+    for table in read("nodes", _NODE_COLUMNS):
+        columns = [table.column(name) for name in ("path", "value", "version", "owner")]
+        times = [table.column(name).cast("int64") for name in ("created_time", "modified_time")]
+        result.nodes += len(table)
+        for path, value, version, owner, created, modified in zip(
+            *(column.to_pylist() for column in (*columns, *times)), strict=True
+        ):
+            stat = NodeStat(version, owner or 0, (created or 0) // 1000, (modified or 0) // 1000, False)
+            yield row_of(Node(path, stat, value))
+
+
+def _place_logs(store: Store, origin: Path, path: Path, result: TablesImported) -> Mapping[str, int]:
+    """Let the catalogue of STORE, which will be at PATH, name the files where the store at ORIGIN had them; return their numbers."""
+    with store.read() as txn:
+        logs = [replace(log, path=str(log.locate(origin).absolute())) for log in iter_logs(txn)]
+    result.files, result.elsewhere = len(logs), sum(not Path(log.path).exists() for log in logs)
+
+    def put(txn: Txn) -> None:
+        for log in logs:
+            put_log(txn, _referenced(log))
+
+    store.write(put)
+    return {log.path: log.file_id for log in logs}
+
+
+def _referenced(log: LogFile) -> LogFile:
+    return log if log.mode is FileMode.OWN else replace(log, mode=FileMode.REFERENCED)
+
+
+def _bodies(table: pa.Table) -> list[Row]:
+    columns = (table.column(name).to_pylist() for name in (*_KEYS, "record"))
+    return [(body_key(ledger_id, entry_id), record) for ledger_id, entry_id, record in zip(*columns, strict=True)]
+
+
+def _entries(read: Read, files: Mapping[str, int], result: TablesImported) -> Iterator[EntryRows]:
+    for table in read("entries", _ENTRY_COLUMNS):
+        rows = rows_of(table, files)
+        result.entries += len(rows.files)
+        yield rows
+
+
+class EntryRows(NamedTuple):
+    """Good entries by ledger and entry: records as a scan makes them, and the number of each one's file."""
+
+    records: Array  # kernel.RECORD
+    files: Array  # u32
+
+    def part(self, low: int, high: int | None = None) -> EntryRows:
+        """Return those from LOW to HIGH, excluded."""
+        return EntryRows(self.records[low:high], self.files[low:high])
+
+
+def rows_of(table: pa.Table, file_ids: Mapping[str, int]) -> EntryRows:
+    """Return the entries of TABLE; those with a bad digest are in no index and left out. Raises Corrupt."""
+    records = np.zeros(table.num_rows, kernel.RECORD)
+    for name in (*_KEYS, "offset", "size", "messages"):
+        records[name] = _numbers(table, name)
+    records["lac"] = _numbers(table, "last_add_confirmed", -1)
+    records["digest_bytes"] = records["size"] - 32 - _numbers(table, "payload_bytes")
+    for name, bit in FLAGS.items():
+        is_set = (_numbers(table, name) != 0) != (name in INVERTED)
+        records["flags"] |= np.where(is_set, bit, 0).astype(np.int16)
+    for name, target in _TIMES.items():
+        there = table.column(name).is_valid().to_numpy()
+        times = _numbers(table, name) // 1000
+        records[target] = np.where(there, times, 0 if name == "deliver_at_time" else -1)
+        if name == "broker_time":
+            records["flags"] |= np.where(there, kernel.HAS_BROKER_TIME, 0).astype(np.int16)
+    paths = table.column("path").combine_chunks().dictionary_encode()
+    known = np.array([_file_id(path, file_ids) for path in paths.dictionary.to_pylist()], np.uint32)
+    good = records["flags"] & kernel.BAD_DIGEST == 0
+    return EntryRows(records[good], known[paths.indices.to_numpy()][good])
+
+
+def _file_id(path: str, file_ids: Mapping[str, int]) -> int:
+    if path not in file_ids:
+        raise Corrupt(
+            f"the table entries names {path}, which the table rows does not know: expected one of {counted(len(file_ids), 'file')}",
+            hint=_AGAIN,
+            path=path,
+        )
+    return file_ids[path]
+
+
+def _numbers(table: pa.Table, name: str, null: int = 0) -> Array:
+    """Return the numbers, times or truth values of a column, NULL where there is none."""
+    column = table.column(name)
+    numbers: Array = column.cast("int64").fill_null(null).to_numpy()
+    return numbers
+
+
+def pack_blocks(parts: Iterable[EntryRows]) -> Iterator[Row]:
+    """Yield the location blocks of PARTS, which follow one another by ledger and entry, each with its key."""
+    held = EntryRows(np.zeros(0, kernel.RECORD), np.zeros(0, np.uint32))
+    for part in parts:
+        rows = EntryRows(*(np.concatenate(both) for both in zip(held, part, strict=True))) if len(held.files) else part
+        ledgers, blocks = rows.records["ledger_id"], rows.records["entry_id"] >> BLOCK_BITS
+        changes = (np.diff(ledgers) != 0) | (np.diff(blocks) != 0)
+        edges = [0, *(np.flatnonzero(changes) + 1).tolist()]
+        for low, high in pairwise(edges):
+            yield _packed(rows.part(low, high))
+        held = rows.part(edges[-1])  # it may go on in the next part
+    if len(held.files):
+        yield _packed(held)
+
+
+def _packed(rows: EntryRows) -> Row:
+    ledger_id, number, block = pack_block(rows.records, rows.files)
+    return block_key(ledger_id, number), block
