@@ -85,7 +85,7 @@ _KINDS = {
 
 
 def measure_generate(bench: Bench) -> Iterator[Row]:
-    """``store generate`` as a whole process, in memory where there is /dev/shm: its own speed, not the disk's."""
+    """``python -m bench.generate`` as a whole process, in memory where there is /dev/shm: its own speed, not the disk's."""
     entries = bench.count(bench.sizes[-1])
     shared = Path("/dev/shm")
     target = (shared if shared.is_dir() else WORK) / "pulsar-admin-bench"
@@ -93,7 +93,7 @@ def measure_generate(bench: Bench) -> Iterator[Row]:
         runs = []
         for _ in range(max(bench.runs // 2, 1) + 1):
             shutil.rmtree(target, ignore_errors=True)
-            runs.append(run([ADMIN, "-q", "store", "generate", target, "--entries", str(entries), *options]))
+            runs.append(run([sys.executable, "-m", "bench.generate", target, "--entries", entries, *options]))
         ours = median(runs[1:])
         size_bytes = size_of(logs_of(target))
         shutil.rmtree(target)
@@ -102,6 +102,6 @@ def measure_generate(bench: Bench) -> Iterator[Row]:
             f" peak {ours.peak_bytes >> 20} MiB"
         )
         yield Row(
-            f"store generate, {entries:,} entries: {kind}", ours.seconds, ours.processor_seconds,
+            f"bench.generate, {entries:,} entries: {kind}", ours.seconds, ours.processor_seconds,
             goal="≥ 300,000 entries/s", note=note, runs=len(runs) - 1,
         )  # fmt: skip

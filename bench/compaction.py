@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import measuring
+from bench.generate import generate
 from bench.measuring import ADMIN, CLICK, Run, machine, median, run, side_by_side
 
 Row = dict[str, Any]
@@ -127,7 +128,7 @@ def measure_run(folder: Path, messages: int, runs: int, *, broker: bool) -> Iter
             "--data-path",  # where the broker will find it
             str(folder / "pulsar" / "data"),
         ]
-        run([ADMIN, "-q", "store", "generate", data, *options, *keys])
+        generate(data, *options, *keys)
         run([ADMIN, "-q", "--store", store, "store", "import", "standalone", data])
         taken, report, last_id_seconds = _run_ours(store, "indexed", runs)
         others = {form: _run_ours(store, form, 0)[1] for form in ("legacy", "reduced")}
@@ -291,7 +292,7 @@ def measure(
     runs: int, sizes: Sequence[str], *, broker: bool = False, plots: Path | None = None
 ) -> Iterator[measuring.Row]:
     """Yield the rows of ``measure_all`` as ``python -m bench`` shows them; the largest of SIZES says how many messages."""
-    from store.generate.spec import parse_count
+    from bench.generate.spec import parse_count
 
     for row in measure_all(runs, parse_count(sizes[-1]), broker=broker, plots=plots):
         yield _last_id_row(row, runs) if row["what"] == "last-id" else _run_row(row, runs)

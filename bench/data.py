@@ -7,8 +7,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.generate import generate
+from bench.generate.spec import parse_count
 from bench.measuring import ADMIN, run
-from store.generate.spec import parse_count
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / ".benchmarks"
@@ -35,8 +36,8 @@ class Bench:
         target = WORK / name.replace("/", "-")
         if not target.exists():
             WORK.mkdir(exist_ok=True)
-            words = ["store", "generate", target, "--entries", str(entries), "--interceptors", "timestamp,index"]
-            run([ADMIN, "-q", *words, "--subscriptions", "2", "--holes", "20", *options])
+            kind = ("--interceptors", "timestamp,index", "--subscriptions", "2", "--holes", "20", *options)
+            generate(target, "--entries", entries, *kind)
         return target
 
     def imported(self, entries: int) -> Path:

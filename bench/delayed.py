@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.generate import generate
 from bench.measuring import ADMIN, machine, run
 
 TOPIC = "persistent://bench/delayed/topic"
@@ -136,7 +137,7 @@ def measure_command(entries: int, folder: Path) -> Row:
     """``delayed build`` of a generated topic whose messages are all delayed: reading, sorting and writing, one process."""
     data, store = folder / "data", folder / "store"
     kind = ["--delayed", "100%", "--delay", "1m..1d", "--message-size", "100", "--subscriptions", "1", "--acked", "0%"]
-    run([ADMIN, "store", "generate", data, "--entries", str(entries), *kind])
+    generate(data, "--entries", entries, *kind)
     run([ADMIN, "--store", store, "store", "import", "standalone", data])
     run([ADMIN, "--store", store, "delayed", "build", "--all-topics", "--dry-run"])  # compiles what is compiled once
     built = run([ADMIN, "--store", store, "delayed", "build", "--all-topics"])

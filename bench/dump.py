@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from bench.generate import generate
 from bench.measuring import ADMIN, Row, Run, machine, median, run
 
 WORK = Path(__file__).resolve().parent.parent / ".benchmarks"
@@ -32,8 +33,7 @@ def stored_messages(layout: str, messages: int) -> Path:
     if not store.exists():
         WORK.mkdir(exist_ok=True)
         shutil.rmtree(source, ignore_errors=True)
-        words = ["store", "generate", source, "--entries", str(messages // int(share)), "--keys", "10000", *options]
-        run([ADMIN, "-q", *words, "--producers", "4"])
+        generate(source, "--entries", messages // int(share), "--keys", "10000", *options, "--producers", "4")
         run([ADMIN, "-q", "--store", store, "store", "import", "standalone", source])
     return store
 

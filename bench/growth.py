@@ -21,7 +21,7 @@ _TOPIC_ENTRIES = 100
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One cluster to measure: its name on the axis, entries of a topic, and what else ``store generate`` is told."""
+    """One cluster to measure: its name on the axis, entries of a topic, and what else ``bench.generate`` is told."""
 
     name: str
     entries: int

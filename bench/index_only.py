@@ -16,17 +16,17 @@ from typing import Any
 
 import numpy as np
 
+from bench.generate.cluster import pattern_of
+from bench.generate.logs import EntryLogs
+from bench.generate.metadata import iter_cluster_nodes
+from bench.generate.spec import ClusterSpec, TopicSpec, entry_bytes_max, parse_count
+from bench.generate.topic import TopicWriter
 from store.codec.interceptors import open_chain, parse_interceptors
 from store.codec.rocksvalue import NodeStat
 from store.db.blocks import BLOCK_BITS
 from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import LogFile, file_fingerprint, put_log
 from store.db.tree import Node, put_nodes
-from store.generate.cluster import pattern_of
-from store.generate.logs import EntryLogs
-from store.generate.metadata import iter_cluster_nodes
-from store.generate.spec import ClusterSpec, TopicSpec, entry_bytes_max, parse_count
-from store.generate.topic import TopicWriter
 from store.index.writer import Indexer
 from store.kernels import records as kernel
 from store.model.references import index_owners

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from bench.generate.spec import parse_count
 from store.codec.digest import DigestType
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, encode_ledger_metadata, ledger_path
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, create_store, open_store
 from store.db.tree import Node, put_nodes
-from store.generate.spec import parse_count
 from store.model.references import index_owners
 from store.names import parse_topic
 

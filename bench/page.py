@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 
 from bench.data import WORK, Bench
+from bench.generate import generate
 from bench.measuring import ADMIN, Row, median, run
 
 TOPICS, ENTRIES = 10_000, 50
@@ -19,7 +20,7 @@ def measure(bench: Bench) -> Iterator[Row]:
         shutil.rmtree(data, ignore_errors=True)
         shape = ["--subscriptions", 2, "--holes", 3, "--delayed", 5, "--entries-per-ledger", 20]
         kind = ["--topics", topics, "--entries", ENTRIES, "--message-size", "200..2000", *shape]
-        run([ADMIN, "-q", "store", "generate", data, *kind])
+        generate(data, *kind)
         run([ADMIN, "-q", "--store", store, "store", "import", "standalone", data])
     doctor = [ADMIN, "-q", "--store", store, "doctor"]
     alone = median([run([*doctor, "-o", "json"]) for _ in range(bench.runs)])

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 
 from bench.data import WORK, Bench
+from bench.generate import generate
 from bench.measuring import ADMIN, Row, run
 from bench.topics import watch
 
@@ -41,7 +42,7 @@ def measure(bench: Bench) -> Iterator[Row]:
         data, store = WORK / f"screens-{count}", WORK / f"screens-store-{count}"
         if not store.exists():
             shutil.rmtree(data, ignore_errors=True)
-            run([ADMIN, "-q", "store", "generate", data, "--topics", count - 1, *_SHAPE])
+            generate(data, "--topics", count - 1, *_SHAPE)
             run([ADMIN, "-q", "--store", store, "store", "import", "standalone", data])
         cells = []
         for name, words in SCREENS.items():

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.data import WORK, Bench
+from bench.generate.metadata import instance_id_of
 from bench.measuring import ADMIN, Row
 from store.codec.bookie import COOKIE_FILE, Cookie, encode_cookie
 from store.codec.cursor import CursorInfo, encode_cursor_info
@@ -22,7 +23,6 @@ from store.codec.journal import encode_header as encode_journal_header
 from store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.codec.rocksvalue import COUNTER_KEYS, NodeStat, encode_counter, encode_value
-from store.generate.metadata import instance_id_of
 from store.names import Position, parse_topic
 from store.sources.rocksdb import create_database
 

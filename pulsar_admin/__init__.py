@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from pulsar_admin.api.cursors import Cursors
     from pulsar_admin.api.delayed import Delayed
     from pulsar_admin.api.disks import reclaim
-    from pulsar_admin.api.generating import generate
     from pulsar_admin.api.history import MetadataChange, diff, history
     from pulsar_admin.api.imports import (
         create_store,
@@ -84,7 +83,6 @@ _HOMES = {
     "create_store": "pulsar_admin.api.imports",
     "read_bookie_conf": "pulsar_admin.api.imports",
     "fetch_bookie": "pulsar_admin.api.imports",
-    "generate": "pulsar_admin.api.generating",
     "history": "pulsar_admin.api.history",
     "diff": "pulsar_admin.api.history",
     "MetadataChange": "pulsar_admin.api.history",
@@ -211,7 +209,6 @@ __all__ = [
     "create_store",
     "diff",
     "fetch_bookie",
-    "generate",
     "history",
     "import_bundle",
     "import_cluster",

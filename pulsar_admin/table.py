@@ -59,6 +59,7 @@ TWO_WORDS = {"subscriptions history": "subscription-history"}
 """What a command is called in two words, the first of which is one by itself that knows no --subscription."""
 
 LEFT: dict[str, str] = {
+    "store generate": "docs/howto/generate.md",
     "nacks simulate": "docs/howto/negative-acks.md",
 }
 """Commands (``group name``), options of all commands (``--name``) and of one (``group name --name``) that 0.1 had → the page
@@ -129,7 +130,6 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "clone": Row(
             "commands.store.clone:clone", "Write the store's cluster as one standalone directory that can be started."
         ),
-        "generate": Row("commands.store.generate:generate", "Write a synthetic Pulsar data directory."),
         "history": Row(
             "commands.store.past:history",
             "Show who changed what in the cluster's metadata, and when, from ZooKeeper's transaction logs and snapshots.",

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import rocksdict
 
+from bench.generate import generate
+
 CURRENT = Path("bookkeeper", "current")
 Entry = tuple[int, int]
 _IDS = struct.Struct(">qq")
@@ -91,7 +93,6 @@ def disk_bytes(path: Path) -> int:
 
 def half_dead_bookie(folder: Path) -> Path:
     """Make FOLDER a standalone directory of 24 ledgers in small logs, of which about two thirds have no metadata any more."""
-    from pulsar_admin.cli import run
 
     topics = [word for name in "abcd" for word in ("--topic", f"public/default/{name}")]
     size = [
@@ -104,7 +105,7 @@ def half_dead_bookie(folder: Path) -> Path:
         "--message-size",
         "1000..1400",
     ]
-    assert run(["store", "generate", str(folder), *topics, *size, "-q"]) == 0
+    generate(folder, *topics, *size)
     ledgers = sorted({ledger_id for ledger_id, _ in places(folder / CURRENT)})
     dead = [ledger_id for number, ledger_id in enumerate(ledgers[:-1]) if number < 6 or number % 2]
     delete_ledgers(folder / "metadata", dead)

@@ -54,7 +54,6 @@ ARROWS = {
     "history": {"codec", "sources", "model", "db"},
     "scan": {"kernels", "engine", "codec", "db", "model"},
     "nacks": {"db", "model", "codec"},
-    "generate": {"codec", "kernels", "proto", "sources"},
     "index": {"scan", "kernels", "engine", "sources", "codec", "db"},
     "compaction": {"scan", "kernels", "engine", "codec", "db", "model", "proto"},
     "policies": {"codec", "db", "model", "compaction"},

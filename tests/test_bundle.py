@@ -18,6 +18,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
+from bench.generate import generate
 from store.check import check_store
 from store.codec.cursor import decode_cursor_info, encode_cursor_info
 from store.codec.ledgermetadata import ledger_id_of_path
@@ -553,7 +554,7 @@ def test_a_lost_entry_log_is_no_difference(cli: Cli, tmp_path: Path, names: Path
     """Which log a bookie's index names is in its own files, which no bundle has; seen: ``sameFindings: false``, exit code 1."""
     made = tmp_path / "made"
     sizes = ("--entries", "600", "--entries-per-ledger", "100", "--log-size-limit", "300K", "--interceptors", "none")
-    assert cli("store", "generate", made, *sizes, "-q").exit_code == 0
+    generate(made, *sizes)
     (made / "bookkeeper" / "current" / "1.log").unlink()
     assert cli("--store", tmp_path / "s", "store", "import", "standalone", made, "-q").exit_code == 0
     told = bundle(cli, tmp_path / "s", tmp_path / "b", names)["findings"]

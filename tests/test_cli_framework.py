@@ -92,7 +92,6 @@ def test_only_changing_commands_show_consent_options(cli: Cli) -> None:
         ("apply x", 3),
         ("delayed build x", 2),
         ("store export standalone x", 3),
-        ("store generate x", 3),
         ("store index", 2),
     ],
 )

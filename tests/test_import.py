@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import rocksdict
 
+from bench.generate import generate
 from store.codec.rocksvalue import NodeStat, encode_value
 from store.db import environment as meta
 from store.db.environment import Txn, open_store
@@ -620,7 +621,7 @@ def test_an_import_without_journals_says_what_may_be_missing(tmp_path: Path, cli
 
 def test_a_closed_world_needs_no_journal(tmp_path: Path, cli: Cli) -> None:
     """Where every ledger is closed and whole, nothing can have been in a journal only."""
-    cli("--quiet", "store", "generate", tmp_path / "made", "--entries", "200", "--message-size", "100", "--keys", "5")
+    generate(tmp_path / "made", "--entries", "200", "--message-size", "100", "--keys", "5")
     for journal in (tmp_path / "made").glob("bookkeeper*/current/*.txn"):
         journal.unlink()
     done = cli("--store", tmp_path / "s", "store", "import", "standalone", tmp_path / "made", "-o", "json")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.generate import generate
 from store.codec.logscan import Record, iter_records
 from store.db.environment import Store, create_store, open_store
 from store.db.files import LogFile, iter_logs
@@ -51,7 +52,7 @@ def _generated(tmp_path: Path, cli: Cli) -> Path:
     made = tmp_path / "made"
     options = "--topics 5 --entries 1500 --message-size 20..900 --batch 1..9 --interceptors timestamp,index"
     options += " --entries-per-ledger 1100 --log-size-limit 5M --subscriptions 2 --holes 5"
-    assert cli("store", "generate", made, *options.split()).exit_code == 0
+    generate(made, *options.split())
     return made
 
 
@@ -213,8 +214,8 @@ def _sent(log: Path, size_bytes: int) -> int:
     return sum(len(pack_slice(ScanRuns(nothing_known, True), piece).result or b"") for piece in pieces)
 
 
-def test_an_entry_of_a_kilobyte_takes_nine_bytes(tmp_path: Path, cli: Cli) -> None:
-    assert cli("store", "generate", tmp_path / "made", "--entries", 40_000).exit_code == 0
+def test_an_entry_of_a_kilobyte_takes_nine_bytes(tmp_path: Path) -> None:
+    generate(tmp_path / "made", "--entries", 40_000)
     (log,) = _logs_of(tmp_path / "made")
     assert 8 * 40_000 < _sent(log, 64 * MIB) < 9 * 40_000
 
@@ -326,10 +327,10 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path, cli: Cli) -> None:
             _again(tmp_path / "here", tmp_path / f"new{engine is None}", engine)
 
 
-def test_runs_that_wait_are_bounded_by_their_number(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_that_wait_are_bounded_by_their_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ledgers of one entry: a transaction holds a bounded number, and the index is the same."""
     source = tmp_path / "made"
-    cli("store", "generate", source, "--topics", 40, "--entries", 6, "--entries-per-ledger", 1)
+    generate(source, "--topics", 40, "--entries", 6, "--entries-per-ledger", 1)
     import_standalone(source, tmp_path / "here", ImportOptions(now_ms=1), lambda _: None)
     written: list[int] = []
     commit = indexing._Group.commit

@@ -282,13 +282,6 @@ def _is_magic(data, at, end, magic):
     return end - at >= 6 and data[at] == magic >> 8 and data[at + 1] == magic & 0xFF
 
 
-@part(inline="always")
-def put_magic(out, at, magic):
-    """Write MAGIC; return the offset behind it."""
-    out[at], out[at + 1] = magic >> 8, magic & 0xFF
-    return at + 2
-
-
 @part(forceinline=True)
 def frame(data, at, end):
     """Find the parts of the message entry data[at:end]: ``[broker metadata] [checksum] size, MessageMetadata, payload``.

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import pulsar_admin as pa
-from pulsar_admin.jsonify import to_json
 from store.sources.rocksdb import open_for_reading
 from tests.conftest import Cli
 from tests.reclaiming import CURRENT, disk_bytes, entries, half_dead_bookie, listed_ledgers
@@ -106,33 +105,3 @@ def test_an_incident_is_bundled_as_by_the_command(tmp_path: Path, cli: Cli) -> N
     with pa.open_store(tmp_path / "here") as store:
         assert {name.rpartition("/")[2] for name in store.topics()}.isdisjoint(topics)
         assert len(store.topics()) == len(topics)
-
-
-def test_a_cluster_is_made_as_by_the_command(tmp_path: Path, cli: Cli) -> None:
-    topics = "public/default/one", "acme/orders/two"
-    words = (
-        "--entries 300 --batch 1..5 --rate 0.5 --codecs lz4,none --event-time --acked 12.5 --subscriptions 2 --seed 7"
-    )
-    words += (
-        " --entries-per-ledger 100 --log-size-limit 64K --interceptors index --data-path /data --message-size 10~200"
-    )
-    names = [word for name in topics for word in ("--topic", name)]
-    told = cli("store", "generate", tmp_path / "told", *names, *words.split(), "-o", "json").json
-    made = pa.generate(
-        tmp_path / "made", topics,
-        entries=300, batch="1..5", rate=0.5, codecs="lz4,none", event_time=True, acked=12.5, subscriptions=2, seed=7,
-        entries_per_ledger=100, log_size_limit="64K", interceptors="index", data_path="/data", message_size="10~200",
-    )  # fmt: skip
-    shown = to_json(made)
-    for key in ("directory", "seconds", "entriesPerSecond"):
-        del told[key], shown[key]
-    assert shown == told
-    assert (made.topics, made.entries) == (2, 600)
-    logs = {
-        file.name: file.read_bytes() for file in (tmp_path / "told").rglob("*.log") if file.parent.name == "current"
-    }
-    assert len(logs) == made.logs > 1
-    for name, data in logs.items():
-        assert (tmp_path / "made" / "bookkeeper" / "current" / name).read_bytes() == data, name
-    with pytest.raises(pa.AlreadyExists):
-        pa.generate(tmp_path / "made")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.generate import generate
 from store.sources.rocksdb import apply_changes, open_for_reading
 from tests.conftest import Cli
 from tests.worlds import CLUSTER, scratch_copy, world
@@ -31,18 +32,9 @@ None: 404 (Message ID not found), and 500 to a reset, which moved nothing. Reset
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cluster of 5,000 entries in ten ledgers, without the entry log 2.log."""
-    from pulsar_admin import generate
-
     directory = tmp_path_factory.mktemp("lost") / "data"
-    generate(
-        directory,
-        [TOPIC],
-        entries=5000,
-        entries_per_ledger=500,
-        log_size_limit=300 << 10,
-        interceptors="none",
-        subscriptions=2,
-    )
+    sizes = ("--entries", 5000, "--entries-per-ledger", 500, "--log-size-limit", "300K")
+    generate(directory, "--topic", TOPIC, *sizes, "--subscriptions", 2)
     (directory / "bookkeeper" / "current" / "2.log").unlink()
     return directory
 

@@ -196,5 +196,4 @@ SCENARIOS = (
         emptied_bookie=True,
     ),
     Scenario("clone", "store clone {work}/out --boot-at /srv/clone", target="out", new_target=True),
-    Scenario("generate", "store generate {work}/made --entries 200", target="made", new_target=True),
 )

@@ -42,7 +42,7 @@ _HANGS_AFTER_SECONDS = 120
 _ENDLESS_SECONDS = 2
 _STOPPED = -1
 _A_CHILD = 100  # lines
-_ENDLESS = {"delayed replay", "store generate", "nacks plan"}
+_ENDLESS = {"delayed replay", "nacks plan"}
 """Commands that take as long as they are told to: these may be stopped."""
 _NOT_HERE = re.compile(r"--?(spark|jobs|memory|wait)")
 """Options that start processes: a line gets them only with values that are refused."""
@@ -206,7 +206,7 @@ class Lines:
             if at is not None and not _NOT_HERE.match(words[at - 1]):
                 words[at : at + source.choice([0, 1, 1, 1])] = [source.choice(HOSTILE)]
         if name in _ENDLESS and source.random() < 0.9:
-            words.append("--dry-run" if name == "store generate" else "--help")
+            words.append("--help")
         if source.random() < 0.3:
             words += ["-o", source.choice(["json", "jsonl", "csv", "table", "plain"])]
         if command.changes and source.random() < 0.5:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bench.generate import generate
 from tests.conftest import Cli
 from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Broker, free_port
 from tests.live.comparing import first_unacknowledged
@@ -55,7 +56,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Generated]:
         "--event-time",
     ]
     options += ["--message-size", "16..900", "--bookie-id", f"127.0.0.1:{free_port()}"]
-    run_toolkit(folder / "none", "store", "generate", broker.data, *options)
+    generate(broker.data, *options)
     run_toolkit(folder / "store", "store", "import", "standalone", broker.data, "--copy")
     try:
         broker.start()

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from bench.generate import generate
 from pulsar_admin.cli import run
 from store.engine.slices import plan_slices
 from store.scan.file_pruning import wanted_files
 from store.scan.operations import ReadEntries, ScanOptions
 from store.scan.sources import source_files
 
-START_MS = 1_700_000_000_000  # of `store generate`: an entry a millisecond from then on
+START_MS = 1_700_000_000_000  # of bench.generate: an entry a millisecond from then on
 LOGS = "bookkeeper/current/*.log"
 
 
@@ -36,7 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "timestamp",
     )
     pulsar, store = str(folder / "pulsar"), str(folder / "store")
-    assert run(["--store", store, "store", "generate", pulsar, *words]) == 0
+    generate(pulsar, *words)
     assert run(["--store", store, "store", "import", "standalone", pulsar]) == 0
     return folder
 

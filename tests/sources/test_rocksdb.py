@@ -310,3 +310,29 @@ def test_damage_since_the_import_stops_the_export(tmp_path: Path, cli: Cli) -> N
     assert (answer.exit_code, answer.error["code"]) == (6, "metadata-corrupt")
     assert "keep this store" in answer.error["hint"]
     assert not (tmp_path / "copy").exists()
+
+
+def test_the_first_error_of_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RocksDB's close tells less than the write that failed before it."""
+
+    class Full:
+        def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        def close(self) -> None:
+            raise Exception("IO error: Writer has previous error.")
+
+    monkeypatch.setattr("rocksdict.Rdict", Full)
+    with pytest.raises(DiskFull), rocksopen.open_database(tmp_path, None, None, tmp_path):
+        raise Exception(f"IO error: No space left on device: While appending to file: {tmp_path}/000004.log")
+
+
+def test_a_full_disk_where_rocksdict_keeps_its_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so in an OSError that has the number in its text alone."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("No space left on device (os error 28)")
+
+    monkeypatch.setattr("rocksdict.Rdict", full)
+    with pytest.raises(DiskFull), rocksopen.open_database(tmp_path, None, None, tmp_path):
+        pass

@@ -14,6 +14,7 @@ from typing import IO
 
 import pytest
 
+from bench.generate import generate
 from tests.conftest import Cli
 from tests.spark.servers import Cluster, bare_python
 from tests.warming import load_kernels
@@ -79,7 +80,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     load_kernels()
     folder = tmp_path_factory.mktemp("made") / "standalone"
     words = ("--topics", "3", "--entries", "60000", "--log-size-limit", "64M")
-    subprocess.run(_command(folder.parent, "store", "generate", folder, *words), check=True, capture_output=True)
+    generate(folder, *words)
     return folder
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
+from bench.generate import generate
 from pulsar_admin.cli import run
 from pulsar_admin.config import environment_variables
 from store.codec.ledgermetadata import ledger_path
@@ -218,6 +219,12 @@ def _world(arguments: Sequence[str], held: ExitStack) -> int:
     return 0
 
 
+def _generate(arguments: Sequence[str], held: ExitStack) -> int:
+    """``generate FOLDER OPTION…``: what ``python -m bench.generate`` writes."""
+    generate(*arguments)
+    return 0
+
+
 def _copy(arguments: Sequence[str], held: ExitStack) -> int:
     """``cp SOURCE TARGET``: a file or a whole directory, with its times."""
     source, target = map(Path, arguments)
@@ -308,6 +315,7 @@ def _unlock(arguments: Sequence[str], held: ExitStack) -> int:
 
 STEPS: dict[str, Callable[[Sequence[str], ExitStack], int]] = {
     "world": _world,
+    "generate": _generate,
     "cp": _copy,
     "cat": _cat,
     "ls": _list,

@@ -9,6 +9,8 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
+from bench.generate.cluster import apply_generate
+from bench.generate.spec import ClusterSpec, Span, TopicSpec
 from store.codec.bookie import decode_cookie, decode_last_id
 from store.codec.dbledger import decode_location_row
 from store.codec.entrylog import Record, decode_header, decode_ledgers_map, iter_records, log_file_name
@@ -17,13 +19,11 @@ from store.codec.journal import decode_header as decode_journal_header
 from store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, ledger_id_of_path
 from store.codec.managedledger import decode_managed_ledger
 from store.codec.rocksvalue import COUNTER_KEYS, decode_counter, decode_value
-from store.generate.cluster import apply_generate, plan_generate
-from store.generate.spec import ClusterSpec, Span, TopicSpec
 from store.names import parse_topic
 from store.sources.rocksdb import open_for_reading
+from tests.bench.generate.conftest import Make
+from tests.bench.generate.test_contents import CLUSTERS
 from tests.decoders import decode_last_mark, decode_ledgers_row
-from tests.generate.conftest import Make
-from tests.generate.test_contents import CLUSTERS
 
 EVERYTHING = CLUSTERS["everything"]
 
@@ -76,7 +76,7 @@ def test_every_location_row_points_at_its_record(make: Make) -> None:
 @pytest.mark.parametrize("entries", [1, 605, 606, 607, 1212, 1213, 77_568, 80_000])
 def test_location_rows_at_the_edges_of_log_blocks(entries: int, tmp_path: Path) -> None:
     topic = TopicSpec(parse_topic("t"), entries=entries, size=Span(0, 0), rate=1e6)
-    apply_generate(plan_generate(tmp_path / "made", ClusterSpec(1, (topic,), "/data")), lambda _: None)
+    apply_generate(tmp_path / "made", ClusterSpec(1, (topic,), "/data"))
     with open_for_reading(tmp_path / "made" / "bookkeeper" / "current" / "locations") as items:
         rows = [decode_location_row(key, value, "locations") for key, value in items]
     numbers = [(row.ledger_id - 1) * 50_000 + row.entry_id for row in rows]
@@ -175,10 +175,10 @@ def _bytes(root: Path) -> dict[str, str]:
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(make: Make, tmp_path: Path) -> None:
     first = _bytes(make(EVERYTHING).root)
-    apply_generate(plan_generate(tmp_path / "again", EVERYTHING), lambda _: None)
+    apply_generate(tmp_path / "again", EVERYTHING)
     assert _bytes(tmp_path / "again") == first
     other = ClusterSpec(**{name: getattr(EVERYTHING, name) for name in ClusterSpec.__slots__} | {"seed": 8})
-    apply_generate(plan_generate(tmp_path / "other", other), lambda _: None)
+    apply_generate(tmp_path / "other", other)
     assert _bytes(tmp_path / "other")["0.log"] != first["0.log"]
 
 
@@ -201,7 +201,7 @@ def test_interceptors_of_others_write_the_same_bytes(
         **{name: getattr(EVERYTHING, name) for name in ClusterSpec.__slots__}
         | {"interceptors": parse_interceptors("both")}
     )
-    apply_generate(plan_generate(tmp_path / "made", spec), lambda _: None)
+    apply_generate(tmp_path / "made", spec)
     first, second = _bytes(make(EVERYTHING).root), _bytes(tmp_path / "made")
     assert {name: second[name] for name in second if name != "metadata"} == {
         name: first[name] for name in first if name != "metadata"

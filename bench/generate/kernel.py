@@ -1,14 +1,14 @@
 """The writing kernel: entry-log records of one topic, built in place in a buffer, compiled by numba.
 
-Layouts: docs/formats/entry-log.md, entry.md, message.md. What each entry holds: ``store.generate.draws``.
+Layouts: docs/formats/entry-log.md, entry.md, message.md. What each entry holds: ``bench.generate.draws``.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from store.generate import draws
-from store.generate.compiled import between, draw, log_between, put_key
+from bench.generate import draws
+from bench.generate.compiled import between, draw, log_between, put_key
 from store.kernels.compiled import part
 from store.kernels.crc import START, crc32c
 from store.kernels.wire import (
@@ -20,7 +20,6 @@ from store.kernels.wire import (
     copy,
     put_32,
     put_64,
-    put_magic,
     put_number,
     put_tag,
     put_varint,
@@ -81,6 +80,13 @@ _SIZE, _KEY, _PAYLOAD, _NULL, _EVENT = draws.SIZE, draws.KEY, draws.PAYLOAD, dra
 _LATENCY_LIMIT_MS, _JUMP_ENTRIES = draws.LATENCY_LIMIT_MS, draws.JUMP_ENTRIES
 _EVENT_LIMIT_MS, _PERMYRIAD = draws.EVENT_LIMIT_MS, draws.PERMYRIAD
 _PATTERN_MASK = np.uint64(PATTERN_BYTES - 1)
+
+
+@part(inline="always")
+def put_magic(out, at, magic):
+    """Write MAGIC; return the offset behind it."""
+    out[at], out[at + 1] = magic >> 8, magic & 0xFF
+    return at + 2
 
 
 @part()

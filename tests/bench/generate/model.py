@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from bench.generate.spec import ClusterSpec, Span, TopicSpec
 from store.codec import compression
-from store.generate.spec import ClusterSpec, Span, TopicSpec
 
 ALL = 2**64 - 1
 

@@ -7,6 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from bench.generate import draws, kernel
+from bench.generate.logs import BUFFER_BYTES, EntryLogs
+from bench.generate.pool import VARIANTS, bodies_of
+from bench.generate.spec import Clock, Span, TopicSpec
 from store.aliases import Array
 from store.codec.brokerentry import encode_broker_entry
 from store.codec.interceptors import (
@@ -15,10 +19,6 @@ from store.codec.interceptors import (
     AppendIndexMetadataInterceptor,
     InterceptorChain,
 )
-from store.generate import draws, kernel
-from store.generate.logs import BUFFER_BYTES, EntryLogs
-from store.generate.pool import VARIANTS, bodies_of
-from store.generate.spec import Clock, Span, TopicSpec
 
 _GIVEN_ENTRIES = 4096
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 
+from bench.generate import draws
+from bench.generate.spec import Span
 from store.codec import compression
-from store.generate import draws
-from store.generate.spec import Span
 from store.proto import pulsar_api_pb2
 
 VARIANTS = 32

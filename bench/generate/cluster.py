@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from bench.generate import draws, kernel
+from bench.generate.logs import EntryLogs
+from bench.generate.metadata import write_bookie, write_metadata
+from bench.generate.spec import ClusterSpec, check_cluster, entry_bytes_max
+from bench.generate.topic import TopicWriter
 from store.aliases import Array
 from store.codec.interceptors import open_chain
 from store.errors import AlreadyExists
 from store.files import create_directory, new_directory
-from store.frozen import frozen
-from store.generate import draws, kernel
-from store.generate.logs import EntryLogs
-from store.generate.metadata import write_bookie, write_metadata
-from store.generate.spec import ClusterSpec, check_cluster, entry_bytes_max
-from store.generate.topic import TopicWriter
 from store.sources.locations import Locations
 
 FIRST_LEDGER_ID = 1
@@ -26,7 +26,7 @@ _WINDOW_ENTRIES = 1 << 18
 Advance = Callable[[int], None]  # told how many more entries are written
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GenerateResult:
     """What was written."""
 
@@ -44,73 +44,36 @@ class GenerateResult:
     entries_per_second: int
 
 
-@frozen
-class GeneratePlan:
-    """A cluster about to be written; ``commands`` show it for ``--dry-run``."""
+def apply_generate(path: Path, spec: ClusterSpec, advance: Advance = lambda _: None) -> GenerateResult:
+    """Write SPEC as a standalone data directory at PATH; after an error nothing is left.
 
-    path: Path
-    spec: ClusterSpec
-
-    @property
-    def entries(self) -> int:
-        """Entries of all topics."""
-        return sum(topic.entries for topic in self.spec.topics)
-
-    @property
-    def loses(self) -> str:
-        """Nothing is lost: the directory does not exist."""
-        return ""
-
-    def preview(self) -> object:
-        """Return what would be written."""
-        topics = [
-            {"topic": str(topic.name), "entries": topic.entries, "start": topic.start_ms, "rate": topic.rate}
-            for topic in self.spec.topics
-        ]
-        return {
-            "directory": str(self.path),
-            "seed": self.spec.seed,
-            "entries": self.entries,
-            "topics": topics,
-            "dryRun": True,
-        }
-
-
-def plan_generate(path: Path, spec: ClusterSpec) -> GeneratePlan:
-    """Plan to write SPEC at PATH; raises AlreadyExists, InvalidValue."""
+    The same spec gives the same entry logs byte for byte and the same rows in the databases, whose own files carry random
+    ids. Raises InvalidValue, DiskFull, NotWritable, AlreadyExists, StoreBusy when another process is at it.
+    """
     check_cluster(spec)
     if path.exists() or path.is_symlink():
         raise AlreadyExists(f"{path} exists", hint="name a directory that does not exist", path=str(path))
-    return GeneratePlan(path, spec)
-
-
-def apply_generate(plan: GeneratePlan, advance: Advance) -> GenerateResult:
-    """Write the cluster as a standalone data directory; after an error nothing is left.
-
-    The same spec gives the same entry logs byte for byte and the same rows in the databases, whose own files carry random
-    ids. Raises DiskFull, NotWritable, AlreadyExists, StoreBusy when another process is at it.
-    """
     started = time.monotonic()
-    path, spec = plan.path, plan.spec
     with new_directory(path) as unfinished:
         create_directory(unfinished)
         topics, logs, next_ledger_id = _write_entries(unfinished, spec, advance)
         write_bookie(_current(unfinished), spec, topics, logs.last_id)
         nodes = write_metadata(unfinished, spec, topics, next_ledger_id)
     seconds = time.monotonic() - started
+    entries = sum(topic.entries for topic in spec.topics)
     return GenerateResult(
         directory=str(path),
         seed=spec.seed,
         topics=len(topics),
         ledgers=sum(len(topic.ledgers) for topic in topics),
-        entries=plan.entries,
+        entries=entries,
         messages=sum(topic.messages for topic in topics),
         cursors=sum(topic.spec.subscriptions for topic in topics),
         logs=logs.files,
         bytes=logs.bytes,
         nodes=nodes,
         seconds=round(seconds, 3),
-        entries_per_second=round(plan.entries / seconds),
+        entries_per_second=round(entries / seconds),
     )
 
 
@@ -176,7 +139,7 @@ def _windows(spec: ClusterSpec) -> Iterator[int]:
         yield now_ms
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Run:
     """Entries of one ledger within a window: numbers FIRST to STOP (not included) of the topic."""
 

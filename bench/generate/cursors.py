@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from bench.generate import draws
+from bench.generate.spec import SUBSCRIPTIONS_MAX
+from bench.generate.topic import TopicWriter, WrittenLedger
 from store.codec.cursor import NO_CURSOR_LEDGER, CursorInfo
-from store.generate import draws
-from store.generate.spec import SUBSCRIPTIONS_MAX
-from store.generate.topic import TopicWriter, WrittenLedger
 from store.names import Position
 
 _STREAMS = 1 << 40  # topics have the streams below

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from store.generate.cluster import GenerateResult, apply_generate, plan_generate
-from store.generate.spec import ClusterSpec
+from bench.generate.cluster import GenerateResult, apply_generate
+from bench.generate.spec import ClusterSpec
 from store.transfer.imports import ImportOptions, ImportResult
 from tests.stores import import_standalone
 
@@ -35,7 +35,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
     def make_cluster(spec: ClusterSpec) -> Made:
         folder = tmp_path_factory.mktemp("cluster")
         root, store = folder / "made", folder / "store"
-        result = apply_generate(plan_generate(root, spec), lambda _: None)
+        result = apply_generate(root, spec)
         return Made(root, store, result, import_standalone(root, store, ImportOptions(now_ms=1), lambda _: None))
 
     return make_cluster

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass
 
+from bench.generate import draws
 from store.codec import compression
 from store.codec.entrylog import LOG_LIMIT_BYTES
 from store.errors import InvalidValue
-from store.frozen import frozen
-from store.generate import draws
 from store.names import INT_MAX, TopicName
 from store.timespec import MAX_TIME_MS, parse_duration_ms, parse_size_bytes, parse_time_point
 
@@ -25,7 +25,7 @@ CLOCK_NAME_MAX = 100
 _SPAN = re.compile(r"(\w+)(?:(\.\.|~)(\w+))?")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Span:
     """Numbers from ``low`` to ``high``, equally likely; with ``by_doubling`` every doubling is as likely as any other."""
 
@@ -39,7 +39,7 @@ class Span:
         return choose(bits, self.low, self.high)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Clock:
     """A producer's clock: always off by ``skew_ms``, and jumping by up to ``jump_ms`` both ways."""
 
@@ -63,7 +63,7 @@ CLOCKS = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TopicSpec:
     """One topic. Shares are in hundredths of a percent; ``batch`` None: entries are not batches."""
 
@@ -100,7 +100,7 @@ class TopicSpec:
         return min(max(before, 0), self.entries)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ClusterSpec:
     """A whole cluster. ``data_path`` is where a broker will find the bookie: its cookie names it."""
 

@@ -7,6 +7,10 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+from bench.generate import draws
+from bench.generate.cursors import cursors_of
+from bench.generate.spec import ClusterSpec
+from bench.generate.topic import TopicWriter, WrittenLedger
 from store.codec.bookie import (
     COOKIE_FILE,
     LAST_ID_FILE,
@@ -27,10 +31,6 @@ from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_
 from store.codec.policies import NEW_POLICIES, PartitionedTopic, encode_json_object, encode_partitioned_topic
 from store.codec.rocksvalue import COUNTER_KEYS, NodeStat, encode_counter, encode_value
 from store.files import create_file
-from store.generate import draws
-from store.generate.cursors import cursors_of
-from store.generate.spec import ClusterSpec
-from store.generate.topic import TopicWriter, WrittenLedger
 from store.names import NamespaceName, TopicName
 from store.sources.rocksdb import create_database
 

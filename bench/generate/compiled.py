@@ -1,10 +1,10 @@
-"""Draws and byte writing for the kernel, compiled by numba: the same draws as ``store.generate.draws``."""
+"""Draws and byte writing for the kernel, compiled by numba: the same draws as ``bench.generate.draws``."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from store.generate import draws
+from bench.generate import draws
 from store.kernels.compiled import part
 
 _STEP = np.uint64(draws.STEP)

@@ -1,18 +1,14 @@
-"""A request for a cluster as typed: options of ``store generate`` and lines of its file, to a ``ClusterSpec``."""
+"""A request for a cluster as typed: options of ``python -m bench.generate`` and lines of its file, to a ``ClusterSpec``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from store.codec.entrylog import LOG_LIMIT_BYTES
-from store.codec.given import json_value
-from store.errors import InvalidValue, NotFound, reason_of
-from store.frozen import frozen
-from store.generate.spec import (
+from bench.generate.spec import (
     ClusterSpec,
     TopicSpec,
     check_cluster,
@@ -27,12 +23,15 @@ from store.generate.spec import (
     parse_sizes,
     parse_start,
 )
+from store.codec.entrylog import LOG_LIMIT_BYTES
+from store.codec.given import json_value
+from store.errors import InvalidValue, NotFound, reason_of
 from store.names import TopicName, parse_topic
 
 DEFAULT_TOPIC = "public/default/generated"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ClusterRequest:
     """The options of the whole cluster. ``topics`` 0 and no ``topic``: one topic of the default name."""
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.generate import spec
+from bench.generate.draws import mix
+from bench.generate.request import ClusterRequest, TopicOptions, plan_cluster
 from store.codec import compression
 from store.errors import InvalidValue, NotFound
-from store.generate import spec
-from store.generate.draws import mix
-from store.generate.request import ClusterRequest, TopicOptions, plan_cluster
 from store.names import parse_topic
 
 

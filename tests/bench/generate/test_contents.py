@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from bench.generate.spec import CLOCKS, Clock, ClusterSpec, Span, TopicSpec
 from store.codec import compression
 from store.codec.interceptors import parse_interceptors
 from store.db.entry_files import EntryFiles
 from store.db.environment import open_store
-from store.generate.spec import CLOCKS, Clock, ClusterSpec, Span, TopicSpec
 from store.model.cursors import read_cursor
 from store.model.messages import MessageReader
 from store.model.reader import EntryReader
 from store.model.topics import read_topic
 from store.names import Position, TopicName, parse_topic
-from tests.generate import model
-from tests.generate.conftest import Make
+from tests.bench.generate import model
+from tests.bench.generate.conftest import Make
 
 ALL_CODECS = tuple(range(5))
 
