@@ -188,7 +188,8 @@ def _diagnoses(app: App, fail_on: str, asked: dict[str, Any]) -> Iterator[Any]: 
 def _check_pages(app: App) -> None:
     from store.db.storeinfo import check_pages
 
-    check_pages(app.settings.store)  # before LMDB reads them: it dies of damage
+    walked = check_pages(app.settings.store)  # before LMDB reads them: it dies of damage
+    app.store.walked = walked
 
 
 def _fails(found: Any, fail_on: str) -> bool:  # Any: Finding

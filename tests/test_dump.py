@@ -34,7 +34,7 @@ from store.dump import tables
 from store.dump.job import Dumped, dump_text
 from store.dump.options import DumpOptions
 from store.dump.parquet import write_apart
-from store.engine import processes
+from store.engine import starting
 from store.engine.local import LocalEngine
 from store.errors import AlreadyExists, DiskFull
 from store.kernels import sha1_machine
@@ -245,8 +245,8 @@ def test_what_a_process_that_writes_cannot_do_is_an_error_here(tmp_path: Path) -
 def test_a_process_that_writes_and_is_killed_is_short_of_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = processes.start_process
-    monkeypatch.setattr(processes, "start_process", lambda target, *arguments: real(_die, *arguments))
+    real = starting.start_process
+    monkeypatch.setattr(starting, "start_process", lambda target, *arguments: real(_die, *arguments))
     for value in (b"x", bytes(8 << 20)):  # what a pipe holds, and more
         with pytest.raises(MemoryError, match="killed"):
             write_apart(tmp_path / "part", pa.table({"payload": pa.array([value])}))

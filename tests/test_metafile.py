@@ -17,6 +17,7 @@ import lmdb
 import pytest
 
 from pulsar_admin.cli import run
+from store.check import check_store
 from store.db import environment as meta
 from store.db.backups import iter_backups
 from store.db.environment import open_store
@@ -25,7 +26,7 @@ from store.db.locks import take_writer_lock
 from store.errors import DiskFailed, DiskFull, IndexCorrupt, StoreBusy
 from tests.conftest import Cli
 from tests.soundness import bytes_of_store
-from tests.stores import narrow_copy
+from tests.stores import imported, narrow_copy
 
 TOPIC = "public/default/plain"
 PAGE_BYTES = 4096
@@ -355,3 +356,16 @@ def test_a_damaged_page_is_an_error_of_ours(tmp_path: Path, cli: Cli, damages_st
     (tmp_path / "data.mdb").write_bytes(data)
     with pytest.raises(IndexCorrupt, match="not a meta page"):
         check_file(tmp_path)
+
+
+def test_the_pages_that_a_command_walked_are_not_walked_again(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = imported("small", "clean")
+    monkeypatch.setattr("store.rules.files.check_file", lambda *_: pytest.fail("they were walked again"))
+    for command in (["doctor"], ["store", "check"]):
+        result = cli("--store", store, *command)
+        assert result.exit_code == 0, result.stderr
+    with (
+        open_store(store) as opened,
+        pytest.raises(pytest.fail.Exception),
+    ):  # nobody walked those of the Python interface
+        list(check_store(opened))

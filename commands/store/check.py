@@ -44,7 +44,8 @@ def _findings(app: App, deep: bool) -> Iterator[dict[str, object]]:
     from pulsar_admin.api.checking import iter_check
     from store.db.storeinfo import check_pages
 
-    check_pages(app.store_path)  # before LMDB reads them: it dies of damage
+    walked = check_pages(app.store_path)  # before LMDB reads them: it dies of damage
+    app.store.walked = walked
     counts = {"problem": 0, "note": 0}
     with app.session.read() as txn:
         rows = {name: txn.count(name) for name in ("tree", "logs", "entries", "times", "changes")}

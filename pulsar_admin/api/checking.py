@@ -67,8 +67,9 @@ def _findings_of(path: Path, session: Session, options: DoctorOptions, engine: E
     from store.doctor import diagnose
     from store.model.copy_age import find_as_of
 
-    check_pages(path)  # before LMDB reads them: it dies of damage
+    walked = check_pages(path)  # before LMDB reads them: it dies of damage
     with open_store(path) as store:
+        store.walked = walked
         with store.read() as txn:
             as_of = find_as_of(txn)
         now_ms = session.now_ms if as_of is None else as_of.time_ms

@@ -42,6 +42,7 @@ SLOTS, FILES, MESSAGES = 1, 2, 4
 BLOCK_HEADER = struct.Struct("<HHIQQqqqqqqHHHH")
 _KEY = struct.Struct(">qq")
 _LEDGER_KEY = struct.Struct(">q")
+LEDGER_KEY_BYTES = _LEDGER_KEY.size
 
 
 def block_key(ledger_id: int, block: int) -> bytes:

@@ -330,6 +330,8 @@ class Store:
     def __init__(self, path: Path, *, writable: bool, lock: int | None = None) -> None:
         self.path = path
         self.writable = writable
+        self.walked: int | None = None
+        """The transaction whose pages were walked before this was opened: a check need not do it again."""
         self._handles: dict[str, Any] = {}  # Any: lmdb's opaque database handles
         self._has_digests = True
         self._env: lmdb.Environment | None = None

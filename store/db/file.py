@@ -136,9 +136,9 @@ class CommitRecord:
 # -- the walk ---------------------------------------------------------------------------------------------------------
 
 
-def check_file(directory: Path, transaction: int | None = None) -> None:
+def check_file(directory: Path, transaction: int | None = None) -> int | None:
     """Walk every page of the environment in DIRECTORY that its newest state reaches; raises IndexCorrupt for what LMDB would die
-    of, lose, or read wrongly. The values of rows are not looked at.
+    of, lose, or read wrongly. The values of rows are not looked at. Returns the transaction of that state.
 
     Nobody may write meanwhile, or a reader must hold the state of TRANSACTION (whose meta page goes with the second commit from
     then on: it is not walked then).
@@ -152,6 +152,7 @@ def check_file(directory: Path, transaction: int | None = None) -> None:
         meta = _newest(metas) if transaction is None else _of_transaction(metas, transaction)
         if meta is not None:
             _Walk(descriptor, size, meta).run()
+        return None if meta is None else meta.transaction
     except struct.error as error:
         raise IndexCorrupt(f"its pages are damaged: {error}") from error
     finally:

@@ -28,7 +28,8 @@ class OwnerKind(StrEnum):
     CLAIM = "claim"
 
 
-_TOPICS_ALONE = rb'\[\{"kind": "managed-ledger", "topic": "[^"\\\x00-\x1f\x80-\xff]*", "cursor": ""\}\]'
+TOPICS_ALONE = rb'\[\{"kind": "managed-ledger", "topic": "[^"\\\x00-\x1f\x80-\xff]*", "cursor": ""\}\]'
+"""A row of which ``is_topics_alone`` says yes."""
 
 
 @frozen
@@ -66,7 +67,7 @@ def has_owners(txn: Txn, ledger_id: int) -> bool:
 
 def is_topics_alone(row: bytes | memoryview) -> bool:
     """Whether ROW says that one topic's list references its ledger and nothing else does, as nearly all of what may be millions do."""
-    return re.fullmatch(_TOPICS_ALONE, row) is not None
+    return re.fullmatch(TOPICS_ALONE, row) is not None
 
 
 def is_listed(txn: Txn, ledger_id: int) -> bool:

@@ -126,10 +126,11 @@ def _is_leftover(entry: Path) -> bool:
     return entry.name.startswith(".store.json.") and entry.name.endswith(".tmp")
 
 
-def walk_pages(path: Path) -> None:
-    """Walk the pages of the store at PATH, which nobody writes meanwhile; raises IndexCorrupt, saying what to do."""
+def walk_pages(path: Path) -> int | None:
+    """Walk the pages of the store at PATH, which nobody writes meanwhile, and return the transaction that they are of; raises
+    IndexCorrupt, saying what to do."""
     try:
-        check_file(path / "meta")
+        return check_file(path / "meta")
     except IndexCorrupt as error:
         raise damaged_pages(path, error) from error
 
@@ -143,16 +144,16 @@ def damaged_pages(path: Path, error: IndexCorrupt) -> IndexCorrupt:
     )
 
 
-def check_pages(path: Path) -> None:
+def check_pages(path: Path) -> int | None:
     """Walk the pages of the store at PATH before LMDB opens it, whatever its last commit says; raises IndexCorrupt.
 
-    Leaves it out while a writer is at work; ``store.check`` does it again in a transaction.
+    Returns the transaction that they are of, None where it leaves it out as a writer is at work: for ``Store.walked``.
     """
     read_store_info(path)
     descriptor = try_reader_lock(path)
     if descriptor is None or not (path / "meta" / DATA_FILE).is_file():
-        return  # opening it tells what is missing
+        return None  # opening it tells what is missing
     try:
-        walk_pages(path)
+        return walk_pages(path)
     finally:
         os.close(descriptor)

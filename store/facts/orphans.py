@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator
 
 from store.db.environment import Txn
 from store.db.own_ledgers import find_own_ledgers
-from store.db.owners import is_listed
 from store.errors import StoreError
 from store.facts.unlisted import Unlisted, UnlistedLedgers
 from store.frozen import frozen
 from store.model.ledger_owners import all_owners, custom_text
 from store.model.ledgers import find_metadata, find_times, iter_indexed_ids, merge_ids, sorted_ledger_ids
+from store.model.loose import indexed_ids, loose_of
 
 LEAKED_INDEX = "leaked-index"
 UNREFERENCED = "unreferenced"
@@ -41,8 +41,8 @@ def iter_all_ledger_ids(txn: Txn) -> Iterator[int]:
 def iter_orphans(txn: Txn, foreign: Collection[int] = ()) -> Iterator[Orphan]:
     """Yield the ledgers that no topic, cursor, schema, compaction or delayed index owns, by id; FOREIGN: as of ``find_vanished``."""
     unlisted, own = UnlistedLedgers(txn), find_own_ledgers(txn)
-    for ledger_id in iter_all_ledger_ids(txn):
-        if ledger_id in unlisted.indexes or is_listed(txn, ledger_id) or all_owners(txn, ledger_id):
+    for ledger_id in merge_ids(loose_of(txn, sorted_ledger_ids(txn)), loose_of(txn, indexed_ids(txn))):
+        if ledger_id in unlisted.indexes or all_owners(txn, ledger_id):
             continue
         try:
             metadata = find_metadata(txn, ledger_id)

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from store.codec.ledgermetadata import ledger_id_of_path, ledger_path
 from store.codec.managedledger import decode_managed_ledger
-from store.db.blocks import decode_times, ledger_key, ledger_of_key
+from store.db.blocks import ledger_key, ledger_of_key
 from store.db.delayed import find_index_ledgers
 from store.db.deleted_ledgers import find_deleted
 from store.db.environment import Txn
@@ -27,6 +27,7 @@ from store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
 from store.facts import Unknown
 from store.frozen import frozen
 from store.model.ledgers import find_times, has_node, iter_indexed_ids, merge_ids
+from store.model.loose import find_loose_indexed
 from store.names import parse_owner
 
 _SHOWN = 5
@@ -126,14 +127,13 @@ class UnlistedLedgers:
 
     def iter_unowned(self) -> Iterator[tuple[int, Unlisted]]:
         """Yield the ledgers that have entries and neither a node nor an owner, with why."""
-        for key, row in self._txn.items("times"):
-            try:
-                ledger_id = ledger_of_key(key)
-                decode_times(ledger_id, row)
-                if not has_owners(self._txn, ledger_id) and self.is_absent(ledger_id):  # else offloaded, or lost
+        for ledger_id in find_loose_indexed(self._txn):
+            with suppress(StoreError):  # a damaged row is told elsewhere
+                is_there = find_times(self._txn, ledger_id) is not None
+                if (
+                    is_there and not has_owners(self._txn, ledger_id) and self.is_absent(ledger_id)
+                ):  # else offloaded, or lost
                     yield ledger_id, self.why_by_logs(ledger_id)
-            except StoreError:
-                continue  # a damaged row is told elsewhere
 
     def is_freed(self, ledger_id: int) -> bool:
         """Whether LEDGER_ID has no node and a bookie frees its entries: it was deleted, or is gone from metadata that is whole."""

@@ -27,6 +27,7 @@ from store.history.versions import Version, iter_versions
 from store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor
 from store.model.ledger_owners import claimed_paths
 from store.model.ledgers import find_ledger, sorted_ledger_ids
+from store.model.loose import loose_of
 from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
 from store.model.topics import iter_topics, partition_count, read_topic
@@ -164,7 +165,7 @@ def _find(reader: EntryReader) -> Vanished:
 def _iter_orphans(reader: EntryReader) -> Iterable[_Orphan]:
     """Yield the listed ledgers that nothing references and that name an owner."""
     txn = reader.txn
-    for ledger_id in sorted_ledger_ids(txn):
+    for ledger_id in loose_of(txn, sorted_ledger_ids(txn)):
         if has_owners(txn, ledger_id) or txn.get("base", tree_key(ledger_path(ledger_id))) == b"":
             continue  # an empty row: a change of this store brought it back
         with suppress(StoreError):  # what cannot be decoded names nothing

@@ -11,14 +11,15 @@ from store.codec.ledgermetadata import ledger_path
 from store.db.blocks import ledger_of_key
 from store.db.copies import has_copies
 from store.db.environment import Txn
-from store.db.owners import Owner, OwnerKind, decode_owners, is_listed, is_topics_alone
+from store.db.owners import Owner, OwnerKind, decode_owners, is_listed
 from store.db.tree import find_node
 from store.errors import IndexCorrupt, MetadataCorrupt, StoreError
 from store.facts.cluster import ClusterFacts
 from store.facts.unlisted import Unlisted, UnlistedLedgers
 from store.model.coverage import read_disks
 from store.model.ledger_owners import all_owners
-from store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
+from store.model.ledgers import Ledger, iter_ledger_ids, read_ledger, sorted_ledger_ids
+from store.model.loose import iter_loose_owners, loose_of
 from store.model.open_end import is_final, read_confirmed, read_open_end, read_shortfalls
 from store.rules.finding import Finding, Severity
 from store.rules.nodes import VALUE_UNDECODABLE
@@ -149,11 +150,9 @@ def _check_references(facts: ClusterFacts) -> Iterator[Finding]:
     """Check that schemas and delayed messages have the ledgers that they name; topics and cursors are looked at with their own."""
     txn = facts.reader.txn
     try:
-        for key, row in txn.items("owners"):
-            if is_topics_alone(row):
-                continue
+        for key, row in iter_loose_owners(txn):
             ledger_id = ledger_of_key(key)
-            owners = decode_owners(ledger_id, bytes(row))
+            owners = decode_owners(ledger_id, row)
             lost = [owner for owner in owners if owner.kind in _REFERENCES]
             if lost and find_node(txn, ledger_path(ledger_id)) is None:
                 yield _lost_reference(ledger_id, lost[0])
@@ -181,13 +180,14 @@ def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
         if disks.unknown is not None and not are_known:
             yield COPIES_UNKNOWN.at("bookies", *disks.unknown)
     shortfalls = read_shortfalls(txn)
-    for ledger_id in iter_ledger_ids(txn):
+    looked_at = {*loose_of(txn, sorted_ledger_ids(txn)), *shortfalls.ledgers, *shortfalls.others}
+    for ledger_id in filter(looked_at.__contains__, iter_ledger_ids(txn)):  # of nearly all there is nothing to say
         ledger = None
         owners: tuple[Owner, ...] = ()
         with suppress(StoreError):  # the sweep over owners tells
             is_settled = shortfalls.settles(ledger_id) or is_final(txn, ledger_id)
             if is_settled and is_listed(txn, ledger_id):
-                continue  # as below, of nearly all
+                continue  # as below
             owners = all_owners(txn, ledger_id)
             unreferenced += not owners
             if is_settled and any(owner.kind is OwnerKind.TOPIC for owner in owners):

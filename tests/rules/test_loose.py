@@ -1,0 +1,70 @@
+"""Which ledgers are not just on one topic's list: as one look at each row of owners says."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from pathlib import Path
+
+import pytest
+
+from store.db.blocks import ledger_key
+from store.db.environment import Txn, open_store
+from store.db.owners import is_listed, is_topics_alone
+from store.errors import StoreError
+from store.model import loose
+from store.model.ledgers import iter_indexed_ids, sorted_ledger_ids
+from store.model.loose import indexed_ids, iter_loose_owners, loose_of
+from tests.stores import copied, imported
+from tests.worlds import STATES
+
+
+def _compare(path: Path) -> tuple[int, int]:
+    """Compare all, and return how many ledgers are loose, and how many are not."""
+    with open_store(path) as store, store.read() as txn:
+        for ledger_ids in (sorted_ledger_ids(txn), indexed_ids(txn), array("q"), array("q", [5, 7_000_000_000])):
+            assert loose_of(txn, ledger_ids) == [one for one in ledger_ids if not is_listed(txn, one)]
+        assert [*indexed_ids(txn)] == [*iter_indexed_ids(txn)]
+        found = list(iter_loose_owners(txn))
+        assert found == [(key, row) for key, row in txn.items("owners") if not is_topics_alone(row)]
+        return len(loose_of(txn, sorted_ledger_ids(txn))), len(sorted_ledger_ids(txn))
+
+
+@pytest.mark.parametrize("chunk", [1 << 16, 3])
+@pytest.mark.parametrize("state", STATES)
+def test_loose_ledgers_of_recorded_worlds(state: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loose, "_CHUNK", chunk)
+    some, all_of_them = _compare(imported("small", state))
+    assert 0 < some < all_of_them
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_loose_ledgers_beside_damaged_owners(tmp_path: Path) -> None:
+    path = copied("small", "clean", tmp_path)
+    with open_store(path, writable=True) as store:
+        store.write(_damage)
+    some, _ = _compare(path)
+    assert some > 20
+
+
+def _damage(txn: Txn) -> None:
+    draw = random.Random(1)
+    rows = list(txn.items("owners"))
+    for key, row in draw.sample(rows, 30):
+        txn.put("owners", key, draw.choice((row[:-1], row + row, b"[]", row.replace(b"e", b"\\"), b"")))
+    for key, _ in draw.sample(rows, 10):
+        txn.delete("owners", key)
+    txn.put("owners", ledger_key(-5), rows[0][1])
+
+
+def test_a_key_that_is_none_leaves_all_ledgers_to_be_looked_at(tmp_path: Path) -> None:
+    with open_store(imported("small", "clean")) as store, store.read() as txn:
+        expected = {*iter_indexed_ids(txn)}
+    path = copied("small", "clean", tmp_path)
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: txn.put("times", b"short", b""))
+        with store.read() as txn:
+            with pytest.raises(StoreError):
+                indexed_ids(txn)
+            assert {*loose.find_loose_indexed(txn)} == expected
+        store.write(lambda txn: txn.delete("times", b"short"))
