@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from store.kernels import compaction, compiled, messages, slots, wire
-from store.kernels.blocks import RUN, sum_blocks
 from store.kernels.compiled import LITTLE_ROWS, Meter, signed
 from store.kernels.evidence import SENT, read_sent
 from store.kernels.producers import longest_forward_run, number_spans, producer_spans, sequence_ids
@@ -156,8 +155,6 @@ def test_damaged_files(seed: int) -> None:
         for start in [0, *(int(row["offset"]) - begin for row in rows[:80])]:
             found = np.zeros(3, RECORD)
             stops.add(scan(part, start, *rest, drawn.choice((0, 1 << 20)), _KNOWN, seed % 2 == 0, found)[2])
-            ordered = np.sort(found, order=["ledger_id", "entry_id"])
-            sum_blocks(ordered, np.zeros(3, RUN), 10)
     assert len(stops) >= 2
 
 
@@ -205,7 +202,6 @@ def test_nothing_to_do() -> None:
     table = (np.zeros(2, np.uint64), np.zeros(2, np.uint64), np.full(2, slots.EMPTY))
     assert scan_log(data, 0, 0, 0, _KNOWN, True, np.zeros(0, RECORD))[0] == 0
     assert scan_journal(data, 0, 0, _KNOWN, True, np.zeros(1, RECORD))[0] == 0
-    assert sum_blocks(np.zeros(0, RECORD), np.zeros(0, RUN), 10) == 0
     read_bodies(data, none, none, _KNOWN, True, np.zeros(0, RECORD))
     read_payloads(data, none, none, np.zeros(0, RECORD))
     read_sent(data, none, none, np.zeros(0, SENT))

@@ -15,10 +15,34 @@ import numpy as np
 from store.aliases import Array
 from store.db.blocks import BLOCK_BITS, BLOCK_ENTRIES
 from store.frozen import NamedTuple
-from store.kernels.blocks import RUN, sum_blocks
 from store.kernels.records import BAD_DIGEST, HAS_BROKER_TIME, UNFRAMED
+from store.names import LONG_MAX, LONG_MIN
 
 Records = np.ndarray[Any, np.dtype[np.void]]  # of store.kernels.records.RECORD
+
+RUN = np.dtype(
+    [
+        ("start", np.int64),
+        ("end", np.int64),
+        ("ledger_id", np.int64),
+        ("block", np.int64),
+        ("messages", np.int64),
+        ("payload_bytes", np.int64),
+        ("publish_min_ms", np.int64),
+        ("publish_max_ms", np.int64),
+        ("broker_min_ms", np.int64),
+        ("broker_max_ms", np.int64),
+        ("auto_min_ms", np.int64),
+        ("auto_max_ms", np.int64),
+        ("broker_count", np.int64),
+        ("unframed", np.int64),
+        ("others", np.int64),  # records that do not hold exactly one message
+        ("max_lac", np.int64),
+        ("digest_bytes", np.int64),  # of the first record
+        ("first_slot", np.int64),  # entry id & 1023
+        ("last_slot", np.int64),
+    ]
+)
 
 IS_UNFRAMED, HAS_BROKER = 1, 2  # bits of a kind
 _DTYPES: tuple[Any, ...] = (RUN, "<u4", "<u4", "<u4", "<u2", "u1")  # of the columns of Runs, in their order
@@ -113,11 +137,37 @@ def pack_runs(records: Records, *, keep_first: bool) -> Runs:
     return Runs(table, columns)
 
 
-def _cut(records: Records) -> Array | None:
-    """Return the runs of RECORDS as rows of RUN; None when a digest is bad or they do not ascend."""
-    found = np.empty(len(records), RUN)
-    count = sum_blocks(records, found, BLOCK_BITS)
-    return None if count < 0 else found[:count].copy()
+def _cut(rows: Records) -> Array | None:
+    """Return the runs of ROWS, one for each block of BLOCK_ENTRIES ids in turn, as rows of RUN.
+
+    None: a digest is bad, or they are not in strictly ascending order of (ledger, entry).
+    """
+    count, flags, ledgers, entries = len(rows), rows["flags"], rows["ledger_id"], rows["entry_id"]
+    same = ledgers[1:] == ledgers[:-1]
+    ascends = np.where(same, entries[1:] > entries[:-1], ledgers[1:] > ledgers[:-1])
+    if (flags & BAD_DIGEST).any() or not ascends.all():
+        return None
+    blocks, slots = entries >> BLOCK_BITS, entries & (BLOCK_ENTRIES - 1)
+    starts = np.flatnonzero(np.append(True, ~same | (blocks[1:] != blocks[:-1]))[:count])
+    ends = np.append(starts[1:], count)[: len(starts)]
+    made = np.empty(len(starts), RUN)
+    made["start"], made["end"], made["last_slot"] = starts, ends, slots[ends - 1]
+    firsts = {"ledger_id": ledgers, "block": blocks, "digest_bytes": rows["digest_bytes"], "first_slot": slots}
+    for name, column in firsts.items():
+        made[name] = column[starts]
+    messages = np.maximum(rows["messages"], 0)  # a batch that claims a negative number has none
+    payloads = np.maximum(rows["size"].astype(np.int64) - 32 - rows["digest_bytes"], 0)
+    has_broker, is_unframed = flags & HAS_BROKER_TIME != 0, flags & UNFRAMED != 0
+    sums = {"messages": messages, "others": messages != 1, "payload_bytes": payloads, "broker_count": has_broker}
+    for name, column in {**sums, "unframed": is_unframed}.items():
+        made[name] = np.add.reduceat(column, starts, dtype=np.int64)
+    made["max_lac"] = np.maximum(np.maximum.reduceat(rows["lac"], starts), -1)
+    auto_ms = np.where(has_broker, rows["broker_ms"], rows["publish_ms"])
+    clocks = {"broker": (rows["broker_ms"], has_broker), "publish": (rows["publish_ms"], ~is_unframed)}
+    for name, (times_ms, counts) in {**clocks, "auto": (auto_ms, ~is_unframed)}.items():
+        made[f"{name}_min_ms"] = np.minimum.reduceat(np.where(counts, times_ms, LONG_MAX), starts)
+        made[f"{name}_max_ms"] = np.maximum.reduceat(np.where(counts, times_ms, LONG_MIN), starts)
+    return made
 
 
 def _sorted(records: Records, *, keep_first: bool) -> Records:
