@@ -71,9 +71,7 @@ if TYPE_CHECKING:
     type=click.Choice(PROFILES),
     help="Of messages, as a consumer sees them, under the names and types that another tool gives them; values are bytes.",
 )
-@click.option(
-    "--iceberg", is_flag=True, help="Write Apache Iceberg tables, partitioned by cluster; a second run appends."
-)
+@click.option("--iceberg", is_flag=True, help="Write Apache Iceberg tables, partitioned by cluster.")
 @click.option(
     "--catalog",
     metavar="NAME|URI",
@@ -89,9 +87,8 @@ def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, *
     (--spark), which write the tables themselves and must see the same paths. --messages also writes one row per
     message. Columns: docs/formats/tables.md.
 
-    --iceberg commits the same files to Iceberg tables, one commit per table: entries that a table already has, and
-    their messages, are not added again; the rows of the other tables replace those of the cluster. See
-    docs/howto/fleet.md.
+    --iceberg commits the same files to Iceberg tables, one commit per table, in which they replace the cluster's rows.
+    See docs/howto/fleet.md.
     """
     names = [name.strip() for name in only.split(",") if name.strip()]
     _check(given, messages=messages or "messages" in names, iceberg=iceberg)
@@ -107,9 +104,7 @@ def _check(given: Mapping[str, Any], *, messages: bool, iceberg: bool) -> None: 
     if given["columns"] is not None and not messages:
         raise click.UsageError("--columns needs --messages")
     if given["columns"] is not None and iceberg:
-        raise click.UsageError(
-            "--columns is for Parquet files: to append, --iceberg needs each message's ledger and entry"
-        )
+        raise click.UsageError("--columns is for Parquet files alone: Iceberg tables have one schema for all clusters")
 
 
 @command(

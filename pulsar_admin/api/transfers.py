@@ -327,7 +327,7 @@ class Transfers:
 
         CLUSTER: what to call it there; ONLY: these tables; MESSAGES: that one, too, with PAYLOAD, or with
         COLUMNS under the names of ``pulsar-spark``, ``trino`` or ``lakehouse``, values as bytes.
-        ICEBERG: commit them to Iceberg tables of CATALOG, a name or URI (default: catalog.db in DIRECTORY); a second run appends.
+        ICEBERG: commit them to Iceberg tables of CATALOG, a name or URI (default: catalog.db in DIRECTORY), for the cluster's rows.
         What cannot be read of metadata is left out with a PartialData warning. Raises InvalidValue, Refused, StalePlan, StoreBusy,
         SourceNotFound, SliceFailed, DiskFull, NotWritable; the tables are as before then.
         """
@@ -350,7 +350,7 @@ class Transfers:
             if columns is not None and "messages" not in tables:
                 raise InvalidValue("columns are of the table messages", hint="pass messages=True")
             if iceberg:
-                from store.tables.iceberg_export import export_iceberg as export
+                from store.tables.iceberg import export_iceberg as export
             else:
                 export = export_tables
             request = ExportRequest(place, cluster, tables, catalog, payload=payload, profile=columns)

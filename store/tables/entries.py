@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,10 @@ from store.names import FileKind
 from store.scan.arrow import column, nullable
 from store.scan.operations import entry_column
 from store.tables.folder import Folder
-from store.tables.known import entry_keys, new_rows
 from store.tables.manifest import Part
 from store.tables.message_files import Listed, MessageFiles
 from store.tables.schemas import TABLES
-from store.tables.staging import NO_SEQUENCE, RECORD_FIELDS
+from store.tables.staging import NO_SEQUENCE, RECORD_FIELDS, entry_keys
 from store.tables.writing import GROUP_ROWS, write_part, write_parts
 
 RANGE_ROWS_MAX = 1 << 22  # held at once; a range of more is made in several passes
@@ -92,10 +91,9 @@ def key_range(number: int, segments: Sequence[Segment]) -> KeyRange:
 
 @dataclass(frozen=True)
 class FinishEntries:
-    """One final file or more a range, below DIRECTORY of the folder; none for a range whose entries are all known.
+    """One final file or more a range, below DIRECTORY of the folder.
 
-    ``ledgers``: files of the table that names topics; ``known``: files, by table, whose entries are not written again to it;
-    ``messages``: the table of messages, too. ``incomplete``: as of ``write_part``.
+    ``ledgers``: files of the table that names topics; ``messages``: the table of messages, too. ``incomplete``: as of ``write_part``.
     """
 
     folder: Folder
@@ -103,7 +101,6 @@ class FinishEntries:
     cluster: str
     name: str
     ledgers: Sequence[Part]
-    known: Mapping[str, Sequence[Part]] = field(default_factory=dict)
     most_rows: int = RANGE_ROWS_MAX
     messages: MessageFiles | None = None
     incomplete: str = ""
@@ -120,24 +117,17 @@ class FinishEntries:
                 listed = _read_listed(self.folder, self.ledgers, records.rows["ledger_id"])
                 topics = {ledger_id: one.topic for ledger_id, one in listed.items()}
                 stem = f"part-{piece.number:05d}-{number:03d}-{self.name}"
-                yield from self._write_entries(self._new(records, "entries"), topics, stem)
+                yield from self._write_entries(records, topics, stem)
                 if self.messages is not None:
-                    yield from self._write_messages(self.messages, self._new(records, "messages"), listed, stem)
+                    yield from self._write_messages(self.messages, records, listed, stem)
         except DiskFull as error:
             yield finished_row({"error": error.message})
 
-    def _new(self, records: Chosen, table: str) -> Chosen:
-        """Return those of RECORDS that TABLE does not have."""
-        known = self.known.get(table, ())
-        return records.only_new(self.folder, known) if known else records
-
     def _write_entries(self, records: Chosen, topics: dict[int, str], stem: str) -> Iterator[pa.RecordBatch]:
-        if len(records.rows):
-            damaged = int(np.count_nonzero(records.rows["flags"] & kernel.BAD_DIGEST))
-            relative = f"{self.directory}/entries/{stem}.parquet"
-            batches = self._batches(records, topics)
-            part = write_part(self.folder, relative, TABLES["entries"], batches, self.incomplete)
-            yield finished("entries", part, damaged=damaged)
+        damaged = int(np.count_nonzero(records.rows["flags"] & kernel.BAD_DIGEST))
+        relative = f"{self.directory}/entries/{stem}.parquet"
+        part = write_part(self.folder, relative, TABLES["entries"], self._batches(records, topics), self.incomplete)
+        yield finished("entries", part, damaged=damaged)
 
     def _write_messages(
         self, messages: MessageFiles, records: Chosen, listed: Mapping[int, Listed], stem: str
@@ -189,12 +179,6 @@ class Chosen:
         """Return the entries WANTED."""
         rows, sequences, producers = self.rows[wanted], self.sequences[wanted], self.producers[wanted]
         return Chosen(rows, sequences, producers, self.copies[wanted], self.origins[wanted], self.files)
-
-    def only_new(self, folder: Folder, known: Sequence[Part]) -> Chosen:
-        """Return the entries that are in none of the files KNOWN."""
-        new = new_rows(folder, self.rows["ledger_id"], self.rows["entry_id"], known)
-        producers = self.producers.take(pa.array(new))
-        return Chosen(self.rows[new], self.sequences[new], producers, self.copies[new], self.origins[new], self.files)
 
 
 def _sorted_passes(folder: Folder, segments: Sequence[Segment], most_rows: int) -> Iterator[Chosen]:

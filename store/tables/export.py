@@ -122,9 +122,6 @@ class Exporting:
     fail: Callable[[StoreError], None]
     engine: Engine | None = None
     advance: Callable[[int], None] = lambda count: None
-    known: Mapping[str, Sequence[Part]] = field(
-        default_factory=dict
-    )  # by table: entries in these are not written to it again
     payload: bool = False
     profile: Profile | None = None
     token: str = field(default_factory=lambda: secrets.token_hex(4))
@@ -229,7 +226,6 @@ def make_tables(run: Exporting) -> MadeTables:
         how = replace(
             _making(run),
             digests=ledger_digests(run.reader.txn, but=DigestType.CRC32C),  # it travels with every slice
-            known=run.known,
             messages=MessageFiles(run.payload, read_all_schemas(run.reader)) if MESSAGES in scans else None,
         )
         entries = make_entries(run.reader.txn, how, made.parts["ledgers"])

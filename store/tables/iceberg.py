@@ -1,25 +1,50 @@
-"""The tables as Apache Iceberg tables, partitioned by cluster: a catalogue, and one commit a table and cluster.
+"""``store export tables --iceberg``: the files of an export as Apache Iceberg tables, partitioned by cluster.
 
-Data files are Parquet without field ids, as engines write them that never ask the catalogue: the property
-``schema.name-mapping.default`` maps their columns by name (Iceberg's specification, "Column Projection"). Read from Apache
-Iceberg's table format 2 and pyiceberg 0.12.
+Each table is one transaction of pyiceberg: the cluster's rows are deleted, the files that were written are added. A kill leaves tables
+with their commit and tables without; the next run commits all of them. Data files are Parquet without field ids, as engines write them
+that never ask the catalogue: pyiceberg maps their columns by name. Read from Apache Iceberg's table format 2 and pyiceberg 0.12.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import pyarrow as pa
-
-from store.errors import Corrupt, DiskFull, InvalidValue, NotWritable, Refused, SourceNotFound, StalePlan, StoreBusy
+from store.engine.operation import Engine
+from store.errors import (
+    Corrupt,
+    DiskFull,
+    InvalidValue,
+    NotWritable,
+    Refused,
+    SourceNotFound,
+    StalePlan,
+    StoreBusy,
+    StoreError,
+)
 from store.extras import require
 from store.files import create_directory
 from store.frozen import frozen
-from store.tables.folder import NO_SPACE
+from store.model.reader import EntryReader
+from store.tables.cluster import cluster_identity, cluster_name
+from store.tables.export import (
+    Exporting,
+    ExportRequest,
+    MadeTables,
+    TableCommitted,
+    TablesReport,
+    choose_tables,
+    home_of,
+    left_by,
+    make_tables,
+    why_incomplete,
+    word_of,
+)
+from store.tables.folder import NO_SPACE, Folder
+from store.tables.manifest import NAME
 from store.tables.schemas import TABLES
 from store.tables.writing import INCOMPLETE
 
@@ -31,32 +56,17 @@ _OF_CLUSTER = "pulsar-admin.cluster."
 """With a cluster's name: the property that says which cluster that is."""
 
 _CLUSTER = "cluster"
-_ATTEMPTS = 10
-_MAPPING = "schema.name-mapping.default"
 _SAID_CHARACTERS = 300
 _NO_SPACE = ("disk is full", *NO_SPACE)  # SQLite's words first
 _READ_ONLY = ("readonly database", "read-only transaction")  # SQLite's, PostgreSQL's
-_THERE = ("already exists", "UNIQUE constraint", "duplicate key")  # SQLite's twice, PostgreSQL's
 _LOCKED = ("database is locked",)  # SQLite's, after five seconds
 _UNREADABLE = (OSError, ValueError, EOFError, KeyError, IndexError)  # what pyiceberg raises of a manifest
 _PROPERTIES = {
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
     "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.metrics.column.cluster": "full",  # a bound that is cut off would have files read to delete their rows
 }
-
-
-Made = TypeVar("Made")
-
-
-@frozen
-class DataFile:
-    """A file of a table, and the least and greatest ledger in it; None where the table has no ledgers, or the file no rows."""
-
-    path: str
-    rows: int
-    size_bytes: int
-    ledgers: tuple[int, int] | None
 
 
 @frozen
@@ -73,28 +83,81 @@ class Warehouse:
 
 @frozen
 class Commit:
-    """Files, below the table's location, that become rows of a cluster.
+    """Files that become all rows that a table has of a cluster.
 
-    ``known`` None: all that the table has of it, one snapshot; else they are added to these files, by path, as ``files_of`` gave them when
-    the rows were chosen. ``identity``: what tells the cluster from another of the same name. ``incomplete``: why the metadata that the rows
-    are of was not whole, "" where it was.
+    ``identity``: what tells the cluster from another of the same name. ``incomplete``: why the metadata that the rows are of was not
+    whole, "" where it was.
     """
 
     table: str
     cluster: str
     identity: str
     paths: Sequence[str]
-    known: Collection[str] | None = None
     incomplete: str = ""
 
 
 @frozen
 class Committed:
-    """What a commit made of a table: its rows of one cluster before and after; no snapshot where nothing was to be done."""
+    """What a commit made of a table: its rows of one cluster before and after; no snapshot where there is none."""
 
     snapshot: int | None
     rows_before: int
     rows_after: int
+
+
+def export_iceberg(
+    reader: EntryReader,
+    request: ExportRequest,
+    now_ms: int,
+    fail: Callable[[StoreError], None],
+    engine: Engine | None = None,
+    advance: Callable[[int], None] = lambda count: None,
+) -> TablesReport:
+    """Commit the tables that REQUEST names to its catalogue; what cannot be read of metadata is told to FAIL.
+
+    Raises Refused (tables that are not ours, of another cluster of this name, or with columns that do not fit), StalePlan (another run
+    was faster), StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable.
+    """
+    folder = Folder.of(request.directory)
+    cluster, identity = cluster_name(reader.txn, request.cluster), cluster_identity(reader.txn)
+    tables = choose_tables(request.only, state=reader.txn.store.info.state)
+    if folder.read(NAME) is not None:
+        raise Refused(f"{folder.place} has tables without a catalogue ({NAME})", hint="name another directory")
+    warehouse = open_warehouse(folder.place, request.catalog)
+    for table in tables:
+        find_rows(warehouse, table, cluster, identity)
+    folder.make()
+    with folder.locked(f".{word_of(cluster)}.lock"):
+        removed = left_by(folder, cluster)
+        for path in removed:
+            folder.remove(path)
+        run = Exporting(reader, folder, cluster, tables, now_ms, fail, engine, advance, request.payload)
+        folder.make(run.staging)
+        try:
+            made = make_tables(run)
+            done = [_commit_table(warehouse, run, made, table, identity) for table in tables]
+        finally:
+            with suppress(StoreError):
+                folder.remove(run.staging)
+    return TablesReport(folder.place, cluster, tuple(done), made.damaged, made.problems, tuple(removed))
+
+
+def _commit_table(warehouse: Warehouse, run: Exporting, made: MadeTables, table: str, identity: str) -> TableCommitted:
+    """Give the files of TABLE their names, and commit them; where that is refused they are removed."""
+    named = []
+    for part in made.parts[table]:
+        target = f"{home_of(f'{table}/data', run.cluster)}/{part.name}"
+        run.folder.move(part.path, target)
+        named.append(target)
+    paths, why = [f"{warehouse.root}/{path}" for path in named], why_incomplete(run.reader.txn)
+    try:
+        done = commit(warehouse, Commit(table, run.cluster, identity, paths, why))
+    except (NotWritable, Refused, StalePlan):  # after others nobody knows whether the catalogue has the commit
+        for path in named:
+            run.folder.remove(path)
+        raise
+    snapshot = None if done.snapshot is None else str(done.snapshot)
+    return TableCommitted(table, done.rows_after, done.rows_before, len(named), snapshot)
 
 
 def open_warehouse(directory: str, catalog: str | None = None) -> Warehouse:
@@ -122,21 +185,8 @@ def open_warehouse(directory: str, catalog: str | None = None) -> Warehouse:
     storage = _storage(place, query)
     with _translated(f"the Iceberg catalogue {catalog} cannot be opened"):
         if "://" in catalog:
-            return Warehouse(root, _made(lambda: load_catalog(NAMESPACE, uri=catalog, warehouse=root, **storage)))
-        return Warehouse(root, _made(lambda: load_catalog(catalog, **storage)))
-
-
-def _made(make: Callable[[], Made]) -> Made:
-    """Return what MAKE makes or finds: pyiceberg looks first, and two runs at once both see nothing and make it."""
-    from sqlalchemy.exc import SQLAlchemyError
-
-    for _ in range(_ATTEMPTS):
-        try:
-            return make()
-        except SQLAlchemyError as error:
-            if not any(words in str(error) for words in _THERE):
-                raise
-    return make()
+            return Warehouse(root, load_catalog(NAMESPACE, uri=catalog, warehouse=root, **storage))
+        return Warehouse(root, load_catalog(catalog, **storage))
 
 
 def _storage(place: str, query: str) -> dict[str, str]:
@@ -185,15 +235,8 @@ def _translated(what: str) -> Iterator[None]:
         raise SourceNotFound(f"{what}: {said}", hint=hint) from error
 
 
-def check_tables(warehouse: Warehouse, tables: Sequence[str], cluster: str, identity: str) -> None:
-    """Raise Refused when one of TABLES is there and cannot take rows of CLUSTER, the one that IDENTITY tells from others."""
-    for name in tables:
-        table = _find_table(warehouse, name)
-        if table is not None:
-            _check_table(warehouse, name, table, (cluster, identity))
-
-
-def _find_table(warehouse: Warehouse, name: str) -> Any:  # Any: pyiceberg's Table, or None
+def find_table(warehouse: Warehouse, name: str) -> Any:  # Any: pyiceberg's Table, or None
+    """Return the table NAME, None where it is not there yet."""
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
     with _translated(f"the Iceberg table {NAMESPACE}.{name} cannot be opened"):
@@ -203,128 +246,111 @@ def _find_table(warehouse: Warehouse, name: str) -> Any:  # Any: pyiceberg's Tab
             return None
 
 
-def _check_table(warehouse: Warehouse, name: str, table: Any, cluster: tuple[str, str]) -> None:
-    """Raise Refused unless pyiceberg's TABLE can take rows of CLUSTER, a name and an identity."""
-    what = f"the Iceberg table {NAMESPACE}.{name}"
+def find_rows(
+    warehouse: Warehouse, name: str, cluster: str, identity: str
+) -> tuple[Any, int]:  # Any: pyiceberg's Table
+    """Return the table NAME, None where it is not there yet, and the rows that it has of CLUSTER.
+
+    Raises Refused unless it can take rows of that one, which IDENTITY tells from others, and Corrupt.
+    """
+    table = find_table(warehouse, name)
+    if table is None:
+        return None, 0
     if table.properties.get(MARK) != name:
         hint = "give another catalogue, or rename that table"
-        raise Refused(f"{what} was not made by store export tables", hint=hint)
-    if table.location().rstrip("/") != warehouse.location(name):
+        raise Refused(f"the Iceberg table {NAMESPACE}.{name} was not made by store export tables", hint=hint)
+    known = table.properties.get(_OF_CLUSTER + cluster, identity)
+    if known != identity:
         raise Refused(
-            f"{what} lies at {table.location()}, not at {warehouse.location(name)}",
-            hint=f"export to {table.location().rstrip('/').rpartition('/')[0]}, or take another catalogue",
-        )
-    fields = [(table.schema().find_column_name(one.source_id), str(one.transform)) for one in table.spec().fields]
-    if fields != [(_CLUSTER, "identity")]:
-        raise Refused(f"{what} is partitioned by {fields or 'nothing'}, not by cluster alone", table=name)
-    known = table.properties.get(_OF_CLUSTER + cluster[0], cluster[1])
-    if known != cluster[1]:
-        raise Refused(
-            f"{what} has rows of another cluster {cluster[0]!r}: that is {known}, this one is {cluster[1]}",
+            f"the Iceberg table {NAMESPACE}.{name} has rows of another cluster {cluster!r}: that is {known}, this one is {identity}",
             hint="call this one otherwise, --cluster NAME, or take another catalogue",
-            cluster=cluster[0],
+            cluster=cluster,
             expected=known,
-            found=cluster[1],
+            found=identity,
         )
-    for problem in _iter_conflicts(TABLES[name], table.schema().as_arrow()):
+    return table, _rows(table, cluster)
+
+
+def commit(warehouse: Warehouse, change: Commit) -> Committed:
+    """Make CHANGE one transaction of its table, which is made where it is not there.
+
+    Raises StalePlan when another run committed meanwhile, Refused for columns that do not fit and as ``find_rows``.
+    """
+    from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+
+    what = f"the Iceberg table {NAMESPACE}.{change.table} cannot be written"
+    table, before = find_rows(warehouse, change.table, change.cluster, change.identity)
+    about = {"pulsar-admin.cluster": change.cluster}
+    about |= {INCOMPLETE: change.incomplete} if change.incomplete else {}
+    try:
+        with _translated(what), _quiet():
+            transaction = _new_table(warehouse, change.table) if table is None else table.transaction()
+            # pyiceberg's own retries would keep what another run of the cluster added meanwhile.
+            transaction._table.metadata.properties["commit.retry.num-retries"] = "0"
+            _add_columns(transaction, change.table, what)
+            transaction.set_properties({_OF_CLUSTER + change.cluster: change.identity})
+            if before:
+                transaction.delete(_of(change.cluster), about)
+            if change.paths:
+                transaction.add_files(list(change.paths), about, check_duplicate_files=False)
+            transaction.commit_transaction()
+            table = find_table(warehouse, change.table)
+            current = table.current_snapshot()
+            return Committed(current.snapshot_id if current else None, before, _rows(table, change.cluster))
+    except (CommitFailedException, TableAlreadyExistsError) as error:
+        raise StalePlan(
+            f"another run has written {change.table} meanwhile: nothing was added", hint="run the same command again"
+        ) from error
+
+
+def _add_columns(transaction: Any, name: str, what: str) -> None:  # Any: pyiceberg's Transaction
+    """Give the table columns that it did not have; raises Refused where one has another type."""
+    from pyiceberg.exceptions import ValidationError
+
+    try:
+        with transaction.update_schema() as update:
+            update.union_by_name(TABLES[name])
+    except ValidationError as error:
         raise Refused(
-            f"{what}, column {problem}: nothing was written",
+            f"{what}: {' '.join(str(error).split())[:_SAID_CHARACTERS]}",
             hint="rename that column in the table, or export to another directory and catalogue",
-        )
+        ) from error
 
 
-def _iter_conflicts(ours: pa.Schema, theirs: pa.Schema) -> Iterator[str]:
-    """Yield what columns of OURS cannot be read as, by the table's schema as it stands."""
-    for field in ours:
-        index = theirs.get_field_index(field.name)
-        if index >= 0 and not _fits(field.type, theirs.field(index).type):
-            yield f"{field.name}: it has {theirs.field(index).type}, rows to be added have {field.type}"
-    for field in theirs:
-        if not field.nullable and ours.get_field_index(field.name) < 0:
-            yield f"{field.name}: it must not be null, and rows to be added have none"
+def _new_table(warehouse: Warehouse, name: str) -> Any:  # Any: pyiceberg's Transaction
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.transforms import IdentityTransform
+    from pyiceberg.types import NestedField, StringType
+
+    # Ids are given anew when a table is made; the first column's is what the partition is declared by.
+    warehouse.catalog.create_namespace_if_not_exists(NAMESPACE)
+    return warehouse.catalog.create_table_transaction(
+        f"{NAMESPACE}.{name}",
+        schema=Schema(NestedField(1, _CLUSTER, StringType(), required=False)),
+        location=warehouse.location(name),
+        partition_spec=PartitionSpec(PartitionField(1, 1000, IdentityTransform(), _CLUSTER)),
+        properties=_PROPERTIES | {MARK: name},
+    )
 
 
-def _fits(ours: pa.DataType, theirs: pa.DataType) -> bool:
-    """Whether values of OURS can be read as THEIRS: integers of at most their width, strings and lists of either size."""
-    if pa.types.is_integer(ours) and pa.types.is_integer(theirs):
-        return int(ours.bit_width) <= int(theirs.bit_width)
-    return _plain(ours) == _plain(theirs)
-
-
-def _plain(kind: pa.DataType) -> object:
-    if pa.types.is_large_string(kind) or pa.types.is_string(kind):
-        return "string"
-    if pa.types.is_large_binary(kind) or pa.types.is_binary(kind):
-        return "binary"
-    if pa.types.is_map(kind):
-        return "map", _plain(kind.key_type), _plain(kind.item_type)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return "list", _plain(kind.value_type)
-    if pa.types.is_struct(kind):
-        return "struct", *((field.name, _plain(field.type)) for field in kind)
-    return str(kind)
-
-
-def files_of(warehouse: Warehouse, name: str, cluster: str) -> list[DataFile]:
-    """Return the files that the table NAME has of CLUSTER; none where it is not there."""
-    table = _find_table(warehouse, name)
-    return [] if table is None else [_as_file(table, one) for one in _data_files(table, cluster)]
-
-
-def _data_files(table: Any, cluster: str) -> list[Any]:  # Any: pyiceberg's Table and DataFile
+def _of(cluster: str) -> Any:  # Any: pyiceberg's expression
     from pyiceberg import expressions
 
     equal: Any = expressions.EqualTo  # its checked signature is pydantic's, not the one that is called
+    return equal(_CLUSTER, cluster)
+
+
+def _rows(table: Any, cluster: str) -> int:  # Any: pyiceberg's Table
+    """Return the rows that TABLE has of CLUSTER; raises Corrupt."""
     try:
-        return [task.file for task in table.scan(row_filter=equal(_CLUSTER, cluster)).plan_files()]
+        return sum(task.file.record_count for task in table.scan(row_filter=_of(cluster)).plan_files())
     except _UNREADABLE as error:
         said = " ".join(str(error).split())[:_SAID_CHARACTERS]
         raise Corrupt(
             f"the files of the Iceberg table {'.'.join(table.name())} cannot be listed: {said}",
             hint=f"bring back what is missing in {table.location()}, or export to another directory and catalogue",
         ) from error
-
-
-def _as_file(table: Any, file: Any) -> DataFile:  # Any: pyiceberg's Table and DataFile
-    from pyiceberg.conversions import from_bytes
-    from pyiceberg.types import LongType
-
-    column = next((one.field_id for one in table.schema().fields if one.name == "ledger_id"), -1)
-    low, high = ((bounds or {}).get(column) for bounds in (file.lower_bounds, file.upper_bounds))
-    ledgers = None
-    if low is not None and high is not None:
-        ledgers = int(from_bytes(LongType(), low)), int(from_bytes(LongType(), high))
-    return DataFile(file.file_path, file.record_count, file.file_size_in_bytes, ledgers)
-
-
-def commit(warehouse: Warehouse, change: Commit) -> Committed:
-    """Make CHANGE one commit of its table, behind those of other clusters that come between; the table is made where it is not there.
-
-    Raises StalePlan when the table has other files of the cluster by now than it was compared with, Refused as ``check_tables``.
-    """
-    from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
-
-    what = f"the Iceberg table {NAMESPACE}.{change.table} cannot be written"
-    with _translated(what):
-        _made(lambda: warehouse.catalog.create_namespace_if_not_exists(NAMESPACE))
-    for _ in range(_ATTEMPTS):
-        table = _find_table(warehouse, change.table)
-        if table is not None:
-            _check_table(warehouse, change.table, table, (change.cluster, change.identity))
-        there = [] if table is None else _data_files(table, change.cluster)
-        if change.known is not None and set(change.known) != {file.file_path for file in there}:
-            raise StalePlan(
-                f"another run has written {change.table} of the cluster {change.cluster} meanwhile: nothing was added",
-                hint="run the same command again",
-            )
-        with _translated(what), suppress(CommitFailedException, TableAlreadyExistsError):
-            return _commit_once(
-                _new_table(warehouse, change.table) if table is None else table.transaction(), change, there
-            )
-    raise StalePlan(
-        f"{change.table}: {_ATTEMPTS} commits in turn came behind those of other clusters",
-        hint="run the same command again",
-    )
 
 
 @contextmanager
@@ -337,52 +363,3 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-
-
-def _new_table(warehouse: Warehouse, name: str) -> Any:  # Any: pyiceberg's Transaction
-    from pyiceberg.partitioning import PartitionField, PartitionSpec
-    from pyiceberg.schema import Schema
-    from pyiceberg.transforms import IdentityTransform
-    from pyiceberg.types import NestedField, StringType
-
-    # Ids are given anew when a table is made; the first column's is what the partition is declared by.
-    first = Schema(NestedField(1, _CLUSTER, StringType(), required=False))
-    return warehouse.catalog.create_table_transaction(
-        f"{NAMESPACE}.{name}",
-        schema=first,
-        location=warehouse.location(name),
-        partition_spec=PartitionSpec(PartitionField(1, 1000, IdentityTransform(), _CLUSTER)),
-        properties=_PROPERTIES | {MARK: name},
-    )
-
-
-def _commit_once(transaction: Any, change: Commit, there: Sequence[Any]) -> Committed:
-    """Commit CHANGE by pyiceberg's TRANSACTION, with columns that the table did not have; THERE: its files of the cluster."""
-    from pyiceberg.table import _parquet_files_to_data_files
-
-    table = transaction._table
-    # pyiceberg's own retries would append to rows that nobody compared with: who calls does them.
-    table.metadata.properties["commit.retry.num-retries"] = "0"
-    with transaction.update_schema() as update:
-        update.union_by_name(TABLES[change.table])
-    if transaction.table_metadata.name_mapping() is None:
-        transaction.set_properties({_MAPPING: transaction.table_metadata.schema().name_mapping.model_dump_json()})
-    if table.properties.get(_OF_CLUSTER + change.cluster) is None:
-        transaction.set_properties({_OF_CLUSTER + change.cluster: change.identity})
-    with _quiet():
-        added = list(_parquet_files_to_data_files(transaction.table_metadata, list(change.paths), table.io))
-    gone = there if change.known is None else []
-    if added or gone:
-        about = {"pulsar-admin.cluster": change.cluster}
-        about |= {INCOMPLETE: change.incomplete} if change.incomplete else {}
-        snapshot = transaction.update_snapshot(snapshot_properties=about)
-        with snapshot.overwrite() if gone else snapshot.merge_append() as update:
-            for file in gone:
-                update.delete_data_file(file)
-            for file in added:
-                update.append_data_file(file)
-    before = sum(file.record_count for file in there)
-    after = sum(file.record_count for file in added) + (0 if gone else before)
-    transaction.commit_transaction()
-    current = table.current_snapshot() if added or gone else None
-    return Committed(current.snapshot_id if current else None, before, after)

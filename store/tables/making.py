@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -47,7 +47,6 @@ class Making:
     digests: LedgerDigests | None = None
     range_entries: int = RANGE_ENTRIES
     slice_bytes: int = SLICE_BYTES
-    known: Mapping[str, Sequence[Part]] = field(default_factory=dict)
     messages: MessageFiles | None = None
     incomplete: str = ""
 
@@ -78,7 +77,6 @@ def make_entries(txn: Txn, how: Making, ledgers: Sequence[Part]) -> MadeEntries:
         how.cluster,
         how.name,
         ledgers,
-        how.known,
         messages=how.messages,
         incomplete=how.incomplete,
     )

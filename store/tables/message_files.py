@@ -27,8 +27,8 @@ from store.scan.places import BATCH_BYTES, BATCH_ENTRIES, Places, PlacesReader
 from store.scan.schemas import MESSAGE_SCHEMA
 from store.scan.spread import PlainFiles
 from store.scan.value_columns import Values
-from store.tables.known import entry_keys
 from store.tables.schemas import TABLES
+from store.tables.staging import entry_keys
 
 if TYPE_CHECKING:
     from store.tables.entries import Chosen

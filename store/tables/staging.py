@@ -180,6 +180,13 @@ def _staged(records: Array, scan: FileScan) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*numbers, column(sequences), producers], schema=STAGED)
 
 
+def entry_keys(ledgers: Array, entries: Array) -> Array:
+    """Return the pairs of LEDGERS and ENTRIES as one column, which can be compared and searched."""
+    keys = np.empty(len(ledgers), [("ledger", np.int64), ("entry", np.int64)])
+    keys["ledger"], keys["entry"] = ledgers, entries
+    return keys
+
+
 def senders(data: Array, starts: Array, ends: Array) -> tuple[pa.Array, Array]:
     """Return the producers of the messages whose bytes of DATA go from STARTS to ENDS, and their sequence ids."""
     spans = np.zeros((len(starts), 2), np.int64)

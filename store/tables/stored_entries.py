@@ -28,11 +28,10 @@ from store.scan.arrow import column, nullable
 from store.scan.entries import EntryScan
 from store.scan.operations import entry_column
 from store.scan.places import EntryBatch, Part, Places
-from store.tables.known import entry_keys
 from store.tables.pruned_parts import Seen, iter_wanted
 from store.tables.pruning import Pruner, between, equal
 from store.tables.schemas import TABLES
-from store.tables.staging import NO_SEQUENCE, senders
+from store.tables.staging import NO_SEQUENCE, entry_keys, senders
 
 Extents = list[tuple[Part, str | None]]
 """The entries of ledgers, and their topics."""

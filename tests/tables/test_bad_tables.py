@@ -271,7 +271,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("pattern", "exit_code", "said"),
     [
-        ("entries/data/*/*.parquet", 6, "which the table has entries in, cannot be read: "),
         ("entries/metadata/*.avro", 6, "the files of the Iceberg table pulsar.entries cannot be listed: "),
         ("entries/metadata/*.metadata.json", 5, "the Iceberg table pulsar.entries cannot be opened: "),
     ],

@@ -130,7 +130,7 @@ def test_what_is_refused_in_one_line(tmp_path: Path, cli: Cli) -> None:
     store = imported("small", "clean")
     for words, said in (
         (("--columns", "trino"), "--columns needs --messages"),
-        (("--messages", "--columns", "trino", "--iceberg"), "--iceberg needs each message's ledger and entry"),
+        (("--messages", "--columns", "trino", "--iceberg"), "--columns is for Parquet files alone"),
         (("--messages", "--columns", "presto"), "'presto' is not one of"),
     ):
         refused = _export(cli, store, tmp_path / "t", *words)

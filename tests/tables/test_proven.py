@@ -57,16 +57,6 @@ def spread(folder: Path, table: str, seed: int, pages: int, footers: int) -> Ite
     yield from (chosen.randrange(start, len(data)) for _ in range(footers))
 
 
-def of_keys(folder: Path) -> Iterator[int]:
-    """Yield places in what a next run reads of the entries that a table has: their ledger and entry ids."""
-    (path,) = (folder / "entries").rglob("*.parquet")
-    group = pq.read_metadata(path).row_group(0)
-    for column in (group.column(number) for number in range(group.num_columns)):
-        if column.path_in_schema in ("ledger_id", "entry_id"):
-            start = column.dictionary_page_offset
-            yield from range(start, start + column.total_compressed_size, 150)
-
-
 def check(cli: Cli, folder: Path, table: str, places: Iterator[int]) -> None:
     """Read all of a table by SQL, with each of PLACES changed."""
     everything = ("sql", f"select min(columns(*)::varchar) from {table}")
@@ -99,17 +89,6 @@ def test_a_changed_byte_is_named_or_not_read(table: str, cli: Cli, folder: Path)
 @pytest.mark.parametrize("table", READ_BY_SQL)
 def test_any_changed_byte_is_named_or_not_read(table: str, cli: Cli, folder: Path) -> None:
     check(cli, folder, table, spread(folder, table, 2, pages=300, footers=100))
-
-
-def test_a_changed_byte_below_an_iceberg_table_is_named(cli: Cli, tmp_path: Path) -> None:
-    words = ("--store", imported("small", "clean"), "store", "export", "tables", tmp_path / "t", "--iceberg")
-    assert cli(*words).exit_code == 0
-    places = [*of_keys(tmp_path / "t"), *spread(tmp_path / "t", "entries", 3, pages=0, footers=10)]
-    for name in damaged(tmp_path / "t", "entries", iter(places)):
-        found = cli(*words, "--only", "entries")
-        assert (found.exit_code, found.stdout) == (6, "")
-        assert f"{name}, which the table has entries in, cannot be read: " in found.stderr
-    assert cli(*words, "--only", "entries").exit_code == 0
 
 
 def test_checksums_are_those_of_the_bytes(tmp_path: Path) -> None:
