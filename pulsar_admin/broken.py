@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from store.errors import StoreError
-from store.model.broken_beside import find_broken_beside
+from store.model.broken_beside import find_broken_beside, find_lost_events
 from store.model.topics import Topic, read_topic
-from store.model.whole import may_be_broken
+from store.model.whole import find_plain_size, may_be_broken
 from store.names import TopicName
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ def warn_of_broken(app: App, txn: Txn, names: Iterable[TopicName]) -> None:
         find_whole_ledgers(txn)
     for name in listed:
         with suppress(StoreError):
+            if find_plain_size(txn, name) is not None and not find_lost_events(txn, name):
+                continue
             warn_of_broken_ledgers(app, txn, read_topic(txn, name))
 
 

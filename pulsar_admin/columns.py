@@ -12,7 +12,7 @@ from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.typable import OWN_TEXT, own_text
 from pulsar_admin.visible import clean_text
 from store.frozen import frozen
-from store.names import Position
+from store.names import Position, TopicName
 from store.wording import shown_zone
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ def severity_tone(value: object) -> str:
     return {"problem": "critical"}.get(word, word if word in TONES else "")
 
 
+_ABSENT = object()
+"""What no record has."""
 _FIRST_TIME_MS = 10**11
 """A smaller number under a time's key is not epoch milliseconds: 0 for never, an age, a length."""
 _TIME_KEY = (
@@ -73,12 +75,14 @@ class Column:
 
     def value(self, record: object) -> object:
         """Return the column's value of RECORD; None where the record has no such key."""
-        if callable(self.getter):
-            return self.getter(record)
+        getter = self.getter
+        if not isinstance(getter, str):
+            return getter(record)
         if isinstance(record, dict):
-            return record.get(self.getter)
-        if hasattr(record, self.getter):
-            return own_text(record, self.getter) if self.getter in OWN_TEXT else getattr(record, self.getter)
+            return record.get(getter)
+        value = getattr(record, getter, _ABSENT)
+        if value is not _ABSENT:
+            return own_text(record, getter) if getter in OWN_TEXT else value
         document = to_json(record)
         return document.get(self.getter) if isinstance(document, dict) else document
 
@@ -117,12 +121,16 @@ def render_cell(value: object, kind: str = "text", *, bare: bool = False) -> str
     """
     if value is None:
         return ""
-    if kind in ("text", "prose") and type(value) is str:
-        return clean_text(value)
+    if isinstance(value, str):
+        return clean_text(str.__str__(value))  # of an enumeration its value
+    if type(value) is int and kind == "number":
+        return str(value) if bare else f"{value:,}"
     if type(value) in (int, float):
         return _number_text(value, kind, bare)  # type: ignore[arg-type]
     if isinstance(value, Position):
         return str(value)
+    if isinstance(value, TopicName):
+        return clean_text(str(value))
     plain = to_json(value)
     if isinstance(plain, bool):
         return "true" if plain else "false"

@@ -6,11 +6,10 @@ default mirrors pulsar-admin: lines as they are, a document as pretty JSON; reco
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import StringIO
-from itertools import islice
+from itertools import chain, islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO, assert_never
 
@@ -249,8 +248,8 @@ def _emit_csv(writer: Writer, records: Iterable[object], columns: Sequence[Colum
 def _peeked(records: Iterable[object]) -> tuple[list[object], Iterator[object]]:
     """Return the first record, if any, and all of them."""
     stream = iter(records)
-    first = list(itertools.islice(stream, 1))
-    return first, itertools.chain(first, stream)
+    first = list(islice(stream, 1))
+    return first, chain(first, stream)
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
@@ -262,7 +261,7 @@ def _emit_table(writer: Writer, records: Iterable[object], style: Style) -> None
     if not columns:
         return
     stream = iter(records)
-    chunks: Iterator[Sequence[object]] = iter(lambda: list(itertools.islice(stream, PAGE_ROWS)), [])
+    chunks: Iterator[Sequence[object]] = iter(lambda: list(islice(stream, PAGE_ROWS)), [])
     console = _console(writer, style.color) if writer.stream.isatty() or style.color == "always" else None
     sums = _Sums(columns) if style.total else None
     if console is None:
@@ -342,7 +341,8 @@ def _write_table(writer: Writer, columns: Sequence[Column], pages: Iterable[_Pag
     rights = [column.is_right for column in columns]
     header: Rows = [[column.header for column in columns]]
     for page in pages:
-        found = [_widest([row[n] for row in page.cells], column.padded) for n, column in enumerate(columns)]
+        cells = zip(*page.cells, strict=True) if page.cells else [()] * len(columns)
+        found = [_widest(some, column.padded) for some, column in zip(cells, columns, strict=True)]
         widths = [max(pair) for pair in zip(widths, found, strict=True)]
         writer.write(_render_lines([*header, *page.cells], widths, rights))
         header = []
@@ -350,9 +350,12 @@ def _write_table(writer: Writer, columns: Sequence[Column], pages: Iterable[_Pag
         writer.write(_render_lines(header, widths, rights))
 
 
-def _widest(cells: Iterable[str], most: int | None) -> int:
+def _widest(cells: Sequence[str], most: int | None) -> int:
     """Return the width of the widest of CELLS that is not wider than MOST; None: of all."""
-    return max((width for width in map(_width, cells) if most is None or width <= most), default=0)
+    width = len if "".join(cells).isascii() else _width
+    if most is None:
+        return max(map(width, cells), default=0)
+    return max((one for one in map(width, cells) if one <= most), default=0)
 
 
 def _console(writer: Writer, color: str) -> Console:
@@ -388,6 +391,13 @@ def _width(text: str) -> int:
 def _render_lines(
     rows: Iterable[Sequence[str]], widths: Sequence[int], rights: Sequence[bool], tones: Rows = ()
 ) -> str:
+    if not tones:
+        rows = list(rows)
+        if "".join(chain.from_iterable(rows)).isascii():  # as wide as it is long
+            form = (" " * GAP).join(
+                f"%{'' if right else '-'}{width}s" for width, right in zip(widths, rights, strict=True)
+            )
+            return "".join([(form % tuple(row)).rstrip() + "\n" for row in rows])
     lines = []
     for number, row in enumerate(rows):
         pads = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
@@ -413,7 +423,7 @@ def _write_in_terminal(
     layout: Layout | None = None
     left_out: dict[str, None] = {}
     wrote = False
-    for page in itertools.chain(pages, [_Page(())]):
+    for page in chain(pages, [_Page(())]):
         if not page.cells and wrote:
             break
         wrote = True

@@ -12,6 +12,7 @@ from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection
 from store.errors import StoreError
 from store.model.topics import expand_topic, read_topic, select_topics
+from store.model.whole import find_plain_size
 from store.names import TopicName
 
 if TYPE_CHECKING:
@@ -95,8 +96,11 @@ def size_of(reader: EntryReader, names: Sequence[TopicName]) -> int:
     total = 0
     for name in names:
         with suppress(StoreError):  # reading the topic reports it
-            topic = read_topic(reader.txn, name)
-            total += topic.total_size_bytes + _HEADER_BYTES * sum(ledger.entries for ledger in topic.ledgers)
+            found = find_plain_size(reader.txn, name)
+            if found is None:
+                topic = read_topic(reader.txn, name)
+                found = topic.number_of_entries, topic.total_size_bytes
+            total += found[1] + _HEADER_BYTES * found[0]
     return total
 
 

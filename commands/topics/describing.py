@@ -13,13 +13,17 @@ from pulsar_admin.columns import Column, render_cell, size_text, telling
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
+from pulsar_admin.spool import CellSpool
 from pulsar_admin.visible import clean_text
-from store.errors import MetadataCorrupt, TopicNotFound
+from store.errors import MetadataCorrupt, StoreError, TopicNotFound
+from store.model.cursors import is_subscription, iter_cursor_names
+from store.model.topics import partition_count
 from store.names import TopicName
 from store.timespec import format_age_ms
 from store.wording import counted
 
 if TYPE_CHECKING:
+    from store.facts.topics import TopicFacts
     from store.model.reader import EntryReader
     from store.reports.describe import TopicDescription
     from store.reports.subscriptions import SubscriptionFacts
@@ -60,40 +64,59 @@ def _ttl_text(row: SubscriptionFacts) -> str | None:
     return None if ttl is None or ttl.seconds <= 0 else f"{format_age_ms(ttl.seconds * 1000)} ({ttl.source})"
 
 
-def _parts(app: App, reader: EntryReader, names: Sequence[TopicName], *, quick: bool) -> Iterator[Sequence[TopicName]]:
-    """Yield NAMES in parts; of several topics what is read of them is read for a part at once."""
+def _each_facts(
+    app: App, reader: EntryReader, names: Sequence[TopicName], *, quick: bool
+) -> Iterator[Sequence[SubscriptionFacts]]:
+    """Yield the facts of the subscriptions of each topic; of several topics they are read for a part at once."""
+    from store.reports.subscriptions import Asked, iter_facts, prepare_facts
+
+    asked = Asked.of(app.now_ms, quick=quick)
+    prepared: dict[TopicName, TopicFacts] = {}
+
+    def read(name: TopicName) -> Sequence[SubscriptionFacts]:
+        found = prepared.pop(name, None)
+        if found is None:
+            return app.session.topic(name).subscription_facts(quick=quick)
+        problems: list[StoreError] = []
+        facts = [*iter_facts(found, asked, problems.append)]
+        app.session.partial(problems)
+        return facts
+
     for start in range(0, len(names), _TOGETHER):
         some = names[start : start + _TOGETHER]
         if len(some) > 1:
-            from store.reports.subscriptions import Asked, prepare_facts
-
-            prepare_facts(reader, some, Asked.of(app.now_ms, quick=quick))
-        yield some
+            prepared = prepare_facts(reader, some, asked)
+        yield from app.each(some, read, alone=len(names) == 1)
 
 
 def _read_bytes(app: App, reader: EntryReader, names: Iterable[TopicName]) -> int:
     """Return how many bytes at most are read: each subscription's backlog by itself."""
     sizes = ((name, size_of(reader, [name])) for name in names)
-    return sum(size * len(app.session.topic(name).subscriptions()) for name, size in sizes if size)
+    return sum(size * _count_subscriptions(app, reader, name) for name, size in sizes if size)
+
+
+def _count_subscriptions(app: App, reader: EntryReader, name: TopicName) -> int:
+    if partition_count(reader.txn, name):
+        return len(app.session.topic(name).subscriptions())
+    return sum(map(is_subscription, iter_cursor_names(reader.txn, name)))
 
 
 def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> None:
     """Emit what there is to know of the subscriptions meant by SELECTION, a row each."""
-    with app.session.reader() as reader:
-        chosen = choose(app, reader.txn, selection)
-        with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "subscriptions"):
-            facts = [
-                one
-                for some in _parts(app, reader, chosen.names, quick=quick)
-                for found in app.each(
-                    some,
-                    lambda name: app.session.topic(name).subscription_facts(quick=quick),
-                    alone=len(chosen.names) == 1,
-                )
-                for one in found
-            ]
-    columns = telling(subscription_columns(app.now_ms), facts)
-    app.emit_rows(facts, (TOPIC_COLUMN, *columns) if chosen.several else columns)
+    columns = subscription_columns(app.now_ms)
+    with CellSpool((TOPIC_COLUMN, *columns), bare=app.settings.output not in (None, "table")) as cells:
+        facts: list[SubscriptionFacts] = []
+        with app.session.reader() as reader:
+            chosen = choose(app, reader.txn, selection)
+            add = facts.extend if app.query is not None or app.settings.output in ("json", "jsonl") else cells.add
+            with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "subscriptions"):
+                for found in _each_facts(app, reader, chosen.names, quick=quick):
+                    add(found)
+        rows: Iterable[object] = cells.rows()
+        told = cells.telling()
+        if facts:
+            rows, told = facts, (TOPIC_COLUMN, *telling(columns, facts))
+        app.emit_rows(rows, told if chosen.several else told[1:])
 
 
 @command(

@@ -176,7 +176,12 @@ class Block:
 
     def payload_bytes(self, index: int) -> int:
         """Return the entry's payload size, as LedgerInfo.size counts it (headers and digest not included)."""
-        return max(self._sizes[index] - 32 - self.header.digest_bytes, 0)
+        return max(self._sizes[index] - self.head_bytes, 0)
+
+    @property
+    def head_bytes(self) -> int:
+        """How many bytes of a record's size are no payload: headers and digest."""
+        return 32 + self.header.digest_bytes
 
 
 def _bad_key(key: bytes) -> IndexCorrupt:

@@ -6,7 +6,7 @@ No message are markers of brokers (replicated subscriptions, transactions), whic
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from store.codec.message import is_marker
@@ -29,13 +29,15 @@ _FEW = 10_000
 @frozen
 class Contents:
     """How many of ``entries`` are ``markers``, or ``parts``: chunks but the last one of their message. ``due``: delayed ones whose time
-    has come, ``not_due``: those that wait for it, whether or not delays are enabled."""
+    has come, ``not_due``: those that wait for it, whether or not delays are enabled. ``first_publish_ms``: when the first of
+    them was published, None where nobody looked."""
 
     entries: int
     markers: int
     parts: int
     due: int
     not_due: NotDue
+    first_publish_ms: int | None = None
 
 
 def has_marker_at_edges(reader: EntryReader, topic: Topic, pending: Intervals) -> bool:
@@ -87,7 +89,9 @@ def read_each_contents(
 
     All headers are read at once, each once: of many small backlogs in a tenth of the time. None where not all of them can be read.
     """
-    from store.kernels.records import CHUNK, MARKER
+    import numpy as np
+
+    from store.kernels.records import CHUNK, MARKER, UNFRAMED
     from store.scan.entries import EntryScan
 
     whole: dict[int, tuple[Topic, list[Intervals]]] = {}
@@ -100,27 +104,40 @@ def read_each_contents(
         for part in iter_ledger_parts(topic, start, end)
     ]
     scan = EntryScan(reader, iter(parts), heads=True)
+    # Of entries that say something, and where an entry is missing of all: those that were read.
     entry_ids: dict[int, list[int]] = {}
     said: dict[int, list[tuple[int, int]]] = {}
-    count = 0
+    batches, count, published = [], 0, []
     for batch in scan.batches():
-        columns = batch.ledger_ids, batch.entry_ids, batch.rows["flags"], batch.rows["deliver_at_ms"]
+        batches.append((batch.ledger_ids, batch.entry_ids, batch.rows["flags"], batch.rows["deliver_at_ms"]))
+        published.append(np.where(batch.rows["flags"] & UNFRAMED != 0, -1, batch.rows["publish_ms"]))
+        count += len(batch)
+    if scan.unreadable or count + scan.missing != sum(last - first + 1 for _, first, last in parts):
+        return None
+    firsts = iter([None] * len(wanted))
+    if not scan.missing and batches and reader.txn.columns is None:
+        times_ms = np.concatenate(published)[_first_places(whole, wanted)]
+        firsts = iter([None if one < 0 else one for one in times_ms.tolist()])
+    for columns in batches:
+        if not scan.missing:
+            tells = (columns[2] & (MARKER | CHUNK) != 0) | (columns[3] > 0)
+            columns = tuple(column[tells] for column in columns)
         for ledger_id, entry_id, flags, due_ms in zip(*(column.tolist() for column in columns), strict=True):
             entry_ids.setdefault(ledger_id, []).append(entry_id)
             said.setdefault(ledger_id, []).append((flags, due_ms))
-            count += 1
-    if scan.unreadable or count + scan.missing != sum(last - first + 1 for _, first, last in parts):
-        return None
     found = []
     for topic, intervals in wanted:
-        entries = read = markers = chunks = delayed = 0
+        entries = sum(end - start for start, end in intervals)
+        if not scan.missing and entry_ids.keys().isdisjoint(topic.ids):
+            found.append(Contents(entries, 0, 0, 0, NotDue(0, None, None), next(firsts)))
+            continue
+        read = markers = chunks = delayed = 0
         times: list[int] = []
         for start, end in intervals:
-            entries += end - start
             for ledger_id, first, last in iter_ledger_parts(topic, start, end):
                 here = entry_ids.get(ledger_id, [])
                 low, high = bisect_left(here, first), bisect_left(here, last + 1)
-                read += high - low
+                read += high - low if scan.missing else last + 1 - first
                 for entry_id, (flags, due_ms) in zip(here[low:high], said.get(ledger_id, [])[low:high], strict=True):
                     markers += flags & MARKER != 0
                     delayed += due_ms > 0
@@ -132,8 +149,22 @@ def read_each_contents(
                             header is not None and header.metadata.chunk_id + 1 < header.metadata.num_chunks_from_msg
                         )
         not_due = NotDue(len(times), min(times, default=None), max(times, default=None), entries - read)
-        found.append(Contents(entries, markers, chunks, delayed - len(times), not_due))
+        found.append(Contents(entries, markers, chunks, delayed - len(times), not_due, next(firsts)))
     return found
+
+
+def _first_places(
+    whole: Mapping[int, tuple[Topic, list[Intervals]]], wanted: Sequence[tuple[Topic, Intervals]]
+) -> list[int]:
+    """Return at which place the first entry of each of WANTED is, where those of WHOLE topics are read one after the other."""
+    places: dict[tuple[int, int], int] = {}
+    before = 0
+    for key, (_, some) in whole.items():
+        firsts = sorted({intervals[0][0] for intervals in some})
+        for start, end in _joined(some):
+            places.update(((key, rank), before + rank - start) for rank in firsts if start <= rank < end)
+            before += end - start
+    return [places[id(topic), intervals[0][0]] for topic, intervals in wanted]
 
 
 def _joined(each: Sequence[Intervals]) -> Intervals:

@@ -11,20 +11,22 @@ from store.db.environment import Txn
 from store.db.tree import find_node, tree_key
 from store.errors import StoreError
 from store.model.topics import Topic, partition_count, read_topic
-from store.model.whole import may_be_broken
+from store.model.whole import COMPACTION, may_be_broken
 from store.names import EVENTS, NamespaceName, TopicName
 
-_COMPACTION = "__compaction"
 _COMPACTED = "CompactedTopicLedger"
 _MEMO = "brokenevents"
 
 
 def find_broken_beside(txn: Txn, topic: Topic) -> tuple[str, ...]:
     """Return in sentences what is lost beside the ledgers that TOPIC lists, with what a broker does."""
-    found = list(_lost_view(txn, topic))
-    if topic.name.local_name != EVENTS:
-        found += _lost_events(txn, topic.name.namespace)
-    return tuple(found)
+    found = _lost_view(txn, topic)
+    return (*found, *find_lost_events(txn, topic.name))
+
+
+def find_lost_events(txn: Txn, name: TopicName) -> tuple[str, ...]:
+    """Return in sentences what is lost of the policies that the namespace of topic NAME keeps as events."""
+    return () if name.local_name == EVENTS else _lost_events(txn, name.namespace)
 
 
 def _lost_view(txn: Txn, topic: Topic) -> Iterator[str]:
@@ -37,7 +39,7 @@ def _lost_view(txn: Txn, topic: Topic) -> Iterator[str]:
 
 
 def _compacted_ledger(txn: Txn, topic: Topic) -> int | None:
-    if find_node(txn, topic.name.cursor_path(_COMPACTION)) is None:
+    if find_node(txn, topic.name.cursor_path(COMPACTION)) is None:
         return None
     # Imported here: few topics are compacted.
     from store.db.entry_files import EntryFiles
@@ -46,7 +48,7 @@ def _compacted_ledger(txn: Txn, topic: Topic) -> int | None:
 
     # Of one that is damaged the check tells: nobody knows its ledger.
     with EntryFiles(txn.store, txn) as files:
-        cursor = read_damaged_cursor(txn, EntryReader(files, txn), topic, _COMPACTION)
+        cursor = read_damaged_cursor(txn, EntryReader(files, txn), topic, COMPACTION)
     return cursor.state.properties.get(_COMPACTED)
 
 

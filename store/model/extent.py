@@ -9,7 +9,7 @@ from store.codec.cursor import CursorState
 from store.db.environment import Txn
 from store.frozen import frozen
 from store.model.cursors import normal_ranges
-from store.model.ledgers import find_sums, iter_blocks
+from store.model.ledgers import find_sums, iter_blocks_of
 from store.model.topics import Topic
 
 Intervals = tuple[tuple[int, int], ...]
@@ -59,11 +59,9 @@ def subtract(left: Intervals, right: Intervals) -> Intervals:
 
 def extent_of(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> Extent:
     """Return how much lies in INTERVALS of TOPIC; reads index rows only."""
-    total = Extent()
-    for start, end in intervals:
-        for ledger_id, first, last in iter_ledger_parts(topic, start, end):
-            total += _ledger_extent(txn, topic, ledger_id, (first, last))
-    return total
+    parts = [part for start, end in intervals for part in iter_ledger_parts(topic, start, end)]
+    found = [_ledger_extent(txn, topic, ledger_id, (first, last)) for ledger_id, first, last in parts]
+    return Extent(*map(sum, zip(*found, strict=True)))
 
 
 def iter_ledger_parts(topic: Topic, start: int, end: int) -> Iterable[tuple[int, int, int]]:
@@ -83,18 +81,19 @@ def parts_of(topic: Topic, intervals: Intervals) -> tuple[tuple[int, int, int], 
     return tuple(part for start, end in intervals for part in iter_ledger_parts(topic, start, end))
 
 
-def _ledger_extent(txn: Txn, topic: Topic, ledger_id: int, part: tuple[int, int]) -> Extent:
+def _ledger_extent(txn: Txn, topic: Topic, ledger_id: int, part: tuple[int, int]) -> tuple[int, int, int]:
+    """Return entries, messages and bytes of PART of a ledger."""
     first, last = part
     entries = last - first + 1
     sums = find_sums(txn, ledger_id)
     if sums is None:
         ledger = topic.ledger(ledger_id)
         whole = ledger is not None and entries == ledger.entries
-        return Extent(entries, entries, ledger.size_bytes if ledger is not None and whole else 0)
+        return entries, entries, ledger.size_bytes if ledger is not None and whole else 0
     if first <= sums.first_entry and last >= sums.last_entry:
-        return Extent(entries, sums.messages + entries - sums.entries, sums.payload_bytes)
+        return entries, sums.messages + entries - sums.entries, sums.payload_bytes
     here, messages, size = 0, 0, 0
-    for block in iter_blocks(txn, ledger_id, first):
+    for block in iter_blocks_of(txn, ledger_id, first, last):
         low, high = block.index_of(first), block.index_of(last + 1)
         if high == 0:
             break
@@ -103,6 +102,8 @@ def _ledger_extent(txn: Txn, topic: Topic, ledger_id: int, part: tuple[int, int]
             messages += block.header.messages
             size += block.header.payload_bytes
             continue
-        messages += sum(block.messages(index) for index in range(low, high))
-        size += sum(block.payload_bytes(index) for index in range(low, high))
-    return Extent(entries, messages + entries - here, size)
+        counts = block.message_counts()
+        messages += high - low if isinstance(counts, int) else sum(counts[low:high])
+        sizes, head_bytes = block.sizes()[low:high], block.head_bytes
+        size += sum([one - head_bytes for one in sizes if one > head_bytes])
+    return entries, messages + entries - here, size

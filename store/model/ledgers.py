@@ -37,6 +37,8 @@ from store.names import INT_MAX
 
 _Found = TypeVar("_Found")
 _KEPT_LEDGERS = 256
+_KEPT_BLOCKS = 1024
+"""Blocks of usual ledgers have some hundred bytes, and the largest ten thousand."""
 _USUAL_KEY = (
     rb"/ledgers/([0-9]{2})/([0-9]{4})/L([0-9]{4})"  # compiled where it is first used: a cold question needs none
 )
@@ -230,6 +232,21 @@ def iter_blocks(txn: Txn, ledger_id: int, first_entry: int = 0) -> Iterator[Bloc
     prefix = ledger_key(ledger_id)
     for key, value in txn.items("entries", prefix, block_key(ledger_id, max(first_entry, 0) >> BLOCK_BITS)):
         yield Block(key, value)
+
+
+def iter_blocks_of(txn: Txn, ledger_id: int, first_entry: int, last_entry: int) -> Iterable[Block]:
+    """Return the location blocks of entries FIRST_ENTRY to LAST_ENTRY; a snapshot keeps some, which are asked for part by part."""
+    number = max(first_entry, 0) >> BLOCK_BITS
+    if not txn.is_snapshot or last_entry >> BLOCK_BITS != number:
+        return iter_blocks(txn, ledger_id, first_entry)
+    kept: dict[tuple[int, int], tuple[Block, ...]] = txn.memo.setdefault(iter_blocks_of, {})
+    place = ledger_id, number
+    if place not in kept:
+        if len(kept) >= _KEPT_BLOCKS:
+            kept.clear()
+        found = next(iter_blocks(txn, ledger_id, first_entry), None)
+        kept[place] = (found,) if found is not None and found.entry_id(0) >> BLOCK_BITS == number else ()
+    return kept[place]
 
 
 def iter_entry_ids(txn: Txn, ledger_id: int, first_entry: int = 0) -> Iterator[int]:

@@ -6,12 +6,15 @@ Imports little and makes no class: every cold question about a topic asks.
 from __future__ import annotations
 
 from store.codec.ledgermetadata import ledger_path
+from store.codec.managedledger import find_plain_ledgers
 from store.db.environment import Txn
-from store.db.tree import tree_key
+from store.db.tree import plain_value, tree_key
 from store.db.unserved import has_unserved
 from store.model.ledgers import find_sums, find_whole
 from store.model.topics import Topic, TopicLedger
+from store.names import TopicName
 
+COMPACTION = "__compaction"
 _BOOKIES, _NONE_ABSENT = b"bookies", b'"absent": []'
 """The row of ``store.model.absent_bookies``, and what is in it where no bookie is absent: in an id quotes are escaped."""
 
@@ -38,6 +41,32 @@ def is_whole(txn: Txn, listed: TopicLedger) -> bool:
     if sums is None:
         return not listed.entries
     return (sums.entries, sums.first_entry, sums.last_entry) == (listed.entries, 0, listed.entries - 1)
+
+
+def find_plain_size(txn: Txn, name: TopicName) -> tuple[int, int] | None:
+    """Return (entries, payload bytes) of a topic that has no compacted view and of which a look at all ledgers found every one whole.
+
+    None of every other one, and where nobody looked: for a pass over many topics, at a third of what ``read_topic`` costs.
+    """
+    path = name.path
+    row = txn.view("tree", tree_key(path))
+    ledgers = None if row is None else find_plain_ledgers(plain_value(row))
+    if not ledgers or txn.view("tree", tree_key(f"{path}/{COMPACTION}")) is not None:
+        return None
+    total = total_bytes = 0
+    for index, (ledger_id, entries, size_bytes, closed_ms) in enumerate(ledgers):
+        whole = find_whole(txn, ledger_id)
+        if whole is None:
+            return None
+        if not closed_ms and index == len(ledgers) - 1:
+            if lacks_bookies(txn):
+                return None
+            entries, size_bytes = whole.entries, whole.size_bytes
+        elif whole.entries != entries:
+            return None
+        total += entries
+        total_bytes += size_bytes
+    return total, total_bytes
 
 
 def lacks_bookies(txn: Txn) -> bool:

@@ -90,9 +90,7 @@ def find_common(txn: Txn, namespace: NamespaceName) -> PoliciesInForce | None:
 
     Raises MetadataCorrupt.
     """
-    events = find_policy_events(txn, namespace)
-    roots = (f"/admin/topic-policies/{folder}/{namespace}/persistent/" for _, folder in _SCOPES)
-    if any(_may_have_nodes(txn, root) for root in roots) if events is None else events.local or events.global_:
+    if _may_set(txn, namespace):
         return None
     return _in_force([*_of_namespace(txn, namespace)])
 
@@ -189,6 +187,8 @@ def _iter_topic_policies(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Poli
 
 def iter_stored(txn: Txn, topic: TopicName) -> Iterator[tuple[str, JsonObject]]:
     """Yield (source, fields) of what TOPIC itself has, for this cluster and for all, as stored; raises MetadataCorrupt."""
+    if _sets_none(txn, topic):
+        return
     name = topic.base
     events = None if topic.is_system else find_policy_events(txn, topic.namespace)
     if events is not None:
@@ -204,6 +204,24 @@ def iter_stored(txn: Txn, topic: TopicName) -> Iterator[tuple[str, JsonObject]]:
         node = find_node(txn, path)
         if node is not None:
             yield source, decode_json_object(node.value, path)
+
+
+def _sets_none(txn: Txn, topic: TopicName) -> bool:
+    """Whether TOPIC is of a namespace of which no topic has policies of its own; raises MetadataCorrupt."""
+    if topic.is_system or not txn.is_snapshot:
+        return False
+    kept: tuple[NamespaceName, bool] | None = txn.memo.get(_sets_none)
+    if kept is None or kept[0] != topic.namespace:
+        txn.memo[_sets_none] = kept = topic.namespace, not _may_set(txn, topic.namespace)
+    return kept[1]
+
+
+def _may_set(txn: Txn, namespace: NamespaceName) -> bool:
+    """Whether a topic of NAMESPACE may have policies of its own; raises MetadataCorrupt."""
+    events = find_policy_events(txn, namespace)
+    if events is not None:
+        return bool(events.local or events.global_)
+    return any(_may_have_nodes(txn, f"/admin/topic-policies/{folder}/{namespace}/persistent/") for _, folder in _SCOPES)
 
 
 def _may_have_nodes(txn: Txn, root: str) -> bool:

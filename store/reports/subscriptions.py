@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from store.errors import StoreError
 from store.facts import Unknown
@@ -23,9 +23,12 @@ from store.model.cursors import (
     is_subscription,
 )
 from store.model.reader import EntryReader
-from store.model.topics import Topic, read_topic
+from store.model.topics import Topic, partition_count, read_topic
 from store.names import Position, TopicName
 from store.policies.in_force import MessageTtl
+
+if TYPE_CHECKING:
+    from store.facts.markers import Contents
 
 _Fact = TypeVar("_Fact")
 
@@ -94,12 +97,7 @@ def iter_subscription_facts(
 
     What cannot be read goes to FAIL.
     """
-    prepared: dict[TopicName, TopicFacts] = reader.txn.memo.get(prepare_facts, {})
     for name in topics:
-        found = prepared.pop(name, None)
-        if found is not None and found.now_ms == (asked.delayed_ms or 0):
-            yield from _iter_facts(found, asked, fail)
-            continue
         try:
             topic = read_topic(reader.txn, name)
         except StoreError as error:
@@ -108,38 +106,45 @@ def iter_subscription_facts(
         yield from iter_facts_of(reader, topic, asked, fail)
 
 
-def prepare_facts(reader: EntryReader, topics: Iterable[TopicName], asked: Asked) -> None:
-    """Read at once what ``iter_subscription_facts`` reads of each of TOPICS, which are to be asked for next, all that ASKED says.
+def prepare_facts(reader: EntryReader, topics: Iterable[TopicName], asked: Asked) -> dict[TopicName, TopicFacts]:
+    """Return facts of TOPICS of which ``iter_facts`` is to be asked next, all that ASKED says.
 
-    Their small backlogs are read in one scan, at a tenth of what a scan of each costs. What cannot be read is read again, and told.
+    Their small backlogs are read in one scan, at a tenth of what a scan of each costs. What cannot be read is not among them, and
+    neither are partitioned topics.
     """
     prepared: dict[TopicName, TopicFacts] = {}
     small: list[Facts] = []
     left = _TOGETHER_ENTRIES
     for name in topics:
         with suppress(StoreError):
+            if partition_count(reader.txn, name):
+                continue
             found = _topic_facts(reader, read_topic(reader.txn, name), asked)
             if found.cursor_readings and left > 0:
                 some = [one for one in found.subscriptions if 0 < one.pending_entries <= _SMALL_ENTRIES]
                 left -= sum(one.pending_entries for one in some)
                 small += some
+            if asked.messages:
+                for one in found.subscriptions:
+                    if is_subscription(one.cursor.name):
+                        _ = one.backlog  # while what the index has of the topic is at hand
             prepared[name] = found
-    reader.txn.memo[prepare_facts] = prepared
     if not small or asked.delayed_ms is None:
-        return
+        return prepared
     from store.facts.markers import read_each_contents  # numpy
 
     with suppress(StoreError):
         contents = read_each_contents(reader, [(one.of.topic, one.pending) for one in small], asked.delayed_ms)
         for one, headers in zip(small, contents or (), strict=False):
             vars(one)["headers"] = headers  # as if it had been asked for
+    return prepared
 
 
 def iter_facts_of(
     reader: EntryReader, topic: Topic, asked: Asked, fail: Callable[[StoreError], None]
 ) -> Iterator[SubscriptionFacts]:
     """Yield the facts of every subscription of TOPIC; see ``iter_subscription_facts``."""
-    return _iter_facts(_topic_facts(reader, topic, asked), asked, fail)
+    return iter_facts(_topic_facts(reader, topic, asked), asked, fail)
 
 
 def _topic_facts(reader: EntryReader, topic: Topic, asked: Asked) -> TopicFacts:
@@ -148,7 +153,8 @@ def _topic_facts(reader: EntryReader, topic: Topic, asked: Asked) -> TopicFacts:
     return TopicFacts(reader, topic, None, asked.delayed_ms or 0, budget)
 
 
-def _iter_facts(found: TopicFacts, asked: Asked, fail: Callable[[StoreError], None]) -> Iterator[SubscriptionFacts]:
+def iter_facts(found: TopicFacts, asked: Asked, fail: Callable[[StoreError], None]) -> Iterator[SubscriptionFacts]:
+    """Yield the facts of every subscription of a topic; see ``iter_subscription_facts``."""
     readings = sorted((name for name, _ in found.cursor_readings if is_subscription(name)))
     if readings:
         _known(found.policies, fail)
@@ -185,9 +191,7 @@ def _facts_of(facts: Facts, asked: Asked, fail: Callable[[StoreError], None]) ->
         backlog_bytes=backlog_size_bytes(facts.of.topic, cursor.mark_delete),
         backlog_messages=facts.messages if asked.messages else None,
         oldest_position=facts.oldest,
-        oldest_publish_ms=_publish_ms(facts.of.reader, facts.oldest)
-        if asked.oldest and facts.oldest is not None
-        else None,
+        oldest_publish_ms=_publish_ms(facts) if asked.oldest else None,
         ack_ranges=len(cursor.state.ranges),
         acknowledged_entries=facts.acknowledged_entries,
         ack_holes=len(facts.holes),
@@ -205,10 +209,16 @@ def _facts_of(facts: Facts, asked: Asked, fail: Callable[[StoreError], None]) ->
     )
 
 
-def _publish_ms(reader: EntryReader, position: Position) -> int | None:
+def _publish_ms(facts: Facts) -> int | None:
+    """Return when the oldest entry of a backlog was published, None where that cannot be read."""
+    if facts.oldest is None:
+        return None
+    headers: Contents | Unknown | None = vars(facts).get("headers")  # where they were read
+    if headers is not None and not isinstance(headers, Unknown) and headers.first_publish_ms is not None:
+        return headers.first_publish_ms
     from store.search.by_time import read_entry_time  # cold questions about metadata need none of it
 
     try:
-        return read_entry_time(reader, position, "publish")
+        return read_entry_time(facts.of.reader, facts.oldest, "publish")
     except StoreError:
         return None

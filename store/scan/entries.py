@@ -12,16 +12,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from store.db.blocks import Block
 from store.errors import EntryCorrupt, EntryLogCorrupt
 from store.kernels.compiled import METER
-from store.model.ledgers import iter_blocks
+from store.model.ledgers import iter_blocks_of
 from store.model.reader import EntryReader
 from store.names import LONG_MAX
 from store.scan.files import LedgerDigests
-from store.scan.places import BATCH_BYTES, BATCH_ENTRIES, EntryBatch, Part, Places, PlacesReader, doubtful, split_places
+from store.scan.places import (
+    BATCH_BYTES,
+    BATCH_ENTRIES,
+    EntryBatch,
+    Part,
+    Places,
+    PlacesReader,
+    doubtful,
+    is_small_part,
+    split_places,
+)
 
 if TYPE_CHECKING:
     from store.engine.operation import Engine
+
+
+_TOGETHER_ENTRIES = 1024
+"""Entries of small parts of ledgers whose places are made at once."""
 
 
 @dataclass(slots=True)
@@ -84,18 +99,33 @@ class EntryScan:
             yield Places.joined(pending)
 
     def _places(self) -> Iterator[Places]:
+        small: list[
+            tuple[Block, int, int]
+        ] = []  # of many ledgers together: each by itself would cost more than to read it
+        small_entries = 0
         for ledger_id, first, last in self.parts:
             expected = last - first + 1
             if last < LONG_MAX - 1:  # else nobody knows how many there are
                 METER.expect(expected)
-            for block in iter_blocks(self.reader.txn, ledger_id, first):
+            for block in iter_blocks_of(self.reader.txn, ledger_id, first, last):
                 low, high = block.index_of(first), block.index_of(last + 1)
                 if high == 0:
                     break
-                if high > low:
-                    expected -= high - low
+                if high <= low:
+                    continue
+                expected -= high - low
+                is_small = is_small_part(block, low, high)
+                if is_small:
+                    small.append((block, low, high))
+                    small_entries += high - low
+                if small and (not is_small or small_entries >= _TOGETHER_ENTRIES):
+                    yield Places.of_small(small)
+                    small, small_entries = [], 0
+                if not is_small:
                     yield from split_places(Places.of(block, low, high), self.batch_bytes)
             self.missing += expected
+        if small:
+            yield Places.of_small(small)
 
     def read_places(self, places: Places) -> EntryBatch:
         """Return the entries at PLACES as they are there, damaged ones too."""

@@ -5,7 +5,7 @@ Nothing here knows a store: what executors read is read so, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ LARGE_BYTES = 32 << 20  # this much is not an ordinary batch
 _HEADS_BYTES = 4096  # entries of this size and more are read head by head where heads are enough
 _GAP_BYTES = 1 << 14  # what lies between two records is read as well when it is no more than this
 _ENTRY_HEADER_BYTES = 32
+_SMALL_ENTRIES, _SMALL_BYTES = 256, 1 << 20
+"""Of a block that is read with others."""
 
 
 @dataclass(slots=True)
@@ -134,6 +136,32 @@ class Places:
             np.array(block.sizes()[low:high], np.uint32),
             np.full(count, block.header.digest_bytes, np.int64),
         )
+
+    @staticmethod
+    def of_small(parts: Sequence[tuple[Block, int, int]]) -> Places:
+        """Return the places of entries (block, first index, index behind the last) of many blocks, each of which ``is_small_part``."""
+        heads = [
+            (high - low, block.ledger_id, block.entry_id(low), block.files(), block.header.digest_bytes)
+            for block, low, high in parts
+        ]
+        offsets = b"".join([block.offsets()[low:high] for block, low, high in parts])
+        sizes = b"".join([block.sizes()[low:high] for block, low, high in parts])
+        counts, ledger_ids, firsts, files, digests = np.array(heads, np.int64).T
+        starts = np.cumsum(counts) - counts
+        return Places(
+            np.repeat(ledger_ids, counts),
+            np.repeat(firsts - starts, counts) + np.arange(counts.sum()),
+            np.repeat(files.astype(np.uint32), counts),
+            np.frombuffer(offsets, np.uint32),
+            np.frombuffer(sizes, np.uint32),
+            np.repeat(digests, counts),
+        )
+
+
+def is_small_part(block: Block, low: int, high: int) -> bool:
+    """Whether ``Places.of_small`` takes entries LOW to HIGH (excluded) of BLOCK: few that follow each other in one file."""
+    is_plain = isinstance(block.files(), int) and isinstance(block.slots(), range)
+    return is_plain and high - low <= _SMALL_ENTRIES and block.header.payload_bytes <= _SMALL_BYTES
 
 
 def _packed(column: Array) -> Any:  # Any: a column in the shortest of three forms

@@ -1,0 +1,98 @@
+"""Rows of cells that are written when all of them are known: which columns say something is seen in the last one."""
+
+from __future__ import annotations
+
+import marshal
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pulsar_admin.columns import Column, render_cell
+from store.files import raise_write_error
+from store.frozen import replace
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import IO
+
+_PAGE_ROWS = 1000
+_HELD_BYTES = 64 << 20
+"""What is held of rows before they go to a temporary file; a row of a table of subscriptions has 150 bytes."""
+_NOTHING = (None, 0, "")
+
+
+class CellSpool:
+    """The cells of records in COLUMNS; BARE: see ``Column.cell``. At most ``_HELD_BYTES`` of them are in memory."""
+
+    def __init__(self, columns: Sequence[Column], *, bare: bool) -> None:
+        self._columns, self._bare = tuple(columns), bare
+        self._silent = [*range(len(columns))]
+        self._rows: list[list[str]] = []
+        self._pages: list[bytes] = []
+        self._held_bytes = 0
+        self._file: IO[bytes] | None = None
+        self._lengths: list[int] = []  # of the pages in the file
+        self.count = 0
+
+    def __enter__(self) -> CellSpool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, records: Iterable[object]) -> None:
+        """Take RECORDS. Raises DiskFull."""
+        bare, kinds = self._bare, [column.kind for column in self._columns]
+        for record in records:
+            values = [column.value(record) for column in self._columns]
+            self._silent = [index for index in self._silent if values[index] in _NOTHING]
+            self._rows.append([render_cell(value, kind, bare=bare) for value, kind in zip(values, kinds, strict=True)])
+            self.count += 1
+        if len(self._rows) >= _PAGE_ROWS:
+            self._pack()
+
+    def _pack(self) -> None:
+        page, self._rows = marshal.dumps(self._rows), []
+        self._pages.append(page)
+        self._held_bytes += len(page)
+        if self._held_bytes <= _HELD_BYTES:
+            return
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="pulsar-admin-rows-")  # noqa: SIM115 — closed in __exit__
+            self._file.write(b"".join(self._pages))
+            self._file.flush()
+        except OSError as error:
+            raise_write_error(error, Path(tempfile.gettempdir()))
+        self._lengths += map(len, self._pages)
+        self._pages, self._held_bytes = [], 0
+
+    def telling(self) -> tuple[Column, ...]:
+        """Return the columns of ``rows`` that say something of any, as ``pulsar_admin.columns.telling`` does; their values are cells."""
+        return tuple(
+            replace(column, getter=itemgetter(index))
+            for index, column in enumerate(self._columns)
+            if not self.count or index not in self._silent
+        )
+
+    def rows(self) -> Iterator[Sequence[str]]:
+        """Yield the cells of every record in all columns; none may be added after."""
+        place = 0
+        for length in self._lengths:
+            assert self._file is not None
+            yield from _rows_in(os.pread(self._file.fileno(), length, place))
+            place += length
+        for page in self._pages:
+            yield from _rows_in(page)
+        yield from self._rows
+
+
+def _rows_in(page: bytes) -> list[list[str]]:
+    found: Any = marshal.loads(page)
+    return found  # type: ignore[no-any-return]
