@@ -115,7 +115,7 @@ def read_each_contents(
     if scan.unreadable or count + scan.missing != sum(last - first + 1 for _, first, last in parts):
         return None
     firsts = iter([None] * len(wanted))
-    if not scan.missing and batches and reader.txn.columns is None:
+    if not scan.missing and batches:
         times_ms = np.concatenate(published)[_first_places(whole, wanted)]
         firsts = iter([None if one < 0 else one for one in times_ms.tolist()])
     for columns in batches:
