@@ -31,6 +31,7 @@ MAY_IMPORT = {
         "store/engine/spark_session.py",
         "store/engine/spark_workers.py",
     },
+    "jinja2": {"pulsar_admin/page/rendering.py"},
     "rich": {"pulsar_admin/output.py", "pulsar_admin/plot.py", "pulsar_admin/progress.py"},
 }
 # rocksdb.py makes a scratch directory of links, so that the source stays as it is.
@@ -131,7 +132,7 @@ OPENS_STORES = {
 }
 """Commands that read another snapshot than that of their session → why."""
 
-HEAVY = ("numpy", "numba", "pyarrow", "pandas", "pyspark", "rocksdict", "rich", "cramjam")
+HEAVY = ("numpy", "numba", "pyarrow", "pandas", "pyspark", "rocksdict", "rich", "cramjam", "jinja2")
 
 
 @cache

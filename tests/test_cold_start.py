@@ -20,6 +20,7 @@ _HEAVY = {
     "pyspark",
     "rich",
     "cramjam",
+    "jinja2",
     "pulsar_admin.narrow",
     "asyncio",
     "logging",

@@ -1,13 +1,12 @@
-"""Strips and bars as inline SVG. They stretch to any width, so all text stands beside them in HTML."""
+"""Geometry of strips, bars and shares. They stretch to any width, so all text stands beside them in HTML."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from pulsar_admin.columns import size_text, time_text
-from pulsar_admin.page.markup import Markup, element, joined
-from store.frozen import frozen
+from store.frozen import NamedTuple, frozen
 from store.reports.strips import STATES, Cell, Strip
 
 STATE_NAMES = {
@@ -17,76 +16,58 @@ STATE_NAMES = {
     "delayed": "delayed, not yet due",
     "lost": "lost: no client gets it",
 }
-_WIDTH = 1000
+HATCHINGS = {"one-by-one": "M0 6L6 0", "delayed": "M2 3h2", "lost": "M0 0L6 6M0 6L6 0", "dead": "M0 6L6 0"}
+"""By which states are told apart without colour."""
+WIDTH = 1000
 _STRIP_HEIGHT = 26
 _LEDGERS_MAX = 100  # more marks are a grey bar
-Part = tuple[str, int]
-"""Name and bytes of a part of a whole."""
 _BARS_HEIGHT = 64
 
 
-def patterns() -> Markup:
-    """Return the hatchings by which states are told apart without colour; other pictures of the page refer to them."""
-    lines = {
-        "one-by-one": "M0 6L6 0",
-        "delayed": "M2 3h2",
-        "lost": "M0 0L6 6M0 6L6 0",
-        "dead": "M0 6L6 0",
-    }
-    made = (
-        element(
-            "pattern",
-            element("path", d=path, class_="hatching"),
-            id=f"hatch-{name}",
-            width=6,
-            height=6,
-            patternUnits="userSpaceOnUse",
-        )
-        for name, path in lines.items()
-    )
-    return element("svg", element("defs", joined(made)), width=0, height=0, aria_hidden="true", class_="patterns")
+class Rect(NamedTuple):
+    """A rectangle and its class."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    name: str
+    fill: str = ""
 
 
-def legend() -> Markup:
-    """Return what the colours and hatchings of strips mean."""
-    items = (
-        element(
-            "li",
-            element("svg", *_block(0, 0, 22, 14, state), width=22, height=14, aria_hidden="true"),
-            STATE_NAMES[state],
-        )
-        for state in STATES
-    )
-    return element("ul", joined(items), class_="legend")
+class Group(NamedTuple):
+    """Rectangles, and texts (x, y, class, text) over them, that have a title together."""
+
+    title: str
+    rects: Sequence[Rect]
+    texts: Sequence[tuple[float, float, str, str]] = ()
+    children: Sequence[Group] = ()
 
 
-def strip(value: Strip) -> Markup:
-    """Return VALUE as a strip; cells that are all in one state are drawn together."""
-    entries = value.entries
-    parts: list[Markup] = []
+def blocks(state: str, x: float = 0, y: float = 0, width: float = 22, height: float = 14) -> list[Rect]:
+    """Return a rectangle in the colour and hatching of STATE, by default one of the legend."""
+    over = [Rect(x, y, width, height, "over", f"url(#hatch-{state})")] if state in HATCHINGS else []
+    return [Rect(x, y, width, height, f"state {state}"), *over]
+
+
+def strip_parts(value: Strip) -> Iterator[Group]:
+    """Yield the parts of VALUE: cells that are all in one state together, others stacked by how many entries are in each state."""
     at = 0
     for state, group in groupby(value.cells, key=_only_state):
         cells = list(group)
-        if state is None:
-            for cell in cells:
-                parts.append(_mixed(cell, at, entries))
-                at += cell.entries
-            continue
-        count = sum(cell.entries for cell in cells)
-        place = _range(cells[0], cells[-1])
-        parts.append(_titled(f"{place}: {count:,} entries {STATE_NAMES[state]}", *_run(at, count, entries, state)))
-        at += count
-    spoken = "; ".join(f"{value.count(state):,} {STATE_NAMES[state]}" for state in STATES if value.count(state))
-    return element(
-        "svg",
-        joined(parts),
-        _ledger_marks(value),
-        viewBox=f"0 0 {_WIDTH} {_STRIP_HEIGHT + 5}",
-        preserveAspectRatio="none",
-        role="img",
-        aria_label=f"{entries:,} entries: {spoken}",
-        class_="strip",
-    )
+        for part in [cells] if state else [[cell] for cell in cells]:
+            count = sum(cell.entries for cell in part)
+            x, width, below = at * WIDTH / value.entries, count * WIDTH / value.entries, float(_STRIP_HEIGHT)
+            rects: list[Rect] = []
+            told = []
+            for one, entries in zip(STATES, map(sum, zip(*(cell.counts for cell in part), strict=True)), strict=True):
+                height = _STRIP_HEIGHT * entries / count
+                below -= height
+                if entries:
+                    rects += blocks(one, x, below, width, height)
+                    told.append(f"{entries:,} {'entries ' if state else ''}{STATE_NAMES[one]}")
+            yield Group(f"{part[0].first} to {part[-1].last}: {', '.join(told)}", rects)
+            at += count
 
 
 def _only_state(cell: Cell) -> str | None:
@@ -94,76 +75,25 @@ def _only_state(cell: Cell) -> str | None:
     return next((state for state, count in zip(STATES, cell.counts, strict=True) if count == cell.entries), None)
 
 
-def _range(first: Cell, last: Cell) -> str:
-    return f"{first.first} to {last.last}"
+def strip_label(value: Strip) -> str:
+    """Return what VALUE shows, in words."""
+    spoken = "; ".join(f"{value.count(state):,} {STATE_NAMES[state]}" for state in STATES if value.count(state))
+    return f"{value.entries:,} entries: {spoken}"
 
 
-def _titled(title: str, *children: object) -> Markup:
-    return element("g", element("title", title), *children)
-
-
-def _run(at: int, count: int, entries: int, state: str) -> list[Markup]:
-    return _block(at * _WIDTH / entries, 0, count * _WIDTH / entries, _STRIP_HEIGHT, state)
-
-
-def _block(x: float, y: float, width: float, height: float, state: str) -> list[Markup]:
-    made = [element("rect", x=x, y=y, width=width, height=height, class_=f"state {state}")]
-    if state not in ("acknowledged", "unacknowledged"):
-        made.append(element("rect", x=x, y=y, width=width, height=height, fill=f"url(#hatch-{state})", class_="over"))
-    return made
-
-
-def _mixed(cell: Cell, at: int, entries: int) -> Markup:
-    """Return a cell of entries in several states: stacked, from the bottom, by how many there are of each."""
-    x, width = at * _WIDTH / entries, cell.entries * _WIDTH / entries
-    below = float(_STRIP_HEIGHT)
-    made: list[Markup] = []
-    for state, count in zip(STATES, cell.counts, strict=True):
-        height = _STRIP_HEIGHT * count / cell.entries
-        below -= height
-        if count:
-            made += _block(x, below, width, height, state)
-    told = ", ".join(
-        f"{count:,} {STATE_NAMES[state]}" for state, count in zip(STATES, cell.counts, strict=True) if count
-    )
-    return _titled(f"{_range(cell, cell)}: {told}", *made)
-
-
-def _ledger_marks(value: Strip) -> Markup:
+def ledger_marks(value: Strip) -> str:
+    """Return the path below VALUE with a mark where a ledger begins."""
     marks = value.ledger_starts if len(value.ledger_starts) <= _LEDGERS_MAX else ()
-    path = "".join(f"M{rank * _WIDTH / value.entries:.1f} {_STRIP_HEIGHT}v5" for rank in marks)
-    return element("path", d=f"M0 {_STRIP_HEIGHT + 0.5}H{_WIDTH}{path}", class_="ledgers")
+    path = "".join(f"M{rank * WIDTH / value.entries:.1f} {_STRIP_HEIGHT}v5" for rank in marks)
+    return f"M0 {_STRIP_HEIGHT + 0.5}H{WIDTH}{path}"
 
 
-# -- shares of a whole --------------------------------------------------------------------------------------------------
-
-
-def share_bar(parts: Sequence[Part], label: str) -> Markup:
-    """Return PARTS of a whole side by side."""
-    total = sum(size for _, size in parts)
-    made: list[Markup] = []
-    at = 0.0
+def shares(parts: Sequence[tuple[str, int]]) -> Iterator[tuple[float, float, str]]:
+    """Yield x, width and name of PARTS (name, bytes) of a whole, side by side."""
+    total, at = sum(size for _, size in parts), 0.0
     for name, size in parts:
-        made += share_of_bar(at, _WIDTH * size / total, name)
-        at += _WIDTH * size / total
-    return element(
-        "svg",
-        joined(made),
-        viewBox=f"0 0 {_WIDTH} 14",
-        preserveAspectRatio="none",
-        role="img",
-        aria_label=label,
-        class_="share-bar",
-    )
-
-
-def share_of_bar(x: float, width: float, name: str) -> list[Markup]:
-    """Return one part, from X on; what is dead is hatched."""
-    made = [element("rect", x=x, width=width, height=14, class_=f"share {name}")]
-    return [*made, element("rect", x=x, width=width, height=14, class_="hatch")] if name == "dead" else made
-
-
-# -- bars over time -----------------------------------------------------------------------------------------------------
+        yield at, WIDTH * size / total, name
+        at += WIDTH * size / total
 
 
 @frozen
@@ -181,37 +111,12 @@ def amount(count: float, unit: str) -> str:
     return size_text(count) if unit == "bytes" else f"{count:,.0f} {unit}"
 
 
-def bars(value: Bars, label: str) -> Markup:
-    """Return VALUE as bars above a line."""
+def bars(value: Bars) -> Iterator[Group]:
+    """Yield a bar for each bucket of VALUE that is not empty."""
     most = max(value.counts, default=0) or 1
-    width = _WIDTH / max(len(value.counts), 1)
-    made = (
-        _titled(
-            f"{time_text(value.start_ms + index * value.width_ms)}: {amount(count, value.unit)}",
-            _bar(index * width, width, _BARS_HEIGHT * count / most, value.unit),
-        )
-        for index, count in enumerate(value.counts)
-        if count
-    )
-    return element(
-        "svg",
-        joined(made),
-        element("path", d=f"M0 {_BARS_HEIGHT}H{_WIDTH}", class_="axis"),
-        viewBox=f"0 0 {_WIDTH} {_BARS_HEIGHT + 1}",
-        preserveAspectRatio="none",
-        role="img",
-        aria_label=label,
-        class_="bars",
-    )
-
-
-def _bar(x: float, width: float, height: float, unit: str) -> Markup:
-    shown = max(height, 1.0)
-    return element(
-        "rect",
-        x=x + width * 0.08,
-        y=_BARS_HEIGHT - shown,
-        width=width * 0.84,
-        height=shown,
-        class_=f"bar {unit}",
-    )
+    width = WIDTH / max(len(value.counts), 1)
+    for index, count in enumerate(value.counts):
+        if count:
+            height = max(_BARS_HEIGHT * count / most, 1.0)
+            rect = Rect((index + 0.08) * width, _BARS_HEIGHT - height, width * 0.84, height, f"bar {value.unit}")
+            yield Group(f"{time_text(value.start_ms + index * value.width_ms)}: {amount(count, value.unit)}", [rect])

@@ -1,133 +1,77 @@
-"""The parts of the page: findings, disk, subscriptions, traffic, delayed messages."""
+"""What the parts of the page say beside the values that they are given, as plain values for its template."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from pulsar_admin.columns import kind_of, render_cell, size_text, time_text
-from pulsar_admin.cures import cure_of, look_first
-from pulsar_admin.page.ages import age_text
-from pulsar_admin.page.charts import STATE_NAMES, Bars, amount, bars, legend, share_bar, share_of_bar, strip
-from pulsar_admin.page.markup import Markup, clipped, element, joined
-from pulsar_admin.page.topics import left_out
-from pulsar_admin.page.treemap import fold, treemap
-from pulsar_admin.page.values import Disk, Due, Page, Share, Standing, Traffic
-from pulsar_admin.typable import typable
-from store.reports.strips import STATES
+from pulsar_admin.page.charts import Bars, amount, shares
+from pulsar_admin.page.texts import clipped
+from pulsar_admin.page.values import Disk, Due, Page, Rest, Share, Traffic
+from store.frozen import NamedTuple
 from store.reports.timeline import Timeline
-from store.rules.finding import Finding
+from store.rules.finding import Finding, Severity
 from store.timespec import format_duration_ms
-from store.wording import counted, plural
+from store.wording import counted
 
-SEVERITIES = {"critical": "▲", "warning": "◆", "note": "●"}
-"""Severity → the sign that says it without colour."""
 FINDINGS_SHOWN = 200
+ROWS = 100
+"""Rows of topics that are shown at once, and those that are there without JavaScript and on paper."""
 _EVIDENCE_SHOWN = 12
 _TEXT_MAX = 1200
 Numbered = tuple[int, Finding]
 """A finding and its number on the page."""
-Pair = tuple[str, str | None]
-"""A name and what it stands for; None is left out."""
 _WORD = re.compile("[A-Z]")
 _FIRST_TIME_MS = 10**12  # 2001
 _NAMESPACES_SHOWN = 12
 _BARS_MAX = 120
 
 
-def short_name(topic: str) -> str:
-    """Return TOPIC without the scheme that all of them have."""
-    return topic.removeprefix("persistent://")
-
-
-def badge(severity: str) -> Markup:
-    """Return the sign and the word of SEVERITY."""
-    sign = element("span", SEVERITIES.get(severity, "●"), aria_hidden="true")
-    return element("span", sign, " ", severity, class_=f"badge {severity if severity in SEVERITIES else 'note'}")
+def left_out(rest: Rest, noun: str) -> str:
+    """Return a sentence on what is not shown."""
+    parts = [
+        counted(rest.entries, "entry") if rest.entries else "",
+        size_text(rest.size_bytes) if rest.size_bytes else "",
+        f"{counted(rest.backlog_entries, 'entry')} of backlog" if rest.backlog_entries else "",
+    ]
+    more = ", ".join(filter(None, parts)) or "nothing in them"
+    return f"Not shown: {counted(rest.count, noun)} more, with {more}."
 
 
 # -- findings ------------------------------------------------------------------------------------------------------------
 
 
-def findings(page: Page) -> Markup:
-    """Return the findings, worst first as they are given, those of a code in one card; beyond ``FINDINGS_SHOWN`` their number by code."""
-    if not page.findings:
-        return element("p", "Nothing was found.", class_="none")
-    shown = enumerate(page.findings[:FINDINGS_SHOWN], 1)
+def grouped(findings: Sequence[Finding]) -> tuple[list[list[Numbered]], Counter[tuple[Severity, str]]]:
+    """Return the findings as they are given, those of a code together; beyond ``FINDINGS_SHOWN`` their number by severity and code."""
+    shown = enumerate(findings[:FINDINGS_SHOWN], 1)
     groups = groupby(shown, key=lambda item: (item[1].severity, item[1].code))
-    items = [element("li", _card(list(group), page.titles)) for _, group in groups]
-    rest = Counter((finding.severity, finding.code) for finding in page.findings[FINDINGS_SHOWN:])
-    more = [element("li", badge(severity), f" {code}: {count:,}") for (severity, code), count in rest.items()]
-    tail = [
-        element("p", f"{counted(sum(rest.values()), 'more finding')}, by code:"),
-        element("ul", joined(more), class_="codes"),
-    ]
-    return joined([element("ol", joined(items), class_="findings"), *(tail if more else [])])
+    rest = Counter((finding.severity, finding.code) for finding in findings[FINDINGS_SHOWN:])
+    return [list(group) for _, group in groups], rest
 
 
-def _card(group: Sequence[Numbered], titles: Mapping[str, str]) -> Markup:
-    """Return findings of one code: what is common to them once."""
-    number, first = group[0]
-    broker = ("A broker will", _prose(first.broker) if first.broker else None)
-    page = ("More", element("code", first.page))
-    name = f"finding {first.severity}"
-    if len(group) == 1:
-        mend = ("What repairs it", _command(first, number))
-        rows = _pairs(("Evidence", _evidence(first)), ("At stake", _at_stake([first])), broker, mend, page)
-        return element("article", _heading(first, first.message), _where(first), rows, class_=name)
-    title = titles.get(first.code, first.code)
-    heading = _heading(first, f"{title}: {len(group):,} times", element("code", first.code))
-    rows = _pairs(("At stake", _at_stake([finding for _, finding in group])), broker, page)
-    cases = joined(element("li", _case(*item)) for item in group)
-    return element("article", heading, rows, element("ol", cases, class_="cases"), class_=name)
+def headline(group: Sequence[Numbered], titles: Mapping[str, str]) -> str:
+    """Return what several findings of one code say together."""
+    code = group[0][1].code
+    return f"{titles.get(code, code)}: {len(group):,} times"
 
 
-def _case(number: int, finding: Finding) -> Markup:
-    message = element("h4", element("bdi", clipped(finding.message, _TEXT_MAX)))
-    where = element("p", element("bdi", clipped(finding.where, 400)), class_="where")
-    return joined([message, where, _evidence(finding), _command(finding, number)])
+def split_code(text: str) -> list[str]:
+    """Return TEXT in pieces, of which the second, the fourth … stood between backticks, but for the last."""
+    return clipped(text, _TEXT_MAX).split("`")
 
 
-def _prose(text: str) -> Markup:
-    """Return TEXT with what stands between backticks as code."""
-    parts = clipped(text, _TEXT_MAX).split("`")
-    made = (element("code", part) if index % 2 and index < len(parts) - 1 else part for index, part in enumerate(parts))
-    return element("bdi", *made)
-
-
-def _heading(finding: Finding, text: str, code: Markup | None = None) -> Markup:
-    return element("h3", badge(finding.severity), " ", element("bdi", clipped(text, _TEXT_MAX)), code and " ", code)
-
-
-def _where(finding: Finding) -> Markup:
-    return element("p", element("bdi", clipped(finding.where, 400)), " ", element("code", finding.code), class_="where")
-
-
-def _pairs(*rows: Pair) -> Markup:
-    shown = (element("div", element("dt", name), element("dd", value)) for name, value in rows if value is not None)
-    return element("dl", joined(shown))
-
-
-def _evidence(finding: Finding) -> Markup | None:
-    """Return names and numbers, each with its key in words; nothing that stands beside them already."""
+def evidence(finding: Finding) -> tuple[list[tuple[str, str]], int]:
+    """Return names and numbers, each with its key in words; nothing that stands beside them already; and how many more there are."""
     said: tuple[object, ...] = (None, "", [], (), finding.where)
-    found = {key: value for key, value in finding.evidence.items() if value not in said}
-    if not found:
-        return None
-    items = [
-        element(
-            "li",
-            _WORD.sub(lambda word: f" {word[0].lower()}", key),
-            " ",
-            element("b", element("bdi", _value(key, value))),
-        )
-        for key, value in list(found.items())[:_EVIDENCE_SHOWN]
+    found = [(key, value) for key, value in finding.evidence.items() if value not in said]
+    shown = [
+        (_WORD.sub(lambda word: f" {word[0].lower()}", key), _value(key, value))
+        for key, value in found[:_EVIDENCE_SHOWN]
     ]
-    if len(found) > _EVIDENCE_SHOWN:
-        items.append(element("li", f"{len(found) - _EVIDENCE_SHOWN:,} more"))
-    return element("ul", joined(items), class_="evidence")
+    return shown, len(found) - len(shown)
 
 
 def _value(key: str, value: object) -> str:
@@ -139,193 +83,67 @@ def _value(key: str, value: object) -> str:
     return clipped(render_cell(value, kind), _TEXT_MAX)
 
 
-def _at_stake(group: Sequence[Finding]) -> str | None:
-    messages = sum(finding.at_stake_messages for finding in group)
-    size = sum(finding.at_stake_bytes for finding in group)
+def at_stake(group: Sequence[Numbered]) -> str:
+    """Return what the findings of GROUP put at stake together; nothing where that is unknown or nothing."""
+    messages = sum(finding.at_stake_messages for _, finding in group)
+    size = sum(finding.at_stake_bytes for _, finding in group)
     parts = [counted(messages, "message") if messages else "", size_text(size) if size else ""]
-    return ", ".join(part for part in parts if part) or None
-
-
-def _command(finding: Finding, number: int) -> Markup | None:
-    if not finding.mend:
-        return None
-    identity = f"command-{number}"
-    copy = element(
-        "button",
-        "Copy",
-        type="button",
-        class_="copy script",
-        hidden=True,
-        data_copies=identity,
-        aria_label=f"Copy the command of finding {number}",
-    )
-    look = look_first(finding.mend)
-    first = element("p", "Look first: ", element("code", typable(look))) if look else None
-    cure = element("code", typable(cure_of(finding.mend)), id=identity)
-    return joined(
-        part
-        for part in (first, element("div", element("pre", cure, tabindex=0), copy, class_="command"))
-        if part is not None
-    )
+    return ", ".join(filter(None, parts))
 
 
 # -- disk ----------------------------------------------------------------------------------------------------------------
 
 
-def disk(page: Page) -> Markup:
-    """Return what the disks hold, and who of the living has how much: a picture (one for wide screens and paper, one for narrow
-    ones) and numbers."""
-    total = sum(share.size_bytes for share in page.shares)
-    if not total:
-        return joined([_logs(page.disk), element("p", "No topic has entries.", class_="none")])
-    tiles = fold(page.shares)
-    label = (
-        f"Treemap of {size_text(total)} of topics by tenant, namespace and topic; the table below it has the numbers"
-    )
-    return joined(
-        [
-            _logs(page.disk),
-            element("p", element("b", size_text(total)), " in topics, as brokers count it: one copy", class_="measure"),
-            element("div", treemap(tiles, 1080, 440, label), class_="wide"),
-            element("div", treemap(tiles, 340, 480, label), class_="narrow"),
-            _tile_legend(),
-            _namespaces(page.shares, total),
-        ]
-    )
+class Logs(NamedTuple):
+    """The bytes of the entry logs as one bar: what it says, x, width and name of its parts, and each in words."""
+
+    total: int
+    label: str = ""
+    shares: Sequence[tuple[float, float, str]] = ()
+    said: Sequence[tuple[str, str]] = ()
 
 
-def _logs(value: Disk) -> Markup | None:
-    """Return the bytes of the entry logs as one bar."""
+def logs(value: Disk) -> Logs:
+    """Return what the entry logs hold."""
     parts = (
         ("live", "live", value.live_bytes),
         ("dead", "dead: of ledgers without metadata", value.dead_bytes),
         ("other", "headers, damage and unused", value.other_bytes),
     )
     total = sum(size for _, _, size in parts)
-    if not total:
-        return None
     said = [(name, f"{size_text(size)} {words}") for name, words, size in parts if size]
-    items = (
-        element("li", element("svg", *share_of_bar(0, 22, name), width=22, height=14, aria_hidden="true"), words)
-        for name, words in said
-    )
-    freed = f"; garbage collection frees {size_text(value.freed_bytes)} of it" if value.freed_bytes else ""
-    heading = f" in {counted(value.files, 'entry log')}, every copy counted{freed}"
     label = f"{size_text(total)} in entry logs: {'; '.join(words for _, words in said)}"
-    return joined(
-        [
-            element("p", element("b", size_text(total)), heading, class_="measure"),
-            share_bar([(name, size) for name, _, size in parts if size], label),
-            element("ul", joined(items), class_="legend"),
-        ]
-    )
+    return Logs(total, label, [*shares([(name, size) for name, _, size in parts if size])], said)
 
 
-def _tile_legend() -> Markup:
-    kinds = (
-        ("tile", "some subscription needs it, or it is the last ledger"),
-        ("tile done", "no subscription needs it: retention keeps it, or a broker deletes it when it next trims"),
-    )
-    items = (
-        element(
-            "li",
-            element("svg", element("rect", width=22, height=14, class_=kind), width=22, height=14, aria_hidden="true"),
-            words,
-        )
-        for kind, words in kinds
-    )
-    return element("ul", joined(items), class_="legend")
-
-
-def _namespaces(shares: Sequence[Share], total: int) -> Markup:
+def namespaces(rows: Iterable[Share]) -> Iterator[tuple[str, int, int, int]]:
+    """Yield the largest namespaces, and all others together: name, bytes, bytes that no subscription needs, topics."""
     groups: dict[str, list[Share]] = defaultdict(list)
-    for share in shares:
+    for share in rows:
         groups[f"{share.tenant}/{share.namespace}"].append(share)
     ordered = sorted(groups.items(), key=lambda item: -sum(share.size_bytes for share in item[1]))
-    rows = [_namespace_row(clipped(name, 80), group, total) for name, group in ordered[:_NAMESPACES_SHOWN]]
+    shown = [(clipped(name, 80), group) for name, group in ordered[:_NAMESPACES_SHOWN]]
     if rest := [share for _, group in ordered[_NAMESPACES_SHOWN:] for share in group]:
-        rows.append(_namespace_row(counted(len(ordered) - _NAMESPACES_SHOWN, "more namespace"), rest, total))
-    heads = ("Namespace", "Bytes", "Share", "Topics", "Needed by no subscription")
-    head = joined(
-        element("th", name, scope="col", class_="number" if index else None) for index, name in enumerate(heads)
-    )
-    table = element("table", element("thead", element("tr", head)), element("tbody", joined(rows)))
-    return element("div", table, class_="scroll", role="region", aria_label="Bytes by namespace", tabindex=0)
+        shown.append((counted(len(ordered) - _NAMESPACES_SHOWN, "more namespace"), rest))
+    for name, group in shown:
+        sizes, done = sum(share.size_bytes for share in group), sum(share.done_bytes for share in group)
+        yield name, sizes, done, sum(share.topics for share in group)
 
 
-def _namespace_row(name: str, shares: Sequence[Share], total: int) -> Markup:
-    size, done = sum(share.size_bytes for share in shares), sum(share.done_bytes for share in shares)
-    topics = sum(share.topics for share in shares)
-    cells = (size_text(size), f"{100 * size / total:.1f} %", f"{topics:,}", size_text(done) if done else "")
-    return element(
-        "tr",
-        element("th", element("bdi", name), scope="row"),
-        joined(element("td", cell, class_="number") for cell in cells),
-    )
+# -- traffic and delayed messages ----------------------------------------------------------------------------------------
 
 
-# -- subscriptions -------------------------------------------------------------------------------------------------------
+class Figure(NamedTuple):
+    """Messages and bytes of a topic over time: bars, how much in all, how much at most in WIDTH, and all of that in words."""
+
+    name: str
+    said: str
+    width: str = ""
+    charts: Sequence[tuple[Bars, str, str, str]] = ()
 
 
-def subscriptions(page: Page) -> Markup:
-    """Return a strip for each subscription."""
-    if not page.standings:
-        return joined(
-            [
-                element("p", "No subscription has anything left.", class_="none"),
-                left_out(page.standings_rest, "subscription"),
-            ]
-        )
-    shown = joined(_standing(value, page.now_ms) for value in page.standings)
-    return joined([legend(), element("div", shown, class_="grid"), left_out(page.standings_rest, "subscription")])
-
-
-def _caption(subscription: str, topic: str) -> Markup:
-    names = element("bdi", clipped(subscription, 80)), " of ", element("bdi", clipped(short_name(topic)))
-    return element("figcaption", *names)
-
-
-def _standing(standing: Standing, now_ms: int) -> Markup:
-    value = standing.strip
-    counts = [
-        element("li", element("b", f"{value.count(state):,}"), f" {STATE_NAMES[state]}")
-        for state in STATES
-        if value.count(state)
-    ]
-    if standing.oldest_ms is not None:
-        counts.append(element("li", "oldest ", element("b", age_text(now_ms - standing.oldest_ms)), " ago"))
-    if not value.delays_read:
-        counts.append(element("li", "delayed entries were not looked for: the backlog is long"))
-    ledgers = counted(len(value.ledger_starts), "ledger")
-    ends = element(
-        "p",
-        element("span", f"{value.cells[0].first}"),
-        element("span", f"{ledgers}; mark-delete {value.mark_delete}"),
-        element("span", f"{value.cells[-1].last}"),
-        class_="ends",
-    )
-    return element(
-        "figure",
-        _caption(value.subscription, value.topic),
-        strip(value),
-        ends,
-        element("ul", joined(counts), class_="counts"),
-        class_="strip-of",
-    )
-
-
-# -- traffic -------------------------------------------------------------------------------------------------------------
-
-
-def traffic(page: Page) -> Markup:
-    """Return messages and bytes over time, a figure a topic."""
-    if not page.traffic:
-        return element("p", "No topic has entries with a time.", class_="none")
-    figures = joined(_traffic(value) for value in page.traffic)
-    return joined([element("div", figures, class_="grid"), left_out(page.traffic_rest, "topic")])
-
-
-def _traffic(value: Traffic) -> Markup:
+def figure(value: Traffic) -> Figure:
+    """Return what arrived when; no charts where nothing has a time."""
     line = value.timeline
     notes = [
         (line.entries_outside, "outside this time"),
@@ -334,21 +152,17 @@ def _traffic(value: Traffic) -> Markup:
         (line.unreadable_entries, "unreadable"),
     ]
     said = ", ".join(f"{counted(count, 'entry')} {words}" for count, words in notes if count)
-    name = element("figcaption", element("bdi", clipped(short_name(value.topic))))
+    name = value.topic.removeprefix("persistent://")
     if not line.buckets:
-        return element("figure", name, element("p", f"No entries with a time. {said}"))
+        return Figure(name, said)
     width = format_duration_ms(_width_of(line))
-    parts = []
+    charts = []
     for unit, whole in (("messages", line.messages), ("bytes", line.bytes)):
         chart = _bars_of(line, unit)
         total, most = amount(whole, unit), amount(max(chart.counts), unit)
-        parts.append(element("p", element("b", total), f", at most {most} in {width}", class_="measure"))
-        parts.append(
-            bars(chart, f"{unit} of {clipped(short_name(value.topic))} per {width}: {total} in all, at most {most}")
-        )
-    start_ms, end_ms = line.buckets[0].time_ms, chart.start_ms + len(chart.counts) * chart.width_ms
-    ends = _time_ends(start_ms, end_ms)
-    return element("figure", name, joined(parts), ends, element("p", said, class_="rest") if said else None)
+        label = f"{unit} of {clipped(name)} per {width}: {total} in all, at most {most}"
+        charts.append((chart, total, most, label))
+    return Figure(name, said, width, charts)
 
 
 def _width_of(line: Timeline) -> int:
@@ -365,39 +179,41 @@ def _bars_of(line: Timeline, unit: str) -> Bars:
     return Bars(start_ms, width, counts, unit)
 
 
-def _time_ends(start_ms: int, end_ms: int) -> Markup:
-    texts = (time_text(time_ms)[:19].replace("T", " ") for time_ms in (start_ms, (start_ms + end_ms) // 2, end_ms))
-    return element("p", joined(element("span", shown) for shown in texts), class_="ends")
+def due_bars(value: Due) -> Bars:
+    """Return what waits, by due time."""
+    return Bars(value.start_ms, value.width_ms, value.counts, "entries")
 
 
-# -- delayed -------------------------------------------------------------------------------------------------------------
+def time_ends(chart: Bars) -> Iterator[str]:
+    """Yield the times at which CHART begins, is half over and ends."""
+    end_ms = chart.start_ms + chart.width_ms * len(chart.counts)
+    for time_ms in (chart.start_ms, (chart.start_ms + end_ms) // 2, end_ms):
+        yield time_text(time_ms)[:19].replace("T", " ")
 
 
-def delayed(page: Page) -> Markup:
-    """Return when delayed messages fall due, a figure a subscription."""
-    if not page.due:
-        return element("p", "No delayed messages are waiting.", class_="none")
-    figures = element("div", joined(_due(value, page.now_ms) for value in page.due), class_="grid")
-    return joined([figures, left_out(page.due_rest, "subscription")])
+# -- topics --------------------------------------------------------------------------------------------------------------
 
 
-def _due(value: Due, now_ms: int) -> Markup:
-    chart = Bars(value.start_ms, value.width_ms, value.counts, "entries")
-    end_ms = value.start_ms + value.width_ms * len(value.counts)
-    width = format_duration_ms(value.width_ms)
-    label = f"{counted(value.entries, 'entry')} by due time, {width} a bar"
-    first = f"first {age_text(now_ms - value.first_ms)}"
-    return element(
-        "figure",
-        _caption(value.subscription, value.topic)
-        if value.topic
-        else element("figcaption", "All subscriptions together"),
-        element(
-            "p",
-            element("b", counted(value.entries, "entry")),
-            f" {plural(value.entries, 'waits', 'wait')}; {first}; at most {max(value.counts):,} in {width}",
-            class_="measure",
-        ),
-        bars(chart, label),
-        _time_ends(value.start_ms, end_ms),
-    )
+def data(page: Page) -> dict[str, object]:
+    """Return the rows of topics column by column, namespaces and names of subscriptions once each."""
+    spaces = list(dict.fromkeys(clipped(row.namespace) for row in page.topics))
+    worst = list(dict.fromkeys(clipped(row.worst, 60) for row in page.topics))
+    space_of = {name: index for index, name in enumerate(spaces)}
+    worst_of = {name: index for index, name in enumerate(worst)}
+    return {
+        "rows": ROWS,
+        "total": len(page.topics) + page.topics_rest.count,
+        "now": page.now_ms,
+        "spaces": spaces,
+        "worsts": worst,
+        "space": [space_of[clipped(row.namespace)] for row in page.topics],
+        "name": [clipped(row.name) for row in page.topics],
+        "entries": [row.entries for row in page.topics],
+        "size": [row.size_bytes for row in page.topics],
+        "ledgers": [row.ledgers for row in page.topics],
+        "subscriptions": [row.subscriptions for row in page.topics],
+        "backlog": [row.backlog_entries for row in page.topics],
+        "worst": [worst_of[clipped(row.worst, 60)] for row in page.topics],
+        "oldest": [row.oldest_ms for row in page.topics],
+        "findings": [row.findings for row in page.topics],
+    }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from pulsar_admin.columns import size_text
-from pulsar_admin.page.markup import Markup, clipped, element, joined
+from pulsar_admin.page.charts import Group, Rect
+from pulsar_admin.page.texts import clipped
 from pulsar_admin.page.values import Share
 from store.frozen import frozen
 from store.wording import counted
@@ -14,6 +15,8 @@ from store.wording import counted
 TILES = 160
 GROUPS = 24
 _HEAD = 17
+_HEADS_MIN = {"tenant": 3, "namespace": 2.5}
+"""How many heads high a box is that has one."""
 _CHARACTER = 6.4  # what a character of 11 px takes, about
 _LABEL_WIDTH, _LABEL_HEIGHT = 34, 16
 
@@ -73,80 +76,55 @@ def _worst(row: Sequence[float], side: float) -> float:
     return max(side * side * max(row) / total**2, total**2 / (side * side * min(row)))
 
 
-def treemap(shares: Sequence[Share], width: int, height: int, label: str) -> Markup:
-    """Return the picture of SHARES, WIDTH units wide."""
-    tenants = _grouped([share for share in shares if share.size_bytes], "tenant")
-    body = joined(_tenant(name, rows, box) for (name, rows), box in _placed(tenants, Box(0, 0, width, height)))
-    return element("svg", body, viewBox=f"0 0 {width} {height}", role="img", aria_label=label, class_="treemap")
+def treemap(shares: Sequence[Share], width: int, height: int) -> list[Group]:
+    """Return the groups of the picture of SHARES, WIDTH units wide: tenants, namespaces in them, topics in these."""
+    return _placed([share for share in shares if share.size_bytes], ("tenant", "namespace"), Box(0, 0, width, height))
 
 
-def _placed(groups: Mapping[str, list[Share]], box: Box) -> Iterator[tuple[tuple[str, list[Share]], Box]]:
-    rows = sorted(groups.items(), key=lambda item: -_bytes(item[1]))
-    yield from zip(rows, squarify([_bytes(group) for _, group in rows], box), strict=True)
+def _placed(shares: list[Share], levels: Sequence[str], box: Box) -> list[Group]:
+    """Return SHARES in BOX, by LEVELS of names."""
+    if not levels:
+        ordered = sorted(shares, key=lambda share: -share.size_bytes)
+        boxes = squarify([share.size_bytes for share in ordered], box)
+        tiles = map(_tile, ordered, boxes)
+        return [tile for tile in tiles if tile is not None]
+    level, *below = levels
+    groups = sorted(_grouped(shares, level).items(), key=lambda item: -_bytes(item[1]))
+    made = []
+    for (name, rows), place in zip(groups, squarify([_bytes(rows) for _, rows in groups], box), strict=True):
+        has_head = place.height > _HEADS_MIN[level] * _HEAD and place.width > 2 * _LABEL_WIDTH
+        label = _label(name, place, f"{level}-name") if has_head else []
+        children = _placed(rows, below, place.inside(_HEAD if has_head else 0, 1))
+        made.append(Group("", [_rect(place.inside(0.5, 0.5), level)], label, children))
+    return made
 
 
-def _tenant(name: str, rows: list[Share], box: Box) -> Markup:
-    head = _HEAD if box.height > 3 * _HEAD and box.width > 2 * _LABEL_WIDTH else 0
-    spaces = _grouped(rows, "namespace")
-    body = joined(_namespace(*group, place) for group, place in _placed(spaces, box.inside(head, 1)))
-    return element("g", _frame(box, "tenant"), _label(name, box, "tenant-name") if head else None, body)
-
-
-def _namespace(name: str, rows: list[Share], box: Box) -> Markup:
-    head = _HEAD if box.height > 2.5 * _HEAD and box.width > 2 * _LABEL_WIDTH else 0
-    tiles = joined(_tile(share, place) for share, place in _tiles(rows, box.inside(head, 1)))
-    return element("g", _frame(box, "namespace"), _label(name, box, "namespace-name") if head else None, tiles)
-
-
-def _tiles(rows: list[Share], box: Box) -> Iterator[tuple[Share, Box]]:
-    ordered = sorted(rows, key=lambda share: -share.size_bytes)
-    yield from zip(ordered, squarify([share.size_bytes for share in ordered], box), strict=True)
-
-
-def _tile(share: Share, box: Box) -> Markup | None:
+def _tile(share: Share, box: Box) -> Group | None:
     if box.width < 0.5 or box.height < 0.5:
         return None
     shown = box.inside(0.5, 0.5)
     done = share.done_bytes / share.size_bytes
     below = Box(shown.x, shown.y + shown.height * (1 - done), shown.width, shown.height * done)
-    return element(
-        "g",
-        element("title", _spoken(share)),
-        _rect(shown, "tile"),
-        _rect(below, "tile done") if done else None,
-        _label(share.topic, box, "tile-name"),
-        _second(share, box),
-    )
+    size = size_text(share.size_bytes)
+    title = f"{clipped(f'{share.tenant}/{share.namespace}/{share.topic}')}: {size}"
+    title += f", {size_text(share.done_bytes)} of it needed by no subscription" if share.done_bytes else ""
+    texts = _label(share.topic, box, "tile-name")
+    if box.height >= 2 * _LABEL_HEIGHT and box.width >= len(size) * _CHARACTER + 8:
+        texts.append((box.x + 5, box.y + 27, "tile-size", size))
+    return Group(title, [_rect(shown, "tile"), *([_rect(below, "tile done")] if done else [])], texts)
 
 
-def _spoken(share: Share) -> str:
-    done = f", {size_text(share.done_bytes)} of it needed by no subscription" if share.done_bytes else ""
-    return f"{clipped(f'{share.tenant}/{share.namespace}/{share.topic}')}: {size_text(share.size_bytes)}{done}"
+def _rect(box: Box, name: str) -> Rect:
+    return Rect(box.x, box.y, box.width, box.height, name)
 
 
-def _rect(box: Box, name: str) -> Markup:
-    return element("rect", x=box.x, y=box.y, width=box.width, height=box.height, class_=name)
-
-
-def _frame(box: Box, name: str) -> Markup:
-    return _rect(box.inside(0.5, 0.5), name)
-
-
-def _label(name: str, box: Box, kind: str) -> Markup | None:
-    """Return as much of NAME as fits at the top of BOX, None where nothing does."""
+def _label(name: str, box: Box, kind: str) -> list[tuple[float, float, str, str]]:
+    """Return as much of NAME as fits at the top of BOX; nothing where nothing does."""
     room = int((box.width - 8) / _CHARACTER)
     if box.width < _LABEL_WIDTH or box.height < _LABEL_HEIGHT:
-        return None
+        return []
     shown = clipped(name, 200)
-    shown = shown if len(shown) <= room else shown[: max(room - 1, 1)] + "…"
-    return element("text", shown, x=box.x + 5, y=box.y + 13, class_=kind)
-
-
-def _second(share: Share, box: Box) -> Markup | None:
-    shown = size_text(share.size_bytes)
-    if box.height < 2 * _LABEL_HEIGHT or box.width < len(shown) * _CHARACTER + 8:
-        return None
-    return element("text", shown, x=box.x + 5, y=box.y + 27, class_="tile-size")
+    return [(box.x + 5, box.y + 13, kind, shown if len(shown) <= room else shown[: max(room - 1, 1)] + "…")]
 
 
 def _bytes(shares: Sequence[Share]) -> int:

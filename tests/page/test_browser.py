@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin.page.ages import age_text
-from pulsar_admin.page.markup import clipped
 from pulsar_admin.page.palette import DARK, LIGHT
 from pulsar_admin.page.rendering import render_page
-from pulsar_admin.page.topics import ROWS
+from pulsar_admin.page.sections import ROWS
+from pulsar_admin.page.texts import age_text, clipped
 from pulsar_admin.page.values import Page, TopicRow
 from tests.page.browser import CHROMIUM, Watched, chromium
 from tests.page.making import HOSTILE, NOW_MS, make_page

@@ -11,12 +11,10 @@ from itertools import pairwise
 
 import pytest
 
-from pulsar_admin.page.ages import age_text
-from pulsar_admin.page.markup import clipped
 from pulsar_admin.page.palette import CONTRASTS, DARK, LIGHT
 from pulsar_admin.page.rendering import render_page
-from pulsar_admin.page.sections import FINDINGS_SHOWN
-from pulsar_admin.page.topics import ROWS
+from pulsar_admin.page.sections import FINDINGS_SHOWN, ROWS
+from pulsar_admin.page.texts import age_text, clipped
 from pulsar_admin.page.treemap import TILES, Box, fold, squarify
 from pulsar_admin.page.values import Page, Share
 from pulsar_admin.visible import clean_text
@@ -143,6 +141,13 @@ def test_nothing_is_loaded_and_nothing_is_styled_or_run_beside_the_policy() -> N
     policy = next(value for tag, _, value in parsed.attributes if tag == "meta" and "default-src" in value)
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
+
+
+def test_what_scrolls_is_reached_by_keyboard() -> None:
+    found = Counter(
+        tag for tag, name, value in Parsed(render_page(make_page())).attributes if (name, value) == ("tabindex", "0")
+    )
+    assert found == {"pre": 1, "div": 2}
 
 
 def test_hostile_names_make_no_element() -> None:

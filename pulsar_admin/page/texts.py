@@ -1,6 +1,10 @@
-"""How long ago: a duration in its two largest units, as people say it."""
+"""Texts of the page: how long ago, as people say it, and names cut to a length."""
 
 from __future__ import annotations
+
+from pulsar_admin.visible import clean_text
+
+CLIPPED = 160
 
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
 
@@ -19,3 +23,12 @@ def age_text(age_ms: int) -> str:
         break
     text = " ".join(parts) or "0s"
     return f"in {text}" if age_ms <= -1000 else text
+
+
+def clipped(name: object, most: int = CLIPPED) -> str:
+    """Return NAME with what is not seen made visible, and with its middle left out where it is longer than MOST characters."""
+    shown = clean_text(str(name))
+    if len(shown) <= most:
+        return shown
+    end = most // 4
+    return f"{shown[: most - end]} … {shown[-end:]} ({len(shown):,} characters)"
