@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.topic import Topic
     from pulsar_admin.api.topic_policies import PolicyValue, TopicPolicies
     from pulsar_admin.api.transactions import CursorTransactions, TopicTransactions, Transactions
-    from store.changes.report import BrokerMove, ChangePart, Deletable, FutureDated, LedgerPart
+    from store.changes.plan import BrokerMove, ChangePart, Deletable, FutureDated, LedgerPart
     from store.dump.finding import FoundEntry
     from store.errors import (
         AlreadyExists,
@@ -117,12 +117,12 @@ _HOMES = {
     "register": "pulsar_admin.api.spark",
     "Plan": "pulsar_admin.api.plan",
     "ChangeReport": "pulsar_admin.api.reports",
-    "ChangePart": "store.changes.report",
+    "ChangePart": "store.changes.plan",
     "Change": "pulsar_admin.api.reports",
-    "BrokerMove": "store.changes.report",
-    "Deletable": "store.changes.report",
-    "FutureDated": "store.changes.report",
-    "LedgerPart": "store.changes.report",
+    "BrokerMove": "store.changes.plan",
+    "Deletable": "store.changes.plan",
+    "FutureDated": "store.changes.plan",
+    "LedgerPart": "store.changes.plan",
     "PartialData": "pulsar_admin.api.session",
     "Position": "store.names",
     "Extent": "store.model.extent",

@@ -9,7 +9,7 @@ from typing import Any
 from pulsar_admin.columns import Column, render_cell
 from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_text
-from store.changes.report import ChangePart, ChangeReport, Json, undo_command
+from store.changes.plan import ChangePart, ChangeReport, Json, undo_command
 from store.model.extent import Extent
 from store.model.redaction import hide_secrets_in
 from store.wording import counted, plural

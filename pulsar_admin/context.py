@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pulsar_admin.engine import Choice
     from pulsar_admin.progress import Progress
     from pulsar_admin.query import Query
-    from store.changes.report import ChangeReport
+    from store.changes.plan import ChangeReport
     from store.db.environment import Store
     from store.engine.operation import Engine, FailedSlice
     from store.engine.spark import SparkEngine

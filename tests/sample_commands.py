@@ -27,8 +27,7 @@ from pulsar_admin.options import (
 )
 from pulsar_admin.output import Column
 from pulsar_admin.table import Row
-from store.changes.plan import Plan
-from store.changes.report import ChangePart, ChangeReport
+from store.changes.plan import ChangePart, ChangeReport, Plan
 from store.errors import NothingMatches, TopicNotFound
 from store.model.extent import Extent
 from store.names import NamespaceName, Position, TopicName

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from store.changes.log_writer import LedgerSpec, LogWriter, PayloadColumns, WrittenLedgers, apply_written, write_ledgers
-from store.changes.plan import Plan, apply_plan, plan_undo
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, apply_plan, plan_undo
 from store.check import check_store
 from store.codec.digest import DigestType
 from store.codec.entry import decode_entry

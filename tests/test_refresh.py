@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from store.changes.plan import Plan, apply_plan, put_value_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, apply_plan, put_value_step
 from store.codec.managedledger import decode_managed_ledger
 from store.db.blocks import Block
 from store.db.environment import Store, Txn, open_store

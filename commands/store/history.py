@@ -54,7 +54,7 @@ def _hidden(row: dict[str, Any]) -> Any:  # Any: JSON
 
 
 def _row(change: Change, steps: bool) -> dict[str, Any]:  # Any: JSON
-    from store.changes.report import undo_command
+    from store.changes.plan import undo_command
 
     row: dict[str, Any] = {
         "change": change.number,

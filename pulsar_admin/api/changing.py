@@ -28,7 +28,7 @@ from store.names import INT_MAX, INT_MIN, parse_namespace, parse_topic, parse_to
 
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import Change, ChangeReport
-    from store.changes.report import ChangeReport as Report
+    from store.changes.plan import ChangeReport as Report
     from store.changes.resetting import ResetRule
     from store.db.environment import Store as StoreFile
     from store.model.publish_times import Form

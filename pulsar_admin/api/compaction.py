@@ -15,7 +15,7 @@ from store.names import TopicName
 if TYPE_CHECKING:
     from pulsar_admin.api.messages import Messages
     from pulsar_admin.api.plan import Plan
-    from store.changes.report import ChangeReport
+    from store.changes.plan import ChangeReport
     from store.compaction.last_id import LastId
     from store.compaction.occurrences import KeyHistory
     from store.compaction.reading import FoundInView

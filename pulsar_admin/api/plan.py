@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from pulsar_admin.api.reports import ChangeReport
     from pulsar_admin.api.request import Request
     from pulsar_admin.api.session import Session
+    from store.changes.plan import ChangeReport as Report
     from store.changes.plan import Plan as StorePlan
     from store.changes.plan import PlanFile, WritingPlan
-    from store.changes.report import ChangeReport as Report
     from store.db.environment import Store as StoreFile
     from store.db.environment import Txn
 

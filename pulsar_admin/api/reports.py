@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from store.changes.plan import Change as ChangeRow
-from store.changes.plan import Step, parts_of
-from store.changes.report import ChangePart
-from store.changes.report import ChangeReport as Report
+from store.changes.plan import ChangePart, Step, parts_of
+from store.changes.plan import ChangeReport as Report
 from store.frozen import field, frozen
 from store.timespec import moment
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from store.changes.namespace_json import check_tenant_clusters, with_deleter
-from store.changes.plan import Plan, Step, put_value_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, Step, put_value_step
 from store.codec.java import hash_order
 from store.codec.policies import NEW_POLICIES, JsonObject, encode_json_object
 from store.db.environment import Txn

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from store.changes.compaction import LedgerSwap, plan_swap, swap_part
 from store.changes.log_writer import LedgerSpec, PayloadColumns, apply_written, write_ledgers
-from store.changes.report import ChangePart, ChangeReport, CompactionDetails, camel_keys
+from store.changes.plan import ChangePart, ChangeReport, CompactionDetails, camel_keys
 from store.codec.digest import DigestType
 from store.compaction.forms import CompactionJob
 from store.compaction.keys import keys_for

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from store.changes.plan import Plan, Step, delete_step, put_value_step
-from store.changes.report import ChangePart, CompactionDetails
+from store.changes.plan import ChangePart, CompactionDetails, Plan, Step, delete_step, put_value_step
 from store.codec.cursor import CursorInfo, encode_cursor_info
 from store.codec.ledgermetadata import ledger_path
 from store.compaction.detached import read_detached

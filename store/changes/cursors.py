@@ -11,8 +11,7 @@ from typing import Any
 
 from store.changes.chunks import chunk_warnings
 from store.changes.guards import check_move, guard_text, is_guarded, passes_entries
-from store.changes.plan import Plan, Step, put_value_step
-from store.changes.report import ChangePart, Deletable, ExpiryDetails, LedgerPart, MoveBasis
+from store.changes.plan import ChangePart, Deletable, ExpiryDetails, LedgerPart, MoveBasis, Plan, Step, put_value_step
 from store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
 from store.db.environment import Txn
 from store.db.tree import read_node

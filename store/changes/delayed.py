@@ -10,9 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from store.changes.plan import Plan, Step
+from store.changes.plan import ChangePart, Plan, Step
 from store.changes.policies import change_policies
-from store.changes.report import ChangePart
 from store.codec.policies import EVICTION, DelayedDelivery, Policies
 from store.db.delayed_rules import (
     DEFAULT_RULES,

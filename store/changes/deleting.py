@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from store.changes import ending
 from store.changes.clusters import plan_delete as plan_delete_cluster
-from store.changes.plan import Plan, Step, delete_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, Step, delete_step
 from store.changes.resources import NodeChange, plan_nodes
 from store.changes.tenants import check_deletable
 from store.db.environment import Txn

@@ -14,8 +14,7 @@ from store.changes.appending import last_broker_entry
 from store.changes.cursors import CursorMove, cleared, plan_moves
 from store.changes.guards import check_ending
 from store.changes.ledger_list import put_managed_ledger
-from store.changes.plan import Plan, Step, WritingPlan, delete_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, Step, WritingPlan, delete_step
 from store.changes.subscriptions import own_ledgers
 from store.codec.ledgermetadata import ledger_path
 from store.codec.schema import decode_schema_locator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from store.changes.cursors import CursorMove, advanced, cleared, ledger_parts
-from store.changes.report import BrokerMove, ExpiryDetails, FutureDated, MoveBasis
+from store.changes.plan import BrokerMove, ExpiryDetails, FutureDated, MoveBasis
 from store.changes.resets import batch_size, bit_words, check_position, start_position
 from store.codec.cursor import CursorState
 from store.db.clocks import Clock

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from store.changes.own_ledgers import next_own_ledgers, way_back_of
-from store.changes.plan import Plan, Step, apply_plan, put_value_step
-from store.changes.report import ChangeReport
+from store.changes.plan import ChangeReport, Plan, Step, apply_plan, put_value_step
 from store.codec.claims import APPLICATION, COMPONENT
 from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
 from store.codec.entrylog import CURRENT_VERSION, LOG_LIMIT_BYTES, EntryLogHeader, encode_header, encode_ledgers_map

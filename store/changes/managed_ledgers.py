@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from store.changes.cursors import CursorMove, plan_moves
 from store.changes.ledger_list import put_managed_ledger
-from store.changes.plan import Plan
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan
 from store.changes.resets import check_position
 from store.db.environment import Txn
 from store.errors import LedgerNotFound

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from store.changes.plan import Plan, delete_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, delete_step
 from store.db.environment import Txn
 from store.errors import NotFound, Refused
 from store.facts.marks import iter_emptied, iter_marks

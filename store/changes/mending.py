@@ -13,8 +13,7 @@ from typing import assert_never
 
 from store.changes.cursors import info_of_state, state_json
 from store.changes.ledger_list import put_managed_ledger
-from store.changes.plan import Plan, Step, delete_step, put_value_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, Step, delete_step, put_value_step
 from store.codec.cursor import CursorState, Ranges, encode_cursor_info
 from store.codec.given import parse_integer
 from store.codec.ledgermetadata import ledger_path

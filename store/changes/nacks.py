@@ -7,8 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from store.changes.plan import Change, Plan, Step
-from store.changes.report import ChangePart
+from store.changes.plan import Change, ChangePart, Plan, Step
 from store.db.environment import Txn
 from store.db.nacks import (
     BUCKET,

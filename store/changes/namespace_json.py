@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from store.changes.plan import Plan, put_value_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, put_value_step
 from store.codec.java import hash_order
 from store.codec.policies import JsonObject, encode_json_object
 from store.db.environment import Txn

@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from typing import NoReturn
 
-from store.changes.plan import Plan, delete_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, delete_step
 from store.codec.claims import NAMING_KEYS
 from store.codec.ledgermetadata import ledger_path
 from store.db.delayed import find_index_ledgers

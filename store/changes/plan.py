@@ -1,9 +1,13 @@
-"""A change as a value: ``Plan`` and ``Step``, applying, the audit log, undo.
+"""A change as a value: ``Plan`` and ``Step``, what it does (``ChangePart``, ``ChangeReport``), plan files, applying, the audit log, undo.
 
 Every change is one LMDB transaction that writes the steps, keeps the imported bytes of a node it touches for the first time
 (database ``base``, what export compares with), keeps ``owners`` in step, and appends the audit record with what undo needs.
-Row (database ``changes``): key change number u64 big-endian; value zlib-compressed JSON, the fields of ``Change`` and the link of
-``store.changes.chain``.
+Row (database ``changes``): key change number u64 big-endian; value zlib-compressed JSON: the fields of ``Change``, and ``previous``.
+
+The audit log is a chain: ``previous`` is the SHA-256 (hex) of the key and value before the row, so that none can be changed, added or
+taken out alone. ``state`` has the number and digest of the last row. A store of before the chain gets it with its next change, whose
+``previous`` is the digest of the digests of all rows there are. It proves what happened in what order against who edits rows, not
+against who computes the whole chain anew: keep the head elsewhere for that.
 """
 
 from __future__ import annotations
@@ -13,14 +17,11 @@ import json
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from store.changes.chain import CHAIN_HEAD, check_link, next_link, put_link
-from store.changes.recorded import decode_part
-from store.changes.report import ChangePart, ChangeReport, Json
 from store.codec.given import integer, json_object, text
 from store.codec.rocksvalue import NodeStat
 from store.db.entry_files import EntryFiles
@@ -39,8 +40,11 @@ from store.errors import (
 )
 from store.files import read_file
 from store.frozen import frozen
+from store.model.extent import Extent
 from store.model.reader import EntryReader
+from store.model.redaction import hide_secrets_in
 from store.model.references import references
+from store.names import Position, parse_position, shell_word
 
 _DELAYED_INDEX = b"index\0"  # rows that builds write: what can be made again from the entries is in no audit log
 _NUMBER = struct.Struct(">Q")
@@ -484,3 +488,568 @@ def step_of(row: list[str | None]) -> Step:
     if database not in DATABASES or not decoded[0]:
         raise ValueError(f"a step without a key, or in no database: {database!r}")
     return Step(database, decoded[0], decoded[1], decoded[2])
+
+
+# -- the chain of the audit log ----------------------------------------------------------------------------------------
+
+
+CHAIN_HEAD = b"changes-head"
+"""Key in ``state``: number u64 big-endian and digest of the last row."""
+
+
+def next_link(txn: Txn) -> str:
+    """Return what the next row says of the rows before it."""
+    last = txn.last("changes")
+    if last is not None and txn.get("state", CHAIN_HEAD) is not None:
+        return _digest(*last).hex()
+    return _sealed([_digest(key, row) for key, row in txn.items("changes")])
+
+
+def put_link(txn: Txn, key: bytes, row: bytes) -> None:
+    """Write the row, which is the last one now."""
+    txn.put("changes", key, row)
+    txn.put("state", CHAIN_HEAD, key + _digest(key, row))
+
+
+def iter_breaks(txn: Txn) -> Iterator[tuple[int, str]]:
+    """Yield (change number, what is wrong) where the audit log is not the chain that was written; raises IndexCorrupt."""
+    digests: list[bytes] = []
+    begun = False
+    for key, row in txn.items("changes"):
+        number = int.from_bytes(key, "big")
+        if number != len(digests) + 1:
+            yield len(digests) + 1, f"it is not there; the next one is change {number}"
+            return
+        found = _link_of(number, row)
+        if found is not None or begun:
+            expected = digests[-1].hex() if begun else _sealed(digests)
+            begun = True
+            if found != expected:
+                yield number, "its link does not fit the records before it: one of them, or it, was changed"
+        digests.append(_digest(key, row))
+    head = txn.get("state", CHAIN_HEAD)
+    if (begun or head is not None) and head != len(digests).to_bytes(8, "big") + (digests[-1] if digests else b""):
+        yield len(digests), "it is not the last change that was written: later ones are gone, or it was changed"
+
+
+def check_link(txn: Txn, key: bytes, row: bytes) -> None:
+    """Raise IndexCorrupt unless what was written behind the row fits it; rows of before the chain are taken as they are."""
+    number = int.from_bytes(key, "big")
+    following = txn.get("changes", (number + 1).to_bytes(8, "big"))
+    head = txn.get("state", CHAIN_HEAD)
+    link = _link_of(number + 1, following) if following is not None else head and head[8:].hex()
+    if _link_of(number, row) is not None and link != _digest(key, row).hex():
+        raise IndexCorrupt(
+            f"the audit record of change {number} is not the one that was written",
+            hint="nothing is undone by it; see: pulsar-admin store check",
+            change=number,
+        )
+
+
+def _link_of(number: int, row: bytes | memoryview) -> object:
+    try:
+        return json.loads(zlib.decompress(row)).get("previous")
+    except (ValueError, AttributeError, zlib.error, RecursionError) as error:
+        raise IndexCorrupt(
+            f"the audit record of change {number} is damaged: {reason_of(error)}", hint="undo of that change is lost"
+        ) from error
+
+
+def _digest(key: bytes, row: bytes | memoryview) -> bytes:
+    return sha256(key + row).digest()
+
+
+def _sealed(digests: list[bytes]) -> str:
+    return sha256(b"".join(digests)).hexdigest()
+
+
+# -- parts as the audit log has them, of older versions too ------------------------------------------------------------
+
+
+Details = TypeVar("Details")
+
+
+def decode_part(document: Json) -> ChangePart:
+    """Return the part that ``as_json`` spells as DOCUMENT; raises KeyError, TypeError, InvalidValue for what it never wrote."""
+    is_extent = "messages" in document or "bytes" in document
+    part = ChangePart(
+        topic=document.get("topic"),
+        subscription=document.get("subscription"),
+        namespace=document.get("namespace"),
+        resource=document.get("resource"),
+        before=document.get("before"),
+        after=document.get("after"),
+        extent=_extent(document) if is_extent else None,
+        replayed=_extent(document["replayed"]) if "replayed" in document else None,
+        skipped=_extent(document["skipped"]) if "skipped" in document else None,
+        deletable=_deletable(document.get("deletable")),
+        unreferenced_ledgers=_optional_ids(document.get("unreferencedLedgers")),
+        basis=_basis(document) if "rule" in document else None,
+        expiry=_expiry(document) if "futureDated" in document else None,
+        event=WrittenEvent(document["events"], _position(document.get("position"))) if "events" in document else None,
+        compaction=_from_camel(CompactionDetails, document) if "messagesByReason" in document else None,
+        split=tuple(_from_camel(SplitIndex, one) for one in document["split"]) if "split" in document else None,
+        entries=None if is_extent else document.get("entries"),
+        precision_bits=document.get("precisionBits"),
+        already_tracked=document.get("alreadyTracked"),
+        form=document.get("form"),
+        annotated=_optional_ids(document.get("annotated")),
+        warnings=tuple(document.get("warnings", ())),
+    )
+    known = part.as_json()
+    return replace(part, more={key: value for key, value in document.items() if key not in known})
+
+
+def _extent(found: Json) -> Extent:
+    return Extent(found.get("entries", 0), found.get("messages", 0), found.get("bytes", 0))
+
+
+def _optional_ids(found: list[int] | None) -> tuple[int, ...] | None:
+    return None if found is None else tuple(found)
+
+
+def _position(found: str | None) -> Position | None:
+    return None if found is None else parse_position(found)
+
+
+def _deletable(found: Json | None) -> Deletable | None:
+    if found is None:
+        return None
+    blocker = found["blockedBy"] or {}
+    return Deletable(
+        tuple(found["ledgers"]),
+        found["entries"],
+        found["bytes"],
+        tuple(found["keptByRetention"]),
+        blocker.get("subscription"),
+        _position(blocker.get("markDeletePosition")),
+    )
+
+
+def _basis(document: Json) -> MoveBasis:
+    move = document.get("broker")
+    return MoveBasis(
+        document["rule"],
+        _position(document.get("position")),
+        document.get("time"),
+        document.get("limit"),
+        document.get("ttl"),
+        document.get("ttlSource"),
+        "broker" in document,
+        None
+        if move is None
+        else BrokerMove(parse_position(move["markDeletePosition"]), move["agrees"], move["entries"]),
+    )
+
+
+def _expiry(document: Json) -> ExpiryDetails:
+    future, delays = document.get("futureDated"), None
+    if "notDue" in document:
+        delays = DelayLoss(
+            _not_due(document["notDue"]),
+            _not_due(document.get("ttlConflict")),
+            tuple(document.get("evictingQuotas", ())),
+            "ttlConflict" in document,
+            "evictingQuotas" in document,
+        )
+    return ExpiryDetails(
+        tuple(LedgerPart(row["ledgerId"], _extent(row)) for row in document["ledgers"]),
+        None
+        if future is None
+        else FutureDated(
+            _extent(future), parse_position(future["first"]), future["latestTime"], tuple(future["producers"])
+        ),
+        delays,
+    )
+
+
+def _not_due(found: Json | None) -> NotDue | None:
+    if found is None:
+        return None
+    return NotDue(found["messages"], tuple((parse_position(one["position"]), one["dueTime"]) for one in found["first"]))
+
+
+def _from_camel(cls: type[Details], document: Json) -> Details:
+    return cls(**{name: document[key] for name, key in camel_keys(cls)})
+
+
+# -- what a change does: parts, and reports of all of them -------------------------------------------------------------
+
+
+Json = Mapping[str, Any]  # Any: JSON values
+
+
+@frozen
+class BrokerMove:
+    """Where a broker would move the cursor to. ``entries``: how many more than we; below 0: fewer."""
+
+    mark_delete: Position
+    agrees: bool
+    entries: int
+
+
+@frozen
+class Deletable:
+    """The ledgers that a broker may delete after the change, and what retains the others."""
+
+    ledgers: tuple[int, ...]
+    entries: int
+    bytes: int
+    kept_by_retention: tuple[int, ...]
+    blocked_by: str | None
+    """The subscription that retains the rest."""
+    blocked_at: Position | None = None
+    """Its mark-delete position."""
+    retained: tuple[int, ...] = ()
+    """The ledgers that it retains; not in JSON."""
+
+
+@frozen
+class LedgerPart:
+    """How much of one ledger a change concerns."""
+
+    ledger_id: int
+    extent: Extent
+
+
+@frozen
+class FutureDated:
+    """What no age expires, because producers dated it in the future: how much, and the first position."""
+
+    extent: Extent
+    first: Position
+    latest_time_ms: int
+    producers: tuple[str, ...]
+
+
+@frozen
+class NotDue:
+    """Delayed messages that go before they are due: how many, and the first of them with their due times."""
+
+    messages: int
+    first: tuple[tuple[Position, int], ...]
+
+
+@frozen
+class DelayLoss:
+    """What an expiry does to delayed messages.
+
+    ``ttl_conflict``: what the TTL drops of the rest before it is due; ``evicting_quotas``: types of backlog quotas that drop
+    delayed messages too. ``checks_ttl``, ``checks_quotas``: whether these questions were asked.
+    """
+
+    not_due: NotDue | None = None
+    ttl_conflict: NotDue | None = None
+    evicting_quotas: tuple[str, ...] = ()
+    checks_ttl: bool = False
+    checks_quotas: bool = False
+
+
+@frozen
+class MoveBasis:
+    """What a cursor was moved by: a position, a time, or the age limit of an expiry, of which ``ttl_seconds`` may be the reason.
+
+    ``asked_broker``: whether the broker's answer was looked for; ``broker`` is None then where it answers an error.
+    """
+
+    rule: str
+    position: Position | None = None
+    time_ms: int | None = None
+    limit_ms: int | None = None
+    ttl_seconds: int | None = None
+    ttl_source: str | None = None
+    asked_broker: bool = False
+    broker: BrokerMove | None = None
+
+
+@frozen
+class ExpiryDetails:
+    """What an expiry says beyond a move. ``delays`` None: delayed messages were not looked for."""
+
+    ledgers: tuple[LedgerPart, ...]
+    future_dated: FutureDated | None
+    delays: DelayLoss | None = None
+
+
+@frozen
+class WrittenEvent:
+    """The event of a topic policy. ``topic`` None: the policies stand in a node. ``position`` None: it is not written."""
+
+    topic: str | None
+    position: Position | None
+
+
+@frozen
+class CompactionDetails:
+    """What a compaction read and kept. Bytes are payload bytes of entries; ``payload_bytes``: of messages, before and after."""
+
+    format: str
+    keys: int | None
+    deleted_keys: int | None
+    entries_read: int
+    bytes_read: int
+    bytes_saved: int
+    payload_bytes: Mapping[str, int]
+    messages_by_reason: Mapping[str, int]
+    damaged: int
+
+
+@frozen
+class SplitIndex:
+    """What narrower partitions do to one delayed index."""
+
+    topic: str
+    subscription: str
+    messages: int
+    partitions_before: int
+    partitions_after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangePart:
+    """What a change does to one thing: a cursor, the policies of a namespace, the nacks of a subscription …
+
+    ``before`` and ``after`` have the keys of the command line's JSON, positions as text and times in ms; ``before`` is None for
+    what is made, ``after`` for what is removed. What a kind of change does not say is None or empty.
+    """
+
+    topic: str | None = None
+    subscription: str | None = None
+    namespace: str | None = None
+    resource: str | None = None
+    """What else has a name: ``tenant acme``, ``cluster west`` …"""
+    before: Json | None = None
+    after: Json | None = None
+    extent: Extent | None = None
+    """How much it concerns; of a cursor, what is replayed and skipped together."""
+    replayed: Extent | None = None
+    skipped: Extent | None = None
+    deletable: Deletable | None = None
+    unreferenced_ledgers: tuple[int, ...] | None = None
+    """Of a removed subscription: ledgers that nothing refers to any more."""
+    basis: MoveBasis | None = None
+    expiry: ExpiryDetails | None = None
+    event: WrittenEvent | None = None
+    compaction: CompactionDetails | None = None
+    split: tuple[SplitIndex, ...] | None = None
+    entries: int | None = None
+    """Of negative acks: entries added or popped."""
+    precision_bits: int | None = None
+    already_tracked: int | None = None
+    form: str | None = None
+    """Of annotated ledgers: where the times are written."""
+    annotated: tuple[int, ...] | None = None
+    warnings: tuple[str, ...] = ()
+    more: Json = field(default_factory=dict)
+    """Keys of an audit record that this version does not know."""
+
+    @property
+    def broker(self) -> BrokerMove | None:
+        """Where a broker would move the cursor to; None: nobody asked, or it answers an error."""
+        return None if self.basis is None else self.basis.broker
+
+    @property
+    def ledgers(self) -> tuple[LedgerPart, ...]:
+        """What an expiry drops, by ledger."""
+        return () if self.expiry is None else self.expiry.ledgers
+
+    @property
+    def future_dated(self) -> FutureDated | None:
+        """What no age expires."""
+        return None if self.expiry is None else self.expiry.future_dated
+
+    def undone(self) -> ChangePart:
+        """Return the part of the change that undoes this one: without what is true of moving forward alone."""
+        return replace(
+            self,
+            before=self.after,
+            after=self.before,
+            replayed=None,
+            skipped=None,
+            deletable=None,
+            basis=None if self.basis is None else replace(self.basis, asked_broker=False, broker=None),
+            expiry=None,
+            warnings=(),
+        )
+
+    def as_json(self) -> dict[str, Any]:  # Any: JSON values
+        """Return it with the keys of the command line's JSON."""
+        return dict(self._items())
+
+    def _items(self) -> Iterator[tuple[str, Any]]:  # Any: JSON values
+        yield from _present(("topic", self.topic), ("subscription", self.subscription), ("namespace", self.namespace))
+        yield from _present(("resource", self.resource))
+        yield from _present(("precisionBits", self.precision_bits), ("form", self.form))
+        yield "before", hide_secrets_in(self.before)
+        yield "after", hide_secrets_in(self.after)
+        if self.event is not None:
+            yield "events", self.event.topic
+            yield "position", _text(self.event.position)
+        if self.extent is not None:
+            yield from extent_json(self.extent).items()
+        yield from _present(("entries", self.entries), ("alreadyTracked", self.already_tracked))
+        if self.annotated is not None:
+            yield "annotated", list(self.annotated)
+        if self.replayed is not None:
+            yield "replayed", extent_json(self.replayed)
+        if self.skipped is not None:
+            yield "skipped", extent_json(self.skipped)
+        if self.deletable is not None:
+            yield "deletable", _deletable_json(self.deletable)
+        if self.unreferenced_ledgers is not None:
+            yield "unreferencedLedgers", list(self.unreferenced_ledgers)
+        if self.basis is not None:
+            yield from _basis_items(self.basis)
+        if self.expiry is not None:
+            yield from _expiry_items(self.expiry)
+        if self.compaction is not None:
+            yield from _camel_json(self.compaction).items()
+        if self.split is not None:
+            yield "split", [_camel_json(one) for one in self.split]
+        yield from self.more.items()
+        if self.warnings:
+            yield "warnings", list(self.warnings)
+
+
+@frozen
+class ChangeReport:
+    """What a plan would do (``dry_run``), or what a change did.
+
+    ``number``: of the change in the audit log, None for a plan and where nothing was to change. ``untouched``: places in ``parts``
+    of what stays as it is. ``plan_warnings`` concern all parts. ``command``: the name of what plans or makes it. ``store``: the directory
+    that the undo command names; "": the one that is meant where none is named.
+    """
+
+    number: int | None
+    dry_run: bool
+    parts: tuple[ChangePart, ...]
+    plan_warnings: tuple[str, ...] = ()
+    untouched: frozenset[int] = frozenset()
+    command: str = ""
+    store: str = ""
+
+    @property
+    def replayed(self) -> Extent:
+        """What is redelivered, over all parts."""
+        return sum((part.replayed for part in self.parts if part.replayed is not None), Extent())
+
+    @property
+    def skipped(self) -> Extent:
+        """What is not delivered any more, over all parts."""
+        return sum((part.skipped for part in self.parts if part.skipped is not None), Extent())
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings of the plan and of all parts."""
+        texts = (*self.plan_warnings, *(text for part in self.parts for text in part.warnings))
+        return tuple(dict.fromkeys(texts))
+
+    def documents(self) -> tuple[dict[str, Any], ...]:  # Any: JSON values
+        """Return one JSON object a part."""
+        return tuple(
+            self._document(part, None if place in self.untouched else self.number)
+            for place, part in enumerate(self.parts)
+        )
+
+    def _document(self, part: ChangePart, number: int | None) -> dict[str, Any]:  # Any: JSON values
+        document: dict[str, Any] = {"change": number, **part.as_json(), "dryRun": self.dry_run}
+        document["undo"] = None if number is None else undo_command(number, self.store)
+        if self.plan_warnings:
+            document["warnings"] = list(self.plan_warnings)
+        return document
+
+
+def undo_command(number: int, store: str = "") -> str:
+    """Return what to type to undo the change NUMBER of the store in a directory; "": the one that is meant where none is named."""
+    return f"pulsar-admin {f'--store {shell_word(store)} ' if store else ''}store undo {number}"
+
+
+# -- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def extent_json(extent: Extent) -> dict[str, int]:
+    """Return EXTENT in a report's terms."""
+    return {"entries": extent.entries, "messages": extent.messages, "bytes": extent.bytes}
+
+
+def _present(*items: tuple[str, object]) -> Iterator[tuple[str, object]]:
+    return ((key, value) for key, value in items if value is not None)
+
+
+def _text(position: Position | None) -> str | None:
+    return None if position is None else str(position)
+
+
+def _deletable_json(found: Deletable) -> dict[str, Any]:  # Any: JSON
+    blocker = None
+    if found.blocked_by is not None:
+        blocker = {"subscription": found.blocked_by, "markDeletePosition": _text(found.blocked_at)}
+    return {
+        "ledgers": list(found.ledgers),
+        "entries": found.entries,
+        "bytes": found.bytes,
+        "keptByRetention": list(found.kept_by_retention),
+        "blockedBy": blocker,
+    }
+
+
+def _basis_items(basis: MoveBasis) -> Iterator[tuple[str, Any]]:  # Any: JSON
+    yield "rule", basis.rule
+    yield from _present(
+        ("position", _text(basis.position)),
+        ("time", basis.time_ms),
+        ("limit", basis.limit_ms),
+        ("ttl", basis.ttl_seconds),
+        ("ttlSource", basis.ttl_source),
+    )
+    if basis.asked_broker:
+        move = basis.broker
+        yield (
+            "broker",
+            None
+            if move is None
+            else {"markDeletePosition": str(move.mark_delete), "agrees": move.agrees, "entries": move.entries},
+        )
+
+
+def _expiry_items(expiry: ExpiryDetails) -> Iterator[tuple[str, Any]]:  # Any: JSON
+    yield "ledgers", [{"ledgerId": row.ledger_id, **extent_json(row.extent)} for row in expiry.ledgers]
+    future = expiry.future_dated
+    yield (
+        "futureDated",
+        None
+        if future is None
+        else {
+            "entries": future.extent.entries,
+            "messages": future.extent.messages,
+            "first": str(future.first),
+            "latestTime": future.latest_time_ms,
+            "producers": list(future.producers),
+        },
+    )
+    delays = expiry.delays
+    if delays is None:
+        return
+    yield "notDue", _not_due_json(delays.not_due)
+    if delays.checks_ttl:
+        yield "ttlConflict", _not_due_json(delays.ttl_conflict)
+    if delays.checks_quotas:
+        yield "evictingQuotas", list(delays.evicting_quotas)
+
+
+def _not_due_json(found: NotDue | None) -> dict[str, Any] | None:  # Any: JSON
+    if found is None:
+        return None
+    first = [{"position": str(position), "dueTime": due_ms} for position, due_ms in found.first]
+    return {"messages": found.messages, "first": first}
+
+
+def _camel_json(found: CompactionDetails | SplitIndex) -> dict[str, Any]:  # Any: JSON
+    return {key: getattr(found, name) for name, key in camel_keys(type(found))}
+
+
+def camel_keys(cls: type) -> Iterator[tuple[str, str]]:
+    """Yield (field, JSON key) of dataclass CLS."""
+    for one in fields(cls):
+        first, *rest = one.name.split("_")
+        yield one.name, first + "".join(map(str.capitalize, rest))

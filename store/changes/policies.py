@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Any
 
-from store.changes.plan import Plan, Step, put_value_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, Step, put_value_step
 from store.codec.policies import (
     JsonObject,
     Policies,

@@ -12,8 +12,7 @@ from typing import Literal
 
 from store.changes.cursors import CursorMove, plan_moves
 from store.changes.out_of_time import check_nows_agree, check_resets_meet
-from store.changes.plan import Plan
-from store.changes.report import BrokerMove, MoveBasis
+from store.changes.plan import BrokerMove, MoveBasis, Plan
 from store.changes.resets import check_position, reset_state, reset_to_time, shifted_state, state_of_other, ttl_warnings
 from store.db.clocks import check_clock
 from store.errors import InvalidValue, NotSeen, Refused, StoreError

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from store.changes.plan import Plan, Step, delete_step, put_value_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, Step, delete_step, put_value_step
 from store.codec.policies import JsonObject, encode_json_object
 from store.db.environment import Txn
 from store.frozen import frozen

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, assert_never
 
-from store.changes.plan import Plan, Step, put_value_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, Step, put_value_step
 from store.codec.claims import APPLICATION, bucket_claims, cursor_claims, schema_claims, topic_claims
 from store.codec.ledgermetadata import (
     LedgerMetadata,

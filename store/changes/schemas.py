@@ -12,8 +12,15 @@ from dataclasses import field, replace
 from typing import Any
 
 from store.changes.log_writer import LedgerSpec, apply_written, write_ledgers
-from store.changes.plan import Plan, WritingPlan, check_transaction, delete_step, put_value_step
-from store.changes.report import ChangePart, ChangeReport
+from store.changes.plan import (
+    ChangePart,
+    ChangeReport,
+    Plan,
+    WritingPlan,
+    check_transaction,
+    delete_step,
+    put_value_step,
+)
 from store.codec.avro import parse_definition
 from store.codec.avrocompat import can_read
 from store.codec.claims import schema_claims

@@ -15,8 +15,7 @@ from store.changes.cursors import (
     unreadable_text,
 )
 from store.changes.guards import check_removal
-from store.changes.plan import Plan, Step, delete_step, put_value_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, Step, delete_step, put_value_step
 from store.changes.resets import start_state
 from store.codec.cursor import CursorState, encode_cursor_info
 from store.codec.given import parse_integer

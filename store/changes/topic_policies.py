@@ -15,9 +15,18 @@ from store.changes.appending import append_payload, last_broker_entry, recover_c
 from store.changes.delayed import conflict_warnings
 from store.changes.ledger_list import append_ledgers
 from store.changes.log_writer import LedgerSpec, Payload, WrittenLedger, WrittenLedgers, apply_written, write_ledgers
-from store.changes.plan import Plan, Step, WritingPlan, check_transaction, delete_step, put_value_step
+from store.changes.plan import (
+    ChangePart,
+    ChangeReport,
+    Plan,
+    Step,
+    WritingPlan,
+    WrittenEvent,
+    check_transaction,
+    delete_step,
+    put_value_step,
+)
 from store.changes.policies import PolicyJob, unknown_cluster
-from store.changes.report import ChangePart, ChangeReport, WrittenEvent
 from store.codec.claims import schema_claims, topic_claims
 from store.codec.interceptors import open_chain, parse_interceptors
 from store.codec.managedledger import LedgerInfo

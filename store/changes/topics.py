@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from store.changes.cursors import info_of_state
-from store.changes.plan import Plan, Step, put_value_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, Step, put_value_step
 from store.changes.subscriptions import REPLICATED_PROPERTY, shown_properties
 from store.codec.cursor import CursorState, encode_cursor_info
 from store.codec.javamap import in_hash_map_order

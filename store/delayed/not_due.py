@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from store.changes.cursors import CursorMove
-from store.changes.report import DelayLoss, NotDue
+from store.changes.plan import DelayLoss, NotDue
 from store.codec.policies import EVICTION
 from store.errors import EntryLogCorrupt, MetadataCorrupt, NotWritable, SourceChanged
 from store.model.cursors import Cursor

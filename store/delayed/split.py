@@ -8,8 +8,7 @@ from itertools import islice
 
 from store.changes.delayed import plan_enable
 from store.changes.log_writer import apply_written, write_ledgers
-from store.changes.plan import Plan, Step, WritingPlan
-from store.changes.report import ChangeReport, SplitIndex
+from store.changes.plan import ChangeReport, Plan, SplitIndex, Step, WritingPlan
 from store.db.delayed import Index, encode_index, index_key, iter_wide
 from store.db.delayed_rules import IndexRules
 from store.db.environment import Store

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from store.changes.cursors import info_of_state, state_json
 from store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
-from store.changes.plan import Plan, Step, WritingPlan, check_transaction, put_value_step
-from store.changes.report import ChangePart, ChangeReport
+from store.changes.plan import ChangePart, ChangeReport, Plan, Step, WritingPlan, check_transaction, put_value_step
 from store.changes.subscriptions import shown_properties
 from store.codec.claims import schema_claims, topic_claims
 from store.codec.cursor import CursorState, encode_cursor_info

@@ -10,8 +10,7 @@ from typing import Any
 from store.changes.appending import append_payload, recover_chain
 from store.changes.ledger_list import append_ledgers
 from store.changes.log_writer import LedgerSpec, Payload, PayloadColumns, WrittenLedgers, apply_written, write_ledgers
-from store.changes.plan import Plan
-from store.changes.report import ChangePart, ChangeReport
+from store.changes.plan import ChangePart, ChangeReport, Plan
 from store.codec.claims import topic_claims
 from store.codec.interceptors import InterceptorChain, open_chain
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger

@@ -8,8 +8,7 @@ from dataclasses import field
 from typing import Literal
 
 from store.changes.cursors import CursorMove, plan_moves
-from store.changes.plan import Plan
-from store.changes.report import MoveBasis
+from store.changes.plan import MoveBasis, Plan
 from store.codec.cursor import CursorState
 from store.errors import EntryNotFound, InvalidValue, NothingMatches, Refused
 from store.frozen import frozen

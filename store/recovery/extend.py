@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from store.changes.ledger_list import put_managed_ledger
-from store.changes.plan import Plan, Step, put_value_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, Step, put_value_step
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledger_metadata, ledger_path
 from store.codec.message import decode_message_entry
 from store.db.owners import OwnerKind, find_owners

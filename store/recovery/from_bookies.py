@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from store.changes.plan import Plan, Step, put_value_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, Step, put_value_step
 from store.codec.bookie import COOKIE_FILE, decode_cookie
 from store.codec.claims import APPLICATION, COMPONENT, SCHEMA_KEY, compacted_claims, cursor_claims, topic_claims
 from store.codec.cursor import CursorState, decode_position_info

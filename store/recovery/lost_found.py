@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from store.changes.cursors import info_of_state
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart
 from store.codec.claims import topic_claims
 from store.codec.cursor import CursorState, encode_cursor_info
 from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from store.changes.plan import Plan
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan
 from store.db.environment import Txn
 from store.errors import MetadataCorrupt, Refused, TopicNotFound
 from store.facts.trees import check_seen

@@ -11,8 +11,7 @@ from dataclasses import replace
 from itertools import islice, permutations
 from typing import TYPE_CHECKING
 
-from store.changes.plan import Plan, Step, put_value_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, Step, put_value_step
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, encode_ledger_metadata, ledger_path
 from store.db.environment import Txn
 from store.db.tree import read_node

@@ -11,8 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
-from store.changes.plan import Plan, WritingPlan, check_transaction
-from store.changes.report import ChangeReport
+from store.changes.plan import ChangeReport, Plan, WritingPlan, check_transaction
 from store.codec.claims import schema_claims, topic_claims
 from store.codec.cursor import CursorState, decode_cursor_info
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger

@@ -12,8 +12,7 @@ from typing import Any
 
 from store.changes.cursors import info_of_state, state_json
 from store.changes.mending import forgotten_state
-from store.changes.plan import Plan
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan
 from store.codec.claims import compacted_claims, topic_claims
 from store.codec.cursor import CursorState, encode_cursor_info
 from store.codec.given import parse_integer

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from store.changes.cursors import info_of_state, state_json
-from store.changes.plan import Plan, Step, put_value_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, Step, put_value_step
 from store.changes.subscriptions import shown_properties
 from store.codec.claims import COMPACTED_TOPIC, schema_claims, topic_claims
 from store.codec.cursor import CursorState, encode_cursor_info

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart
 from store.codec.claims import APPLICATION, schema_claims
 from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
 from store.codec.schema import decode_schema_locator

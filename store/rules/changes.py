@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from store.changes.chain import iter_breaks
-from store.changes.plan import iter_changes
+from store.changes.plan import iter_breaks, iter_changes
 from store.db.environment import Txn
 from store.db.tree import decode_node
 from store.errors import IndexCorrupt, InvalidValue, StoreError, Unsupported

@@ -13,8 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from store.changes.plan import Plan, apply_plan, put_value_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, apply_plan, put_value_step
 from store.codec.ledgermetadata import (
     INSTANCE_ID,
     LedgerMetadata,

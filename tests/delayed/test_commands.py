@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.changes.plan import Plan, apply_plan, put_value_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, apply_plan, put_value_step
 from store.codec.cursor import decode_cursor_info, encode_cursor_info
 from store.db.environment import open_store
 from store.db.tree import find_node

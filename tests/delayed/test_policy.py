@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from store.changes.plan import Plan, apply_plan, put_value_step
-from store.changes.report import ChangePart
+from store.changes.plan import ChangePart, Plan, apply_plan, put_value_step
 from store.codec.policies import BacklogQuota, encode_policies
 from store.codec.policies import Policies as StoredPolicies
 from store.db.environment import open_store

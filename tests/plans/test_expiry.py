@@ -13,7 +13,7 @@ import pytest
 
 from store.changes.cursors import plan_moves
 from store.changes.expiry import ExpiryRequest, expiry_move
-from store.changes.report import BrokerMove, FutureDated, LedgerPart
+from store.changes.plan import BrokerMove, FutureDated, LedgerPart
 from store.changes.resets import bit_words, ttl_warnings
 from store.codec.cursor import CursorInfo, CursorState
 from store.db.environment import Txn, open_store

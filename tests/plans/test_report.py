@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.changes import render_change
-from store.changes.plan import Change, parts_of
-from store.changes.recorded import decode_part
-from store.changes.report import ChangePart, ChangeReport
+from store.changes.plan import Change, ChangePart, ChangeReport, decode_part, parts_of
 from store.errors import IndexCorrupt
 from store.model.extent import Extent
 
