@@ -122,10 +122,10 @@ class Changes(Planner):
 
         Raises NamespaceNotFound (no such tenant), AlreadyExists, InvalidValue, Refused.
         """
-        from store.changes.bundles import plan_create
+        from store.changes.resources import plan_create_namespace
 
         return self._session.plan_rows(
-            plan_create,
+            plan_create_namespace,
             parse_namespace(name),
             given_texts("clusters", clusters),
             whole_number("bundles", bundles, INT_MIN, INT_MAX),

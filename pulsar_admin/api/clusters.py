@@ -50,18 +50,18 @@ class Cluster(Planner):
 
     def update(self, settings: Json, *, file: Path | str | None = None) -> Plan:
         """Plan SETTINGS, and what FILE says beside, in place of all that it has, its peers too; raises InvalidValue."""
-        from store.changes.clusters import plan_update
+        from store.changes.resources import plan_update_cluster
 
-        return self._session.plan_rows(plan_update, self._name, given_settings(settings, file))
+        return self._session.plan_rows(plan_update_cluster, self._name, given_settings(settings, file))
 
     def delete(self, *, everything: bool = False) -> Plan:
         """Plan deleting it, with EVERYTHING also every tenant, namespace and topic; raises Refused."""
-        from store.changes.clusters import plan_delete
         from store.changes.deleting import plan_delete_all
+        from store.changes.resources import plan_delete_cluster
 
         if given_flag("everything", everything):
             return self._session.plan(plan_delete_all, self._name)
-        return self._session.plan_rows(plan_delete, self._name)
+        return self._session.plan_rows(plan_delete_cluster, self._name)
 
     # -- peers and migration ------------------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ class Cluster(Planner):
 
     def set_peers(self, peers: Sequence[str]) -> Plan:
         """Plan its PEERS; raises Refused for one that is not there."""
-        from store.changes.clusters import plan_peers
+        from store.changes.resources import plan_peers
 
         return self._session.plan_rows(plan_peers, self._name, given_texts("peers", peers))
 
@@ -83,7 +83,7 @@ class Cluster(Planner):
 
     def set_migration(self, *, migrated: bool, urls: Mapping[str, str | None]) -> Plan:
         """Plan whether it is MIGRATED, and to where: URLS by the keys of ``settings``. It need not be there. Raises InvalidValue."""
-        from store.changes.clusters import plan_migration
+        from store.changes.resources import plan_migration
 
         given = given_properties({key: url for key, url in given_mapping("urls", urls).items() if url is not None})
         return self._session.plan_rows(plan_migration, self._name, given_flag("migrated", migrated), given)
@@ -108,14 +108,14 @@ class Cluster(Planner):
         return self._plan_domain("clusters update-failure-domain", name, brokers)
 
     def _plan_domain(self, command: str, name: str, brokers: Sequence[str]) -> Plan:
-        from store.changes.clusters import plan_domain
+        from store.changes.resources import plan_domain
 
         given = given_text("domain", name), given_texts("brokers", brokers)
         return self._session.plan_rows(plan_domain, command, self._name, *given)
 
     def delete_failure_domain(self, name: str) -> Plan:
         """Plan deleting a failure domain; raises ResourceNotFound."""
-        from store.changes.clusters import plan_delete_domain
+        from store.changes.resources import plan_delete_domain
 
         return self._session.plan_rows(plan_delete_domain, self._name, given_text("domain", name))
 
@@ -175,7 +175,7 @@ class Cluster(Planner):
 
         FAILOVER: ``min_limit`` and ``usage_threshold``, as texts; UNLOAD_SCOPE: what brokers unload for it. Raises InvalidValue.
         """
-        from store.changes.isolation import isolation_of, plan_set
+        from store.changes.resources import isolation_of, plan_set_isolation
 
         lists = {"namespaces": namespaces, "primary": primary, "secondary": secondary}
         policy = isolation_of(
@@ -184,18 +184,18 @@ class Cluster(Planner):
             given_properties(given_mapping("failover", failover)),
             None if unload_scope is None else given_text("unload_scope", unload_scope),
         )
-        return self._session.plan_rows(plan_set, self._name, given_text("policy", name), policy)
+        return self._session.plan_rows(plan_set_isolation, self._name, given_text("policy", name), policy)
 
     def delete_isolation_policy(self, name: str) -> Plan:
         """Plan deleting an isolation policy, of a name that there need not be."""
-        from store.changes.isolation import plan_delete
+        from store.changes.resources import plan_delete_isolation
 
-        return self._session.plan_rows(plan_delete, self._name, given_text("policy", name))
+        return self._session.plan_rows(plan_delete_isolation, self._name, given_text("policy", name))
 
 
 def given_settings(settings: Json, file: Path | str | None) -> dict[str, Any]:  # Any: JSON values
     """Return SETTINGS of a cluster over what FILE, JSON or lines of ``key: value``, says; raises InvalidValue."""
-    from store.changes.clusters import read_cluster_file
+    from store.changes.resources import read_cluster_file
 
     found = {} if file is None else read_cluster_file(given_path("file", file))
     for key, value in given_mapping("settings", settings).items():

@@ -186,7 +186,7 @@ class Namespace(NamespaceResources, PolicyPlans):
         return self._session.plan_rows(plan_disable, self._name)
 
     def _plan_policy(self, job: PolicyJob) -> Plan:
-        from store.changes.namespaces import plan_job
+        from store.changes.resources import plan_job
 
         return self._session.plan_rows(plan_job, self._name, job)
 

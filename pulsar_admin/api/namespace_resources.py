@@ -57,7 +57,7 @@ class NamespaceResources(Planner):
         ALGORITHM: also ``topic_count_equally_divide``, and ``specified_positions_divide`` at BOUNDARIES, hashes. Raises InvalidValue,
         NeedsBroker (what only load decides).
         """
-        from store.changes.bundles import choose_bundle, plan_split
+        from store.changes.resources import choose_bundle, plan_split
 
         text, kind = (
             None if one is None else given_text(what, one)

@@ -50,10 +50,10 @@ class Resources(Planner):
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
     ) -> Plan:
         """Plan making a tenant that may use ALLOWED_CLUSTERS, default: all; raises AlreadyExists, InvalidValue, Refused."""
-        from store.changes.tenants import plan_create
+        from store.changes.resources import plan_create_tenant
 
         roles, clusters = given_texts("admin_roles", admin_roles), given_texts("allowed_clusters", allowed_clusters)
-        return self._session.plan_rows(plan_create, given_text("tenant", name), roles, clusters)
+        return self._session.plan_rows(plan_create_tenant, given_text("tenant", name), roles, clusters)
 
     def update_tenant(
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
@@ -62,10 +62,10 @@ class Resources(Planner):
 
         Raises NamespaceNotFound, InvalidValue, Refused.
         """
-        from store.changes.tenants import plan_update
+        from store.changes.resources import plan_update_tenant
 
         roles, clusters = given_texts("admin_roles", admin_roles), given_texts("allowed_clusters", allowed_clusters)
-        return self._session.plan_rows(plan_update, given_text("tenant", name), roles, clusters)
+        return self._session.plan_rows(plan_update_tenant, given_text("tenant", name), roles, clusters)
 
     def delete_tenant(self, name: str, *, force: bool = False) -> Plan:
         """Plan deleting a tenant, with FORCE also its namespaces and their topics; raises NamespaceNotFound, Refused."""
@@ -98,9 +98,9 @@ class Resources(Planner):
     def create_cluster(self, name: str, settings: Json, *, file: Path | str | None = None) -> Plan:
         """Plan a cluster of SETTINGS, see ``Cluster.settings``, and what FILE says beside; raises InvalidValue, AlreadyExists."""
         from pulsar_admin.api.clusters import given_settings
-        from store.changes.clusters import plan_create
+        from store.changes.resources import plan_create_cluster
 
-        return self._session.plan_rows(plan_create, given_text("cluster", name), given_settings(settings, file))
+        return self._session.plan_rows(plan_create_cluster, given_text("cluster", name), given_settings(settings, file))
 
     # -- bookies ------------------------------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class Resources(Planner):
 
     def set_bookie_rack(self, bookie: str, rack: str, *, group: str = "default", hostname: str | None = None) -> Plan:
         """Plan that BOOKIE, ``host:port``, is in RACK, and of a GROUP; raises InvalidValue."""
-        from store.changes.racks import plan_set_rack
+        from store.changes.resources import plan_set_rack
 
         host = None if hostname is None else given_text("hostname", hostname)
         place = {"rack": given_text("rack", rack), "hostname": host}
@@ -136,7 +136,7 @@ class Resources(Planner):
 
     def delete_bookie_rack(self, bookie: str) -> Plan:
         """Plan that BOOKIE is in no rack; raises ResourceNotFound."""
-        from store.changes.racks import plan_delete_rack
+        from store.changes.resources import plan_delete_rack
 
         return self._session.plan_rows(plan_delete_rack, given_text("bookie", bookie))
 
@@ -156,15 +156,17 @@ class Resources(Planner):
 
     def set_dynamic_setting(self, name: str, value: str) -> Plan:
         """Plan setting NAME to VALUE for all brokers; raises Refused (it is none of Pulsar 4.0.8), InvalidValue."""
-        from store.changes.dynamic_config import plan_set
+        from store.changes.resources import plan_set_setting
 
-        return self._session.plan_rows(plan_set, given_text("setting", name), given_text(f"setting {name}", value))
+        return self._session.plan_rows(
+            plan_set_setting, given_text("setting", name), given_text(f"setting {name}", value)
+        )
 
     def delete_dynamic_setting(self, name: str) -> Plan:
         """Plan that brokers' configuration files say NAME again; raises Refused."""
-        from store.changes.dynamic_config import plan_delete
+        from store.changes.resources import plan_delete_setting
 
-        return self._session.plan_rows(plan_delete, given_text("setting", name))
+        return self._session.plan_rows(plan_delete_setting, given_text("setting", name))
 
     # -- resource groups and quotas -----------------------------------------------------------------------------------
 
@@ -192,7 +194,7 @@ class Resources(Planner):
         return self._plan_group("resourcegroups update", name, rates)
 
     def _plan_group(self, command: str, name: str, rates: Mapping[str, int | None]) -> Plan:
-        from store.changes.limits import plan_group
+        from store.changes.resources import plan_group
 
         if unknown := rates.keys() - _RATES.keys():
             raise InvalidValue(
@@ -203,7 +205,7 @@ class Resources(Planner):
 
     def delete_resource_group(self, name: str) -> Plan:
         """Plan deleting a resource group; raises ResourceNotFound, Refused while namespaces are in it."""
-        from store.changes.limits import plan_delete_group
+        from store.changes.resources import plan_delete_group
 
         return self._session.plan_rows(plan_delete_group, given_text("resource group", name))
 
@@ -231,7 +233,7 @@ class Resources(Planner):
 
         DYNAMIC: a broker may calculate it anew. Raises InvalidValue, NamespaceNotFound.
         """
-        from store.changes.limits import plan_quota
+        from store.changes.resources import plan_quota
 
         keys = ("msgRateIn", "msgRateOut", "bandwidthIn", "bandwidthOut", "memory")
         amounts = [*_pair("messages", messages), *_pair("bandwidth", bandwidth), given_number("memory_mb", memory_mb)]
@@ -243,7 +245,7 @@ class Resources(Planner):
 
     def reset_bundle_quota(self, namespace: str, bundle: str) -> Plan:
         """Plan that the default quota counts for a bundle; raises ResourceNotFound (it has none of its own), and as ``bundle_quota``."""
-        from store.changes.limits import plan_reset_quota
+        from store.changes.resources import plan_reset_quota
         from store.model.bundles import read_bundle
 
         name = parse_namespace(namespace)

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from store.changes import ending
-from store.changes.clusters import plan_delete as plan_delete_cluster
 from store.changes.plan import ChangePart, Plan, Step, delete_step
-from store.changes.resources import NodeChange, plan_nodes
-from store.changes.tenants import check_deletable
+from store.changes.resources import NodeChange, check_tenant_deletable, plan_nodes
+from store.changes.resources import plan_delete_cluster as plan_delete_cluster
 from store.db.environment import Txn
 from store.db.tree import iter_children, iter_nodes
 from store.errors import NamespaceNotFound, Refused
@@ -49,7 +48,7 @@ def plan_delete_all(reader: EntryReader, cluster: str, now_ms: int) -> Plan:
 
 def _plan_tenants(reader: EntryReader, command: str, tenants: Iterable[str], now_ms: int, *, force: bool) -> Plan:
     txn, names = reader.txn, list(tenants)
-    namespaces = [one for tenant in names for one in check_deletable(txn, tenant, force=force)]
+    namespaces = [one for tenant in names for one in check_tenant_deletable(txn, tenant, force=force)]
     for namespace in namespaces:
         if find_json(txn, namespace.policies_path) is not None:
             _check_namespace(txn, namespace)

@@ -2,13 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+from store.changes.delayed import conflict_warnings, plan_remove_delivery, plan_set_delivery
+from store.changes.namespace_json import check_tenant_clusters, with_deleter
 from store.changes.plan import ChangePart, Plan, Step, delete_step, put_value_step
-from store.codec.policies import JsonObject, encode_json_object
+from store.changes.policies import PolicyJob, plan_policies, read_policies_json
+from store.codec.java import hash_order, java_text
+from store.codec.policies import NEW_POLICIES, DelayedDelivery, JsonObject, decode_policies, encode_json_object
 from store.db.environment import Txn
+from store.db.tree import find_node, iter_children, iter_nodes
+from store.errors import (
+    AlreadyExists,
+    InvalidValue,
+    NamespaceNotFound,
+    NeedsBroker,
+    Refused,
+    ResourceNotFound,
+    reason_of,
+)
+from store.files import read_file
 from store.frozen import frozen
-from store.model.resources import find_json
+from store.model.bundles import (
+    DEFAULT_BUNDLES,
+    Bundle,
+    bound,
+    bundle_topics,
+    bundles_of,
+    iter_bundles,
+    local_policies_path,
+    read_bundle,
+    read_bundles,
+    read_policies,
+)
+from store.model.dynamic_config import CONFIGURATION_PATH, DYNAMIC_SETTINGS, read_configuration
+from store.model.isolation import POLICY, is_expression, isolation_path
+from store.model.limits import GROUP, QUOTA, group_path, quota_path, read_group
+from store.model.racks import BOOKIE, RACKS_PATH, read_rack, read_racks
+from store.model.resources import (
+    CLUSTER,
+    CLUSTER_URL,
+    DOMAIN,
+    GLOBAL_CLUSTER,
+    MIGRATION,
+    TENANT,
+    TENANTS_PATH,
+    check_cluster,
+    cluster_path,
+    current_cluster,
+    domain_path,
+    find_json,
+    list_clusters,
+    migration_path,
+    read_cluster,
+    read_domains,
+    read_tenant,
+    tenant_path,
+)
+from store.model.topics import iter_namespaces
+from store.names import NamespaceName, is_allowed_name, shell_word
 
 
 @frozen
@@ -41,3 +98,549 @@ def plan_nodes(
         else:
             steps.append(put_value_step(txn, change.path, encode_json_object(change.after), now_ms))
     return Plan(command, txn.id, tuple(steps), tuple(parts), warnings=tuple(warnings))
+
+
+# -- tenants -----------------------------------------------------------------------------------------------------------
+
+
+def plan_create_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int) -> Plan:
+    """Plan making TENANT, without CLUSTERS for all; raises InvalidValue, Refused, AlreadyExists."""
+    if not is_allowed_name(tenant):
+        raise InvalidValue("Tenant name is not valid", value=tenant)
+    allowed = clusters or list_clusters(txn)
+    _check_clusters(txn, allowed)
+    if find_json(txn, tenant_path(tenant)) is not None:
+        raise AlreadyExists("Tenant already exist", tenant=tenant)
+    return _plan_tenant(txn, "tenants create", tenant, roles, allowed, now_ms)
+
+
+def plan_update_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int) -> Plan:
+    """Plan changing TENANT; without ROLES or CLUSTERS these stay. Raises NamespaceNotFound, InvalidValue, Refused."""
+    found = read_tenant(txn, tenant)
+    if clusters:
+        _check_clusters(txn, clusters)
+    shown = TENANT.show(found)
+    return _plan_tenant(
+        txn,
+        "tenants update",
+        tenant,
+        roles or shown["adminRoles"],
+        clusters or shown["allowedClusters"],
+        now_ms,
+    )
+
+
+def check_tenant_deletable(txn: Txn, tenant: str, *, force: bool) -> list[NamespaceName]:
+    """Return the namespaces that go with TENANT; raises NamespaceNotFound, and Refused where there are some without FORCE."""
+    if find_json(txn, tenant_path(tenant)) is None:
+        raise NamespaceNotFound("Tenant doesn't exist", tenant=tenant)
+    namespaces = list(iter_namespaces(txn, tenant))
+    if namespaces and not force:
+        names = ", ".join(map(str, namespaces[:3]))
+        raise Refused(
+            "The tenant still has active namespaces",
+            hint=f"delete them first: {names}{', …' if len(namespaces) > 3 else ''}",
+            tenant=tenant,
+        )
+    return namespaces
+
+
+def _plan_tenant(
+    txn: Txn, command: str, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int
+) -> Plan:
+    path = tenant_path(tenant)
+    new = {"adminRoles": hash_order(roles), "allowedClusters": hash_order(clusters)}
+    after = TENANT.replace(find_json(txn, path), new)
+    return plan_nodes(txn, command, [NodeChange(f"tenant {tenant}", path, after)], now_ms)
+
+
+def _check_clusters(txn: Txn, clusters: Sequence[str]) -> None:
+    if not clusters or any(not cluster.strip() for cluster in clusters):
+        raise InvalidValue("Clusters cannot be empty or blank")
+    known = list_clusters(txn)
+    if any(cluster not in (*known, GLOBAL_CLUSTER) for cluster in clusters):
+        raise Refused("Clusters do not exist", hint=f"clusters: {', '.join(sorted(known))}")
+
+
+# -- clusters ----------------------------------------------------------------------------------------------------------
+
+
+_URLS = (
+    ("serviceUrl", ("http",), "service url, example: http://pulsar.example.com:8080"),
+    ("serviceUrlTls", ("https",), "service tls url, example: https://pulsar.example.com:8443"),
+    ("brokerServiceUrl", ("pulsar",), "broker service url, example: pulsar://pulsar.example.com:6650"),
+    ("brokerServiceUrlTls", ("pulsar+ssl",), "broker service tls url, example: pulsar+ssl://pulsar.example.com:6651"),
+    (
+        "proxyServiceUrl",
+        ("pulsar", "pulsar+ssl"),
+        "proxy service url, example: pulsar+ssl://ats-proxy.example.com:4443 or pulsar://ats-proxy.example.com:4080",
+    ),
+)
+_REST_OF_URI = re.compile(r"(?!//(?:[?#]|$))(?:[\w\-.!~*'();/?:@&=+$,\[\]#]|%[0-9a-fA-F]{2})+")
+_TRUST_STORE = ("brokerClientTlsTrustStoreType", "brokerClientTlsTrustStore", "brokerClientTlsTrustStorePassword")
+
+
+def plan_create_cluster(txn: Txn, cluster: str, given: JsonObject, now_ms: int) -> Plan:
+    """Plan making CLUSTER of what was GIVEN, by upstream's keys; raises InvalidValue, AlreadyExists."""
+    if not is_allowed_name(cluster):
+        raise InvalidValue("Cluster name is not valid", value=cluster)
+    _check_data(given)
+    if find_json(txn, cluster_path(cluster)) is not None:
+        raise AlreadyExists("Cluster already exists", cluster=cluster)
+    return _plan_cluster(txn, "clusters create", cluster, CLUSTER.replace(None, given), now_ms)
+
+
+def plan_update_cluster(txn: Txn, cluster: str, given: JsonObject, now_ms: int) -> Plan:
+    """Plan replacing the data of CLUSTER: what is not GIVEN gets its default, peers too. Raises ResourceNotFound, InvalidValue."""
+    _check_data(given)
+    after = CLUSTER.replace(read_cluster(txn, cluster), given)
+    return _plan_cluster(txn, "clusters update", cluster, after, now_ms)
+
+
+def plan_peers(txn: Txn, cluster: str, peers: Sequence[str], now_ms: int) -> Plan:
+    """Plan setting the peers of CLUSTER, none for none; raises ResourceNotFound, Refused."""
+    for peer in peers:
+        if peer.lower() == cluster.lower():
+            raise Refused(f"{cluster} itself can't be part of peer-list")
+        if find_json(txn, cluster_path(peer)) is None:
+            raise Refused(f"Peer cluster {peer} does not exist", cluster=peer)
+    after = {key: value for key, value in read_cluster(txn, cluster).items() if key != "peerClusterNames"}
+    if peers:
+        after["peerClusterNames"] = list(dict.fromkeys(peers))
+    return _plan_cluster(txn, "clusters update-peer-clusters", cluster, after, now_ms)
+
+
+def plan_delete_cluster(txn: Txn, cluster: str, now_ms: int) -> Plan:
+    """Plan deleting CLUSTER and an empty list of isolation policies; raises ResourceNotFound, Refused."""
+    read_cluster(txn, cluster)
+    isolation = isolation_path(cluster)
+    policies = find_json(txn, isolation)
+    if policies or _has_legacy_namespaces(txn, cluster):
+        raise Refused("Cluster not empty", cluster=cluster)
+    removed = [NodeChange(f"cluster {cluster}", cluster_path(cluster), None)]
+    if find_node(txn, domain_path(cluster, "")) is not None:  # upstream looks there; RocksDB has no such node
+        removed += [
+            NodeChange(_domain(cluster, one), domain_path(cluster, one), None) for one in read_domains(txn, cluster)
+        ]
+    if policies is not None:
+        removed.append(NodeChange(f"isolation policies of cluster {cluster}", isolation, None))
+    return plan_nodes(txn, "clusters delete", removed, now_ms, list(_users(txn, cluster)))
+
+
+def plan_migration(txn: Txn, cluster: str, migrated: bool, url: Mapping[str, str | None], now_ms: int) -> Plan:
+    """Plan saying whether and where to CLUSTER is migrated, as upstream also of a cluster that is not there. Raises InvalidValue."""
+    given = {key: value for key, value in url.items() if value is not None}
+    is_empty = set(given) == {"serviceUrl", "serviceUrlTls"}  # upstream's isEmpty, as ClusterPolicies.ClusterUrl has it
+    if migrated and is_empty:
+        raise InvalidValue("Cluster url must not be empty")
+    stored = CLUSTER_URL.replace(None, {**given, "empty": is_empty})
+    path = migration_path(cluster)
+    after = MIGRATION.replace(find_json(txn, path), {"migrated": migrated, "migratedClusterUrl": stored})
+    change = NodeChange(f"migration of cluster {cluster}", path, after)
+    return plan_nodes(txn, "clusters update-cluster-migration", [change], now_ms)
+
+
+# -- failure domains --------------------------------------------------------------------------------------------------
+
+
+def plan_domain(txn: Txn, command: str, cluster: str, domain: str, brokers: Sequence[str], now_ms: int) -> Plan:
+    """Plan making or replacing a failure domain; raises ResourceNotFound, and Refused for brokers of another domain."""
+    check_cluster(txn, cluster)
+    for name, other in read_domains(txn, cluster).items():
+        shared = [broker for broker in hash_order(other.get("brokers") or ()) if broker in brokers]
+        if shared and name != domain:
+            raise Refused(f"[{', '.join(shared)}] already exists in {name}", cluster=cluster, domain=name)
+    path = domain_path(cluster, domain)
+    after = DOMAIN.replace(find_json(txn, path), {"brokers": hash_order(brokers) or None})
+    return plan_nodes(txn, command, [NodeChange(_domain(cluster, domain), path, after)], now_ms)
+
+
+def plan_delete_domain(txn: Txn, cluster: str, domain: str, now_ms: int) -> Plan:
+    """Plan deleting a failure domain; raises ResourceNotFound."""
+    check_cluster(txn, cluster)
+    path = domain_path(cluster, domain)
+    if find_json(txn, path) is None:
+        raise ResourceNotFound(f"Domain-name {domain} or cluster {cluster} does not exist", domain=domain)
+    change = NodeChange(_domain(cluster, domain), path, None)
+    return plan_nodes(txn, "clusters delete-failure-domain", [change], now_ms)
+
+
+# -- what is given ----------------------------------------------------------------------------------------------------
+
+
+def read_cluster_file(path: Path) -> JsonObject:
+    """Return upstream's keys in a file of ``--cluster-config-file``: JSON, or YAML of ``key: value`` lines. Raises InvalidValue."""
+    try:
+        text = read_file(path).decode("utf-8", "replace")
+    except OSError as error:
+        raise InvalidValue(f"{path} cannot be read: {error.strerror or reason_of(error)}", path=str(path)) from error
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = dict(_yaml_lines(text, path))
+    if not isinstance(found, dict):
+        raise InvalidValue(f"{path}: expected keys of a cluster with their values")
+    return {key: value for key, value in found.items() if key in CLUSTER.defaults and value is not None}
+
+
+def _yaml_lines(text: str, path: Path) -> Iterator[tuple[str, Any]]:  # Any: JSON values
+    for number, line in enumerate(text.splitlines(), 1):
+        plain = re.sub(r"(^|\s)#.*", "", line).strip()
+        if not plain or plain == "---":
+            continue
+        key, colon, value = plain.partition(":")
+        if not colon or line[0].isspace() or plain.startswith("-"):
+            raise InvalidValue(f"{path}, line {number}: {line!r} is not key: value", hint="write it as JSON")
+        yield key.strip(), _yaml_value(value.strip())
+
+
+def _yaml_value(text: str) -> Any:  # Any: a JSON value
+    if text in ("", "~", "null"):
+        return None
+    if text[0] in "\"'" and text[-1] == text[0] and len(text) > 1:
+        return text[1:-1]
+    if text.startswith("[") and text.endswith("]"):
+        return [_yaml_value(part.strip()) for part in text[1:-1].split(",") if part.strip()]
+    return {"true": True, "false": False}.get(text, text)
+
+
+def _check_data(given: JsonObject) -> None:
+    if given.get("brokerClientTlsEnabled") and given.get("brokerClientTlsEnabledWithKeyStore"):
+        filled = {**CLUSTER.defaults, **given}
+        if not all(isinstance(filled[key], str) and filled[key].strip() for key in _TRUST_STORE):
+            raise InvalidValue(
+                "You must specify tls-trust-store-type, tls-trust-store and tls-trust-store-pwd"
+                " when enable tls-enable-keystore"
+            )
+    for key, schemes, example in _URLS:
+        if given.get(key) and not (isinstance(given[key], str) and _is_uri(given[key], schemes)):
+            raise InvalidValue(f"Illegal {example}", value=given[key])
+
+
+def _is_uri(text: str, schemes: Sequence[str]) -> bool:
+    scheme, colon, rest = text.partition(":")
+    return bool(colon) and scheme in schemes and _REST_OF_URI.fullmatch(rest) is not None
+
+
+# -- what there is ----------------------------------------------------------------------------------------------------
+
+
+def _plan_cluster(txn: Txn, command: str, cluster: str, after: JsonObject, now_ms: int) -> Plan:
+    return plan_nodes(txn, command, [NodeChange(f"cluster {cluster}", cluster_path(cluster), after)], now_ms)
+
+
+def _domain(cluster: str, domain: str) -> str:
+    return f"failure domain {domain} of cluster {cluster}"
+
+
+def _has_legacy_namespaces(txn: Txn, cluster: str) -> bool:
+    """Whether a tenant has a ``tenant/cluster/namespace``: upstream looks for no other use of a cluster."""
+    return any(
+        next(iter_children(txn, f"{TENANTS_PATH}/{tenant}/{cluster}"), None)
+        for tenant in iter_children(txn, TENANTS_PATH)
+    )
+
+
+def _users(txn: Txn, cluster: str) -> Iterator[str]:
+    tenants = [one for one in iter_children(txn, TENANTS_PATH) if find_json(txn, f"{TENANTS_PATH}/{one}") is not None]
+    allowing = [one for one in tenants if cluster in (read_tenant(txn, one).get("allowedClusters") or ())]
+    if allowing:
+        yield f"tenants that may use it still name it: {', '.join(allowing)}"
+    others = {one: find_json(txn, cluster_path(one)) or {} for one in iter_children(txn, "/admin/clusters")}
+    peers = [one for one, found in others.items() if cluster in (found.get("peerClusterNames") or ())]
+    if peers:
+        yield f"clusters that it is a peer of still name it: {', '.join(peers)}"
+
+
+# -- racks -------------------------------------------------------------------------------------------------------------
+
+
+def plan_set_rack(txn: Txn, bookie: str, group: str, place: JsonObject, now_ms: int) -> Plan:
+    """Plan putting BOOKIE, of whatever group it was, into GROUP at PLACE, its rack and hostname; raises InvalidValue."""
+    if not bookie:
+        raise InvalidValue("--bookie: it is empty")
+    rack = str(place["rack"]).strip()
+    if rack in ("", "/"):
+        raise InvalidValue("rack name is invalid, it should not be null, empty or '/'")
+    if "/" in rack.strip("/"):
+        raise InvalidValue(
+            "Bookie 'rack' parameter is invalid, When `RackawareEnsemblePlacementPolicy` is enabled, the rack name is not"
+            " allowed to contain slash (`/`) except for the beginning and end of the rack name string. When"
+            " `RegionawareEnsemblePlacementPolicy` is enabled, the rack name can only contain one slash (`/`) except for the"
+            " beginning and end of the rack name string."
+        )
+    after = _without_rack(read_racks(txn), bookie)
+    after[group] = {**after.get(group, {}), bookie: BOOKIE.replace(None, place)}
+    return _plan_racks(txn, "bookies set-bookie-rack", bookie, after, now_ms)
+
+
+def plan_delete_rack(txn: Txn, bookie: str, now_ms: int) -> Plan:
+    """Plan taking BOOKIE out of its rack; raises ResourceNotFound."""
+    read_rack(txn, bookie)
+    after = {group: bookies for group, bookies in _without_rack(read_racks(txn), bookie).items() if bookies}
+    return _plan_racks(txn, "bookies delete-bookie-rack", bookie, after, now_ms)
+
+
+def _without_rack(racks: JsonObject, bookie: str) -> JsonObject:
+    return {
+        group: {name: place for name, place in bookies.items() if name != bookie} for group, bookies in racks.items()
+    }
+
+
+def _plan_racks(txn: Txn, command: str, bookie: str, after: JsonObject, now_ms: int) -> Plan:
+    return plan_node(txn, command, NodeChange(f"rack of bookie {bookie}", RACKS_PATH, after), now_ms)
+
+
+# -- isolation ---------------------------------------------------------------------------------------------------------
+
+
+_PARAMETERS = {"min_limit", "usage_threshold"}
+_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+
+
+def isolation_of(
+    brokers: Mapping[str, Sequence[str]], failover: str, parameters: Mapping[str, str], scope: str | None
+) -> JsonObject:
+    """Return a policy of BROKERS, lists by upstream's keys, checked as pulsar-admin and a broker check it; raises InvalidValue."""
+    lists = {key: [one for one in values if one] for key, values in brokers.items()}
+    for key in ("namespaces", "primary"):
+        if not lists[key]:
+            raise InvalidValue(f"unable to parse {key} parameter list: {java_text(lists['namespaces'])}")
+    if failover.lower() != "min_available":
+        raise InvalidValue(f"Unknown auto failover policy type specified : {failover}")
+    if set(parameters) != _PARAMETERS:
+        raise InvalidValue(f"Unknown auto failover policy params specified : {java_text(dict(parameters))}")
+    policy = {**lists, "auto_failover_policy": {"parameters": dict(parameters), "policy_type": "min_available"}}
+    return policy if scope is None else {**policy, "unload_scope": scope}
+
+
+def plan_set_isolation(txn: Txn, cluster: str, name: str, policy: JsonObject, now_ms: int) -> Plan:
+    """Plan setting an isolation policy; raises ResourceNotFound, InvalidValue."""
+    check_cluster(txn, cluster)
+    expressions = [one for key in ("namespaces", "primary", "secondary") for one in policy[key]]
+    numbers = policy["auto_failover_policy"]["parameters"].values()
+    if not all(map(is_expression, expressions)) or not all(map(_INTEGER.fullmatch, numbers)):
+        shown = {**policy, "unload_scope": policy.get("unload_scope")}
+        raise InvalidValue(f"Invalid format of input policy data. policy: {name}; data: {{", data=shown)
+    found = find_json(txn, isolation_path(cluster)) or {}
+    after = {**found, name: POLICY.replace(found.get(name), policy)}
+    return _plan_isolation(txn, "ns-isolation-policy set", cluster, name, after, now_ms)
+
+
+def plan_delete_isolation(txn: Txn, cluster: str, name: str, now_ms: int) -> Plan:
+    """Plan deleting an isolation policy, of a name that there need not be; raises ResourceNotFound for the cluster."""
+    check_cluster(txn, cluster)
+    after = {key: one for key, one in (find_json(txn, isolation_path(cluster)) or {}).items() if key != name}
+    return _plan_isolation(txn, "ns-isolation-policy delete", cluster, name, after, now_ms)
+
+
+def _plan_isolation(txn: Txn, command: str, cluster: str, name: str, after: JsonObject, now_ms: int) -> Plan:
+    change = NodeChange(f"isolation policy {name} of cluster {cluster}", isolation_path(cluster), after)
+    return plan_node(txn, command, change, now_ms)
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def plan_group(txn: Txn, command: str, name: str, rates: Mapping[str, int | None], now_ms: int) -> Plan:
+    """Plan making or changing a resource group: of RATES those that are None stay, −1 where there were none."""
+    found = find_json(txn, group_path(name))
+    given = {key: value for key, value in rates.items() if value is not None}
+    after = GROUP.replace(found, {**(found or {}), **given})
+    return plan_node(txn, command, NodeChange(f"resource group {name}", group_path(name), after), now_ms)
+
+
+def plan_delete_group(txn: Txn, name: str, now_ms: int) -> Plan:
+    """Plan deleting a resource group; raises ResourceNotFound, Refused while namespaces are in it."""
+    read_group(txn, name)
+    paths = (node.path for node in iter_nodes(txn, f"{TENANTS_PATH}/") if node.path.count("/") > 3)
+    users = [path for path in paths if (find_json(txn, path) or {}).get("resource_group_name") == name]
+    if users:
+        names = ", ".join(path.removeprefix(f"{TENANTS_PATH}/") for path in users)
+        raise Refused("ResourceGroup is in use", hint=f"by {names}", name=name)
+    change = NodeChange(f"resource group {name}", group_path(name), None)
+    return plan_node(txn, "resourcegroups delete", change, now_ms)
+
+
+def plan_quota(txn: Txn, bundle: Bundle | None, quota: Mapping[str, float | bool], now_ms: int) -> Plan:
+    """Plan setting the quota of a bundle; None: the default one."""
+    path = quota_path(bundle)
+    after = QUOTA.replace(find_json(txn, path), quota)
+    return plan_node(txn, "resource-quotas set", NodeChange(_quota(bundle), path, after), now_ms)
+
+
+def plan_reset_quota(txn: Txn, bundle: Bundle, now_ms: int) -> Plan:
+    """Plan forgetting the quota of a bundle; raises ResourceNotFound where it has none."""
+    path = quota_path(bundle)
+    if find_json(txn, path) is None:
+        raise ResourceNotFound(f"path {path} not found.", hint="the default quota counts there already", path=path)
+    change = NodeChange(_quota(bundle), path, None)
+    return plan_node(txn, "resource-quotas reset-namespace-bundle-quota", change, now_ms)
+
+
+def _quota(bundle: Bundle | None) -> str:
+    return "default quota of bundles" if bundle is None else f"quota of bundle {bundle}"
+
+
+# -- bundles -----------------------------------------------------------------------------------------------------------
+
+
+ALGORITHMS = (
+    "range_equally_divide",
+    "topic_count_equally_divide",
+    "specified_positions_divide",
+    "flow_or_qps_equally_divide",
+)
+
+
+def plan_create_namespace(
+    txn: Txn, namespace: NamespaceName, clusters: Sequence[str], bundles: int, now_ms: int
+) -> Plan:
+    """Plan making NAMESPACE, without CLUSTERS in this one, with BUNDLES, 0: four; raises NamespaceNotFound, AlreadyExists, Refused."""
+    if bundles < 0:
+        raise InvalidValue("Invalid number of bundles. Number of bundles has to be in the range of (0, 2^32].")
+    if not is_allowed_name(namespace.namespace):
+        raise InvalidValue(f"Invalid named entity: {namespace.namespace}", value=namespace.namespace)
+    read_tenant(txn, namespace.tenant)
+    own = current_cluster(txn)
+    replicated = hash_order(clusters or ([] if namespace.cluster or own is None else [own]))
+    check_tenant_clusters(txn, namespace, replicated)
+    if find_json(txn, namespace.policies_path) is not None:
+        raise AlreadyExists("Namespace already exists", namespace=str(namespace))
+    even = bundles_of(bundles or DEFAULT_BUNDLES)
+    allowed = [own] if replicated and own is not None and own not in replicated else []
+    new = {"replication_clusters": replicated, "allowed_clusters": allowed, "bundles": even}
+    policies = new_policies(new)
+    shown = {"replication_clusters": replicated, "numBundles": even["numBundles"]}
+    step = put_value_step(txn, namespace.policies_path, encode_json_object(policies), now_ms)
+    return Plan("namespaces create", txn.id, (step,), (ChangePart(namespace=str(namespace), after=shown),))
+
+
+def new_policies(given: JsonObject) -> JsonObject:
+    """Return the policies of a namespace of which only GIVEN is known, as a broker makes them."""
+    return with_deleter({**NEW_POLICIES, **given})
+
+
+# -- splitting --------------------------------------------------------------------------------------------------------
+
+
+def plan_split(
+    txn: Txn, namespace: NamespaceName, bundle: Bundle, algorithm: str, positions: Sequence[int], now_ms: int
+) -> Plan:
+    """Plan splitting BUNDLE of NAMESPACE by ALGORITHM; raises InvalidValue, NeedsBroker."""
+    if algorithm not in ALGORITHMS:
+        raise InvalidValue(
+            f"Unsupported namespace bundle split algorithm, supported algorithms are [{', '.join(ALGORITHMS)}]"
+        )
+    within = [
+        at for at in sorted(set(_positions(txn, bundle, algorithm, positions))) if bundle.lower < at < bundle.upper
+    ]
+    before = read_bundles(txn, namespace)
+    bounds = sorted({*before["boundaries"], *map(bound, within)})
+    after = {"boundaries": bounds, "numBundles": len(bounds) - 1}
+    part = ChangePart(namespace=str(namespace), before=before, after=after)
+    steps = () if after == before else _split_steps(txn, namespace, after, now_ms)
+    return Plan("namespaces split-bundle", txn.id, steps, (part,))
+
+
+def _split_steps(txn: Txn, namespace: NamespaceName, bundles: JsonObject, now_ms: int) -> tuple[Step, ...]:
+    policies = {**read_policies(txn, namespace), "bundles": bundles}
+    path = local_policies_path(namespace)
+    local = {"migrated": False, **(find_json(txn, path) or {}), "bundles": bundles}
+    values = ((namespace.policies_path, policies), (path, local))
+    return tuple(put_value_step(txn, at, encode_json_object(value), now_ms) for at, value in values)
+
+
+def _positions(txn: Txn, bundle: Bundle, algorithm: str, positions: Sequence[int]) -> Sequence[int]:
+    if algorithm == "range_equally_divide":
+        return [(bundle.lower + bundle.upper) // 2]
+    hashes = sorted(bundle_topics(txn, bundle).values())
+    if algorithm == "specified_positions_divide":
+        if not positions:
+            raise InvalidValue("With specified_positions_divide split algorithm, splitBoundaries must not be empty")
+        return positions if len(hashes) > 1 else ()
+    if algorithm == "topic_count_equally_divide":
+        if len(hashes) < 2:
+            return ()
+        first, second = hashes[len(hashes) // 2 - 1], hashes[len(hashes) // 2]
+        return [first + (second - first) // 2]
+    raise NeedsBroker(
+        f"{algorithm}: running brokers measure the flow of topics", hint=f"one of {', '.join(ALGORITHMS[:3])}"
+    )
+
+
+def choose_bundle(txn: Txn, namespace: NamespaceName, text: str | None, kind: str | None) -> Bundle:
+    """Return the bundle named by TEXT, or the LARGEST by topics; raises InvalidValue, NeedsBroker for a HOT one."""
+    if text is not None and kind is not None:
+        raise InvalidValue("--bundle and --bundle-type are mutually exclusive")
+    read_policies(txn, namespace, "Namespace not found")
+    if text is not None:
+        return read_bundle(txn, namespace, text)
+    if kind is None:
+        raise InvalidValue("Must pass one of the params: --bundle / --bundle-type")
+    if kind.upper() != "LARGEST":
+        raise NeedsBroker(f"--bundle-type {kind}: running brokers measure the load of bundles", hint="name a --bundle")
+    return max(iter_bundles(txn, namespace), key=lambda bundle: len(bundle_topics(txn, bundle)))
+
+
+# -- dynamic config ----------------------------------------------------------------------------------------------------
+
+
+_PACKAGE = "org.apache.pulsar.broker.loadbalance."
+_LOAD_MANAGERS = (
+    f"{_PACKAGE}NoopLoadManager",
+    f"{_PACKAGE}impl.SimpleLoadManagerImpl",
+    f"{_PACKAGE}impl.ModularLoadManagerImpl",
+    f"{_PACKAGE}extensions.ExtensibleLoadManagerImpl",
+)
+
+
+def plan_set_setting(txn: Txn, name: str, value: str, now_ms: int) -> Plan:
+    """Plan setting NAME to VALUE, which a broker does not look at until it reads it; raises Refused, InvalidValue."""
+    _check(name, "update")
+    if not value:
+        raise InvalidValue(
+            f"{name}: the value is empty",
+            hint=f"to forget it: pulsar-admin brokers delete-dynamic-config -c {shell_word(name)}",
+        )
+    if name == "loadManagerClassName" and value not in _LOAD_MANAGERS:
+        raise Refused(" Invalid dynamic-config value", hint=f"one of {', '.join(_LOAD_MANAGERS)}")
+    return _plan_setting(txn, "brokers update-dynamic-config", {**read_configuration(txn), name: value}, now_ms)
+
+
+def plan_delete_setting(txn: Txn, name: str, now_ms: int) -> Plan:
+    """Plan forgetting what NAME was set to: the brokers' files count again; raises Refused."""
+    _check(name, "delete")
+    left = {key: value for key, value in read_configuration(txn).items() if key != name}
+    return _plan_setting(txn, "brokers delete-dynamic-config", left, now_ms)
+
+
+def _check(name: str, verb: str) -> None:
+    if name not in DYNAMIC_SETTINGS:
+        raise Refused(f"Can't {verb} non-dynamic configuration", hint="see: pulsar-admin brokers list-dynamic-config")
+
+
+def _plan_setting(txn: Txn, command: str, after: JsonObject, now_ms: int) -> Plan:
+    return plan_node(txn, command, NodeChange("dynamic settings of brokers", CONFIGURATION_PATH, after), now_ms)
+
+
+# -- namespaces --------------------------------------------------------------------------------------------------------
+
+
+def plan_job(txn: Txn, namespace: NamespaceName, job: PolicyJob, now_ms: int) -> Plan:
+    """Plan JOB, with a warning where what it sets drops delayed messages.
+
+    Delayed delivery is planned with the widths of our index. Raises NamespaceNotFound, MetadataCorrupt, InvalidValue.
+    """
+    if job.policy.name == "delayed-delivery":
+        if job.value is None:
+            return plan_remove_delivery(txn, namespace, now_ms)
+        tick_ms, active, max_ms = (job.value[key] for key in ("tickTime", "active", "maxDeliveryDelayInMillis"))
+        return plan_set_delivery(txn, namespace, DelayedDelivery(active, tick_ms, max_ms), now_ms)
+    plan = plan_policies(txn, namespace, job, now_ms)
+    if not plan.steps:
+        return plan
+    after = {**read_policies_json(txn, namespace), **(plan.parts[0].after or {})}
+    policies = decode_policies(encode_json_object(after), str(namespace))
+    delays = policies.delayed_delivery is not None and policies.delayed_delivery.active
+    return replace(plan, warnings=conflict_warnings(policies)) if delays else plan

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from store.changes.bundles import new_policies
 from store.changes.cursors import info_of_state, state_json
 from store.changes.plan import ChangePart, Plan, Step, put_value_step
+from store.changes.resources import new_policies
 from store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
 from store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
