@@ -10,7 +10,7 @@ from commands.topics.moving import read_lines, shown_path
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
-from store.changes.orphans import parse_ledger_ids
+from store.changes.mending import parse_ledger_ids
 from store.errors import InvalidValue, LedgerNotFound, NotFound, Refused, SourceNotFound, StalePlan
 
 _LEDGER_ID = whole()

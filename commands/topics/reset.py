@@ -13,7 +13,7 @@ from commands.topics.moving import read_lines, shown_path, topics_or_file
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER
 from pulsar_admin.options import POSITION, TIME_OR_AGO, TopicSelection, command, pass_app
-from store.changes.resetting import BROKER, EXACT
+from store.changes.resets import BROKER, EXACT
 from store.errors import (
     EntryNotFound,
     InvalidValue,

@@ -29,7 +29,7 @@ from store.names import INT_MAX, INT_MIN, parse_namespace, parse_topic, parse_to
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import Change, ChangeReport
     from store.changes.plan import ChangeReport as Report
-    from store.changes.resetting import ResetRule
+    from store.changes.resets import ResetRule
     from store.db.environment import Store as StoreFile
     from store.model.publish_times import Form
     from store.search.broker_setup import BrokerVersion
@@ -133,7 +133,7 @@ class Changes(Planner):
 
     def delete_namespace(self, name: str, *, force: bool = False) -> Plan:
         """Plan deleting a namespace, with FORCE also its topics; raises NamespaceNotFound, Refused."""
-        from store.changes.deleting import plan_delete_namespace
+        from store.changes.ending import plan_delete_namespace
 
         found = parse_namespace(name)
         given_flag("force", force)
@@ -201,8 +201,7 @@ class Changes(Planner):
         SOURCE: what errors call LINES. The rest is as in ``Cursors.reset``, which says what this raises.
         """
         from pulsar_admin.api.cursors import reset_request, resets_plan
-        from store.changes.reset_rows import iter_reset_rows
-        from store.changes.resetting import resets_of_rows
+        from store.changes.resets import iter_reset_rows, resets_of_rows
 
         request = reset_request(self._session, rule, clock, broker_version, max_clock_skew, force=force)
         with self._session.reader() as reader:

@@ -56,7 +56,7 @@ class Cluster(Planner):
 
     def delete(self, *, everything: bool = False) -> Plan:
         """Plan deleting it, with EVERYTHING also every tenant, namespace and topic; raises Refused."""
-        from store.changes.deleting import plan_delete_all
+        from store.changes.ending import plan_delete_all
         from store.changes.resources import plan_delete_cluster
 
         if given_flag("everything", everything):

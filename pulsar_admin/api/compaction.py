@@ -214,7 +214,7 @@ class Compactions(Planner):
         session, names, job = self._session, self._names, CompactionJob(command, form, rule, **flags)
 
         def compact(store: StoreFile, *, previews: bool) -> tuple[ChangeReport, ...]:
-            from store.changes.compacting import Compactor
+            from store.changes.compaction import Compactor
 
             def warn(text: str) -> None:
                 session.warn([text])

@@ -146,7 +146,7 @@ class Cursor(Cursors):
 
         Raises as ``state``, and LedgerNotFound, EntryNotFound, InvalidValue, and unless FORCE Refused for a cursor of the broker's own.
         """
-        from store.changes.managed_ledgers import plan_mark_delete
+        from store.changes.log_writer import plan_mark_delete
 
         forced, place = given_flag("force", force), position_of(position)
         return self._session.plan(

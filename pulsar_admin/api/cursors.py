@@ -28,7 +28,7 @@ from store.model.topics import read_topic, select_topics
 from store.names import EARLIEST, LATEST, TopicSelection
 
 if TYPE_CHECKING:
-    from store.changes.resetting import Reset, ResetRequest, ResetRule
+    from store.changes.resets import Reset, ResetRequest, ResetRule
     from store.codec.cursor import CursorState
     from store.delayed.expiries import Forecast
     from store.recovery.acks import AckState
@@ -127,7 +127,7 @@ class Cursors(Planner):
         one of the five is given, LedgerNotFound, EntryNotFound, NothingMatches (a topic has no entries; nothing is at or after TIME, so
         that it would skip everything: FORCE does; or nothing is known of AS_OF), Refused (unsure).
         """
-        from store.changes.resetting import ResetTarget, resets_to
+        from store.changes.resets import ResetTarget, resets_to
 
         if sum(given is not None for given in (to, time, shift_by, like, as_of)) != 1:
             raise InvalidValue("give exactly one of to, time, shift_by, like and as_of")
@@ -290,7 +290,7 @@ class Cursors(Planner):
         )
 
     def _back_to(self, as_of: Time, if_unsure: IfUnsure, zookeeper: Sequence[str], *, force: bool) -> Plan:
-        from store.changes.out_of_time import check_now_is_meant
+        from store.changes.resets import check_now_is_meant
         from store.recovery.as_of import AsOf, IfUnsure, is_state_name, plan_as_of
 
         check_choice("if_unsure", if_unsure, IfUnsure)
@@ -397,7 +397,7 @@ def reset_request(
     force: bool,
 ) -> ResetRequest:
     """Return how to reset, with the arguments of ``Cursors.reset``; raises InvalidValue."""
-    from store.changes.resetting import ResetRequest, ResetRule
+    from store.changes.resets import ResetRequest, ResetRule
 
     check_choice("rule", rule, ResetRule)
     check_choice("clock", clock, Clock)
@@ -407,7 +407,7 @@ def reset_request(
 
 def resets_plan(session: Session, reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) -> Plan:
     """Return the plan of RESETS; warns where entries are not on the clock that decides. Raises as ``plan_resets``."""
-    from store.changes.resetting import plan_resets
+    from store.changes.resets import plan_resets
     from store.search.by_time import texts_of_clock
 
     def warned() -> Iterator[Reset]:

@@ -173,7 +173,7 @@ class Recoveries(Planner):
         hold: str = "restored",
     ) -> Plan:
         """Plan bringing TOPIC back as it was AT a time, as ``TOPIC-restored``, TO, or IN_PLACE; the rest is as of ``undelete``."""
-        from store.changes.out_of_time import check_now_is_meant
+        from store.changes.resets import check_now_is_meant
         from store.history.servers import find_servers
         from store.recovery.past import read_past
         from store.recovery.restore import RestoreAt, plan_restore_at
@@ -212,7 +212,7 @@ class Recoveries(Planner):
 
         Raises NotFound for a ledger without a mark, and without FORCE Refused for one that lacks copies or that nobody can judge.
         """
-        from store.changes.marks import plan_unmark
+        from store.changes.mending import plan_unmark
 
         given = given_ledgers(ledgers) if ledgers else ()
         given_flag("force", force)
@@ -267,7 +267,7 @@ class Recoveries(Planner):
 
         ACCEPT_UNKNOWN_TREE: as of ``recover``. Raises LedgerNotFound, and Refused where something references one or, without FORCE, might.
         """
-        from store.changes.orphans import plan_delete_orphans
+        from store.changes.mending import plan_delete_orphans
 
         given, accepted = given_ledgers(ledgers), given_texts("accept_unknown_tree", accept_unknown_tree)
         given_flag("force", force)

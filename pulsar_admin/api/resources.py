@@ -69,7 +69,7 @@ class Resources(Planner):
 
     def delete_tenant(self, name: str, *, force: bool = False) -> Plan:
         """Plan deleting a tenant, with FORCE also its namespaces and their topics; raises NamespaceNotFound, Refused."""
-        from store.changes.deleting import plan_delete_tenant
+        from store.changes.ending import plan_delete_tenant
 
         given_text("tenant", name)
         given_flag("force", force)

@@ -96,7 +96,7 @@ class TopicPlans(PolicyPlans):
 
         Cursors hop over them; ``store.delete_ledgers`` deletes ledgers.
         """
-        from store.changes.managed_ledgers import plan_forget_ledgers
+        from store.changes.log_writer import plan_forget_ledgers
 
         ids = [whole_number("ledger", one) for one in ledgers]
         return self._session.plan_rows(plan_forget_ledgers, self._name, ids)

@@ -5,6 +5,8 @@ taken and applies the change that points at them (``apply_written``). A process 
 ``entries/`` that no catalogue row names: ``store check`` does. Undoing the change takes the pointers away and leaves
 the entries in the index, so that the undo can itself be undone.
 
+Also the ids of such ledgers, and the list of a topic's ledgers that they enter.
+
 Ledgers are written closed: one ensemble of one bookie, last-add-confirmed = entry id − 1. Log format: docs/formats/entry-log.md.
 """
 
@@ -12,33 +14,50 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from store.changes.own_ledgers import next_own_ledgers, way_back_of
-from store.changes.plan import ChangeReport, Plan, Step, apply_plan, put_value_step
+from store.changes.cursors import CursorMove, plan_moves
+from store.changes.plan import ChangePart, ChangeReport, Plan, Step, apply_plan, put_value_step
+from store.changes.resets import check_position
+from store.codec.brokerentry import BrokerEntry, encode_broker_entry, strip
 from store.codec.claims import APPLICATION, COMPONENT
 from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
 from store.codec.entrylog import CURRENT_VERSION, LOG_LIMIT_BYTES, EntryLogHeader, encode_header, encode_ledgers_map
+from store.codec.interceptors import Append, InterceptorChain
 from store.codec.ledgermetadata import (
     COOKIES,
     closed_ledger,
     encode_ledger_metadata,
     ledger_path,
 )
+from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from store.codec.message import decode_message_entry, message_count, transaction_id
+from store.codec.rocksvalue import decode_counter
 from store.db.environment import Store, Txn
 from store.db.files import FileMode, LogFile, fingerprint, iter_logs, next_file_id, put_log
-from store.db.own_ledgers import OwnLedgers, put_own_ledgers
+from store.db.own_ledgers import (
+    RESERVED_GAP,
+    SEQUENCE_KEY,
+    OwnLedgers,
+    find_own_ledgers,
+    largest_ledger_id,
+    put_own_ledgers,
+)
 from store.db.owners import find_owners
-from store.db.tree import iter_children
-from store.errors import IndexCorrupt, LimitExceeded, Refused, StoreError
+from store.db.tree import find_node, iter_children
+from store.errors import EntryCorrupt, EntryNotFound, IndexCorrupt, LedgerNotFound, LimitExceeded, Refused, StoreError
 from store.files import create_file, mode_below, open_regular, remove_file
 from store.frozen import frozen
+from store.model.cursors import read_cursor
 from store.model.ledgers import find_metadata, find_times
-from store.names import FileKind
+from store.model.reader import EntryReader
+from store.model.topics import Topic, read_topic
+from store.names import FileKind, Position, TopicName
+from store.wording import counted, listed
 
 ENTRY_MAX_BYTES = 5_253_120 - 500  # BookKeeper warns above nettyMaxFrameSizeBytes − 500; this is the one Pulsar ships
 DEFAULT_BOOKIE = "127.0.0.1:3181"
@@ -365,3 +384,168 @@ def _describe(path: Path, store_path: Path, file_id: int) -> LogFile:
 def find_bookie(txn: Txn) -> str:
     """Return the id of a bookie that the metadata knows: the one that will hold what is written here."""
     return next(iter_children(txn, COOKIES), DEFAULT_BOOKIE)
+
+
+# -- own ledgers -------------------------------------------------------------------------------------------------------
+# Ids for the ledgers that a change writes: behind every id the store and its source know.
+
+
+def next_own_ledgers(store: Store, txn: Txn) -> OwnLedgers:
+    """Return the ids given so far; before the first one, where they begin. Looks at the source's sequence then."""
+    found = find_own_ledgers(txn)
+    above = largest_ledger_id(txn) + 1
+    if found is not None:
+        return OwnLedgers(found.first_id, max(found.next_id, above))
+    first = max(above, source_sequence(store)) + (RESERVED_GAP if store.info.sources else 0)
+    return OwnLedgers(first, first)
+
+
+def source_sequence(store: Store) -> int:
+    """Return the next id that the sequence of a source in RocksDB gives; 0 when the source is gone or has none."""
+    from store.sources.rocksdb import read_values  # rocksdict costs 30 ms
+
+    sequences = [0]
+    for source in store.info.sources:
+        path = Path(source.get("path", ""))
+        metadata = path if source.get("kind") == "rocksdb" else path / "metadata"
+        if source.get("kind") in ("standalone", "rocksdb") and (metadata / "CURRENT").is_file():
+            raw = read_values(metadata, [SEQUENCE_KEY]).get(SEQUENCE_KEY)
+            sequences.append(0 if raw is None else decode_counter(raw, str(metadata)))
+    return max(sequences)
+
+
+def way_back_of(store: Store, ledger_ids: Sequence[int]) -> tuple[str, ...]:
+    """Return what an export leaves to do for LEDGER_IDS, which a change wrote: a standalone's export brings them to its bookie."""
+    sources = [source for source in store.info.sources if not _is_standalone(source)]
+    if not ledger_ids or not sources:
+        return ()
+    return (
+        f"no bookie has {counted(len(ledger_ids), 'ledger')} that this wrote ({listed(ledger_ids, 3)}): bring the entries to bookies"
+        " with `store export bookie` before `store export zookeeper`, which refuses them until then",
+    )
+
+
+def _is_standalone(source: Mapping[str, Any]) -> bool:  # Any: JSON
+    """Whether SOURCE is a directory with RocksDB; one that is gone is taken for one."""
+    root = Path(source.get("path", ""))
+    return source.get("kind") == "standalone" and ((root / "metadata" / "CURRENT").is_file() or not root.is_dir())
+
+
+# -- appending ---------------------------------------------------------------------------------------------------------
+# What every appending to a topic shares: broker metadata that goes on.
+
+
+def append_payload(payload: bytes | memoryview, chain: InterceptorChain, now_ms: int) -> bytes:
+    """Return the entry as a broker with CHAIN would append it; what is not a message gets no header there."""
+    try:
+        metadata = decode_message_entry(payload, "entry", verify=False).metadata
+    except EntryCorrupt:
+        return bytes(payload)
+    # A batch of a transaction is appended as one message, see docs/formats/message.md.
+    told = 1 if transaction_id(metadata) is not None else message_count(metadata)
+    broker = chain.intercept(Append(now_ms, told))
+    front = b"" if broker is None else encode_broker_entry(broker)
+    return front + bytes(strip(memoryview(payload), "entry"))
+
+
+def recover_chain(reader: EntryReader, name: TopicName, chain: InterceptorChain) -> None:
+    """Let CHAIN go on where the topic in the store ends."""
+    if find_node(reader.txn, name.path) is None:
+        return
+    topic = read_topic(reader.txn, name)
+    chain.recover(topic.managed.properties, last_broker_entry(reader, topic))
+
+
+def last_broker_entry(reader: EntryReader, topic: Topic) -> BrokerEntry | None:
+    """Return the broker metadata of the last entry of TOPIC, None when it has none or cannot be read."""
+    last = topic.last_confirmed
+    if last.entry_id < 0:
+        return None
+    try:
+        return decode_message_entry(reader.read(last.ledger_id, last.entry_id).payload, f"entry {last}").broker
+    except (EntryNotFound, EntryCorrupt):
+        return None
+
+
+# -- ledger list -------------------------------------------------------------------------------------------------------
+# The list of a topic's ledgers as it is changed: what nobody here knows of ManagedLedgerInfo stays as it is.
+
+
+def put_managed_ledger(txn: Txn, name: TopicName, managed: ManagedLedger, now_ms: int) -> Step:
+    """Return the step that writes MANAGED as the topic's ManagedLedgerInfo."""
+    node = find_node(txn, name.path)
+    value = encode_managed_ledger(managed, b"" if node is None else node.value)
+    return put_value_step(txn, name.path, value, now_ms)
+
+
+def append_ledgers(
+    txn: Txn, name: TopicName, infos: Sequence[LedgerInfo], properties: Mapping[str, str], now_ms: int
+) -> Step:
+    """Return the step that lists INFOS, at least one, behind the topic's ledgers, PROPERTIES added; raises Refused."""
+    there = find_node(txn, name.path) is not None
+    managed = closed_ledgers(read_topic(txn, name), now_ms) if there else ManagedLedger()
+    if managed.ledgers and managed.ledgers[-1].ledger_id >= infos[0].ledger_id:
+        raise Refused(
+            f"{name} ends with ledger {managed.ledgers[-1].ledger_id}: ledger {infos[0].ledger_id} cannot come behind it",
+            hint="let the ledgers get new ids: leave --keep-ledger-ids away",
+        )
+    more = {**managed.properties, **properties}
+    return put_managed_ledger(txn, name, replace(managed, ledgers=(*managed.ledgers, *infos), properties=more), now_ms)
+
+
+def closed_ledgers(topic: Topic, now_ms: int) -> ManagedLedger:
+    """Return the ledger list of TOPIC with its last ledger closed: a broker looks for the end of the last one only."""
+    if not topic.ledgers or not topic.ledgers[-1].is_open:
+        return topic.managed
+    last = topic.ledgers[-1]
+    info = last.info._replace(entries=last.entries, size_bytes=last.size_bytes, timestamp_ms=now_ms)
+    return replace(topic.managed, ledgers=(*topic.managed.ledgers[:-1], info))
+
+
+# -- managed ledgers ---------------------------------------------------------------------------------------------------
+# What ``pulsar-managed-ledger-admin`` (4.0.8) changes: the list of a topic's ledgers, and the mark-delete of a cursor.
+
+
+def plan_forget_ledgers(txn: Txn, name: TopicName, ledger_ids: Collection[int], now_ms: int) -> Plan:
+    """Plan the list of the topic's ledgers without LEDGER_IDS; the ledgers and what cursors say of them stay.
+
+    Raises TopicNotFound, and LedgerNotFound for an id that is not listed.
+    """
+    topic = read_topic(txn, name)
+    before = topic.ids
+    for ledger_id in ledger_ids:
+        if ledger_id not in before:
+            listed = ", ".join(map(str, before)) or "none"
+            raise LedgerNotFound(
+                f"{name} has no ledger {ledger_id}", hint=f"its ledgers: {listed}", topic=str(name), ledgerId=ledger_id
+            )
+    managed = topic.managed
+    left = tuple(ledger for ledger in managed.ledgers if ledger.ledger_id not in ledger_ids)
+    step = put_managed_ledger(txn, name, replace(managed, ledgers=left), now_ms)
+    after = [ledger.ledger_id for ledger in left]
+    part = ChangePart(topic=str(name), before={"ledgers": list(before)}, after={"ledgers": after})
+    return Plan("managed-ledger delete-managed-ledger-ids", txn.id, (step,), (part,))
+
+
+def plan_mark_delete(
+    reader: EntryReader, name: TopicName, cursor: str, position: Position, now_ms: int, *, force: bool = False
+) -> Plan:
+    """Plan the cursor's mark-delete at POSITION, as typed; what was acknowledged one by one stays acknowledged.
+
+    Upstream's script writes it into ManagedCursorInfo, where no broker looks while the position is in a cursor ledger; here the
+    whole state moves into ManagedCursorInfo then. Raises SubscriptionNotFound, LedgerNotFound and EntryNotFound, and unless FORCE
+    Refused for a cursor that a broker keeps for itself.
+    """
+    topic = read_topic(reader.txn, name)
+    found = read_cursor(reader.txn, reader, topic, cursor)
+    check_position(topic, position, "")
+    ledger_id = found.info.cursors_ledger_id
+    said = f"the position was in the cursor ledger {ledger_id}, where pulsar-managed-ledger-admin would have left it"
+    move = CursorMove(
+        topic,
+        found,
+        replace(found.state, mark_delete=position),
+        warnings=(said,) if ledger_id >= 0 else (),
+        force=force,
+    )
+    return plan_moves(reader, "managed-ledger update-mark-delete-cursor", [move], now_ms)

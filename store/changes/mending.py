@@ -1,41 +1,59 @@
 """Taking lost ledgers out of what references them, so that a broker loads it and goes on behind them.
 
 Upstream: ``ManagedLedgerImpl.maybeUpdateCursorBeforeTrimmingConsumedLedger`` moves the cursors of a trimmed ledger to the one behind
-it, ``ManagedCursorImpl.recoverFromLedger`` begins at the snapshot where the cursor ledger is lost (Pulsar 4.0.8).
+it, ``ManagedCursorImpl.recoverFromLedger`` begins at the snapshot where the cursor ledger is lost (Pulsar 4.0.8). Also removes
+under-replication marks, and the metadata of ledgers that nothing references.
 """
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from itertools import chain
+from typing import NoReturn, assert_never
 
 from store.changes.cursors import info_of_state, state_json
-from store.changes.ledger_list import put_managed_ledger
+from store.changes.log_writer import put_managed_ledger
 from store.changes.plan import ChangePart, Plan, Step, delete_step, put_value_step
+from store.codec.claims import NAMING_KEYS
 from store.codec.cursor import CursorState, Ranges, encode_cursor_info
 from store.codec.given import parse_integer
 from store.codec.ledgermetadata import ledger_path
 from store.codec.policyevent import topic_of_key
 from store.codec.schema import IndexEntry, SchemaLocator, encode_schema_locator
+from store.db.delayed import find_index_ledgers
 from store.db.environment import Txn
+from store.db.files import iter_metadata_damage
 from store.db.owners import Owner, OwnerKind
-from store.db.tree import find_node, read_node
-from store.errors import Corrupt, InvalidValue, Refused, Unsupported
-from store.facts.trees import check_ledgers_seen
+from store.db.tree import find_node, iter_values, read_node
+from store.errors import (
+    Corrupt,
+    InvalidValue,
+    LedgerNotFound,
+    MetadataCorrupt,
+    NotFound,
+    Refused,
+    StoreError,
+    Unsupported,
+)
+from store.facts.marks import iter_emptied, iter_marks
+from store.facts.trees import check_ledgers_seen, check_owners_seen
+from store.facts.unlisted import find_newer
+from store.facts.vanished import find_vanished
 from store.model.broken import find_missing
 from store.model.coverage import absent_of
 from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor
-from store.model.extent import extent_of
-from store.model.ledger_owners import read_owners
-from store.model.ledgers import find_metadata, iter_entry_ids
+from store.model.extent import Extent, extent_of
+from store.model.ledger_owners import all_owners, custom_text, read_owners
+from store.model.ledgers import find_metadata, find_times, iter_entry_ids
 from store.model.messages import MessageReader, ReadOptions
 from store.model.reader import EntryReader
-from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
+from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER, read_namings
 from store.model.schemas import find_locator
 from store.model.topics import Topic, read_topic
-from store.names import EVENTS, Position, TopicName, parse_topic, shell_word
+from store.names import EVENTS, MANAGED_LEDGERS, Position, TopicName, parse_topic, shell_word
 from store.wording import counted, listed, plural
 
 _COMMAND = "ledgers forget"
@@ -341,3 +359,170 @@ def _cursor_part(topic: Topic, after: Topic, cursor: Cursor, state: CursorState,
         after=state_json(after, state),
         warnings=tuple(warnings),
     )
+
+
+# -- marks -------------------------------------------------------------------------------------------------------------
+# Removing under-replication marks of ledgers that are gone or complete.
+
+
+_NAMED_MARKS = 10
+
+
+def plan_unmark(txn: Txn, ledgers: Sequence[int], *, force: bool = False) -> Plan:
+    """Plan that LEDGERS, or none: all that are gone or complete, are marked as under-replicated no more.
+
+    Raises NotFound for a ledger without a mark, and unless FORCE Refused for one that lacks copies or that nobody can judge.
+    """
+    marks = {mark.ledger_id: mark for mark in iter_marks(txn)}
+    unmarked = [one for one in ledgers if one not in marks]
+    if unmarked:
+        raise NotFound(
+            f"no under-replication mark of {plural(len(unmarked), 'ledger')} {listed(unmarked, _NAMED_MARKS)}",
+            hint="list the marks with: pulsar-admin bookkeeper listunderreplicated",
+        )
+    chosen = [marks[one] for one in dict.fromkeys(ledgers)] or [mark for mark in marks.values() if mark.is_stale]
+    needed = [mark.ledger_id for mark in chosen if not mark.is_stale]
+    if needed and not force:
+        raise Refused(
+            f"{plural(len(needed), 'ledger')} {listed(needed, _NAMED_MARKS)} {plural(len(needed), 'lacks', 'lack')} copies,"
+            f" or may lack some: the {plural(len(needed), 'mark has', 'marks have')} a reason",
+            hint="see: pulsar-admin ledgers underreplicated; add --force to remove the marks all the same",
+            ledgerIds=needed,
+        )
+    paths = frozenset(mark.path for mark in chosen)
+    steps = tuple(delete_step(txn, path) for path in (*sorted(paths), *iter_emptied(txn, paths)))
+    parts = tuple(
+        ChangePart(
+            resource=f"mark of ledger {mark.ledger_id}",
+            before={"ledgerId": mark.ledger_id, "missingReplicas": list(mark.bookies), "isGone": mark.is_gone},
+        )
+        for mark in sorted(chosen, key=lambda mark: mark.ledger_id)
+    )
+    nothing = (ChangePart(resource="marks", before={"marks": len(marks)}, after={"marks": len(marks)}),)
+    return Plan("ledgers unmark", txn.id, steps, parts or nothing)
+
+
+# -- orphans -----------------------------------------------------------------------------------------------------------
+# Deleting the metadata of ledgers that nothing references; their bookies collect the entries then.
+#
+# A ledger is given up only where everything that could reference it was read.
+
+
+UNREFERENCED = "unreferenced"
+"""Why a ledger with metadata is an orphan, as ``ledgers orphans`` says it."""
+
+
+def plan_delete_orphans(
+    reader: EntryReader, ledger_ids: Iterable[int], *, force: bool = False, accepted: Collection[str] = ()
+) -> Plan:
+    """Plan deleting the metadata of LEDGER_IDS; raises LedgerNotFound, and Refused for one that is referenced, or may be.
+
+    FORCE: also where what is unreadable, or no part of Pulsar's topics, could reference it, where the metadata is older than the bookies
+    and newer metadata could, and where it may be the only copy of something. ACCEPTED: unknown trees that do not.
+    """
+    txn = reader.txn
+    check_owners_seen(txn, accepted)
+    indexes = find_index_ledgers(txn)
+    ids = tuple(dict.fromkeys(ledger_ids))
+    _check_references(txn, set(ids), force=force)
+    kept = set() if force else find_vanished(reader).kept & set(ids)
+    parts = tuple(_part(txn, ledger_id, indexes, force=force) for ledger_id in ids)
+    newer = None if force else find_newer(txn)
+    if newer is not None:
+        raise Refused(
+            f"the metadata is older than the bookies, which hold {counted(newer.ledgers, 'ledger')} up to {newer.largest} that it never"
+            " gave an id: what is newer may reference these ledgers",
+            hint="bring newer metadata and run: pulsar-admin store refresh; where there is none: pulsar-admin store recover --level B;"
+            " --force deletes them all the same",
+            ledgerIds=sorted(ids),
+        )
+    if kept:
+        raise Refused(
+            f"{plural(len(kept), 'ledger')} {listed(sorted(kept))} may be the only copy of what a topic had: its node or its schema is"
+            " gone without a deletion, or of another Pulsar on this BookKeeper, or it lost its compacted view",
+            hint="see: pulsar-admin doctor; --force deletes them all the same",
+            ledgerIds=sorted(kept),
+        )
+    return Plan("ledgers delete", txn.id, tuple(delete_step(txn, ledger_path(one)) for one in ids), parts)
+
+
+def parse_ledger_ids(lines: Iterable[str], where: str) -> Iterator[int]:
+    """Yield the ledger ids in LINES: numbers, or JSON objects with ``ledgerId`` as ``ledgers orphans -o jsonl`` prints them, where
+    those that have no metadata are left out.
+
+    Raises InvalidValue naming WHERE and the line.
+    """
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+            ledger_id = found["ledgerId"] if isinstance(found, dict) else found
+        except (ValueError, KeyError, RecursionError):
+            found, ledger_id = None, None
+        if isinstance(found, dict) and found.get("reason", UNREFERENCED) != UNREFERENCED:
+            continue
+        if type(ledger_id) is not int or ledger_id < 0:
+            raise InvalidValue(
+                f"{where}, line {number}: no ledger id: {line.strip()[:60]!r}",
+                hint='one a line: 7, or {"ledgerId":7}',
+            )
+        yield ledger_id
+
+
+def _check_references(txn: Txn, ledger_ids: Collection[int], *, force: bool) -> None:
+    """Raise Refused where a node names one of LEDGER_IDS and, without FORCE, where a part of the metadata cannot be read: it could.
+
+    What destroys reads the nodes themselves: the rows of ``owners`` are derived from them, by an older version perhaps.
+    """
+    problem = next((damage.reason for damage in iter_metadata_damage(txn)), None)
+    for path, value in chain(iter_values(txn, f"{MANAGED_LEDGERS}/"), iter_values(txn, "/schemas/")):
+        try:
+            namings = read_namings(path, value)
+        except StoreError as error:
+            problem = problem or error.message
+            continue
+        for kind, name, cursor, named in namings:
+            for ledger_id in named:
+                if ledger_id in ledger_ids:
+                    _refuse(ledger_id, Owner(kind, name, cursor))
+    if problem is not None and not force:
+        raise Refused(
+            f"what references ledgers cannot be read whole: {problem}",
+            hint="see: pulsar-admin store check; --force deletes them all the same",
+        )
+
+
+def _refuse(ledger_id: int, owner: Owner) -> NoReturn:
+    raise Refused(
+        f"ledger {ledger_id} is referenced: {owner}",
+        hint="what nothing references is listed by: pulsar-admin ledgers orphans",
+        ledgerId=ledger_id,
+    )
+
+
+def _part(txn: Txn, ledger_id: int, indexes: Collection[int], *, force: bool) -> ChangePart:
+    if find_node(txn, ledger_path(ledger_id)) is None:
+        raise LedgerNotFound(
+            f"ledger {ledger_id} has no metadata: there is nothing to delete",
+            hint="what has none: pulsar-admin ledgers orphans",
+            ledgerId=ledger_id,
+        )
+    owners = all_owners(txn, ledger_id)
+    if owners or ledger_id in indexes:
+        _refuse(ledger_id, owners[0] if owners else Owner(OwnerKind.INDEX, ""))
+    try:
+        metadata = find_metadata(txn, ledger_id)
+    except MetadataCorrupt:
+        metadata = None
+    claims = {} if metadata is None else custom_text(metadata)
+    if (claims.get("application") != "pulsar" or not claims.keys() & NAMING_KEYS) and not force:
+        raise Refused(
+            f"ledger {ledger_id} does not say that it is of a topic, cursor or schema: others may use it",
+            hint="packages of functions and other programs keep ledgers, too; --force deletes it all the same",
+            ledgerId=ledger_id,
+        )
+    times = find_times(txn, ledger_id)
+    extent = Extent() if times is None else Extent(times.sums.entries, times.sums.messages, times.sums.payload_bytes)
+    before = {"state": "UNREADABLE" if metadata is None else metadata.state.name, "customMetadata": claims}
+    return ChangePart(resource=f"ledger {ledger_id}", before=before, extent=extent, unreferenced_ledgers=(ledger_id,))

@@ -5,21 +5,47 @@ A reset clears what was acknowledged one by one and drops LongProperties; ``__co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any, Literal
 
-from store.changes.cursors import advanced
+from store.changes.cursors import CursorMove, advanced, plan_moves
+from store.changes.plan import BrokerMove, MoveBasis, Plan
 from store.codec.cursor import CursorState
+from store.codec.given import integer, json_value
 from store.codec.message import decode_message_entry, is_batch, message_count
-from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, NotSeen
-from store.model.cursors import COMPACTION_CURSOR, Cursor
-from store.model.extent import extent_of, pending_intervals, subtract
+from store.db.blocks import decode_latest, ledger_key
+from store.db.clocks import Clock, check_clock
+from store.errors import (
+    EntryCorrupt,
+    EntryNotFound,
+    InvalidValue,
+    LedgerNotFound,
+    MetadataCorrupt,
+    NothingMatches,
+    NotSeen,
+    Refused,
+    StoreError,
+    reason_of,
+)
+from store.frozen import frozen
+from store.model.broken import find_broken
+from store.model.copy_age import AsOf, find_as_of, read_copy_age
+from store.model.cursors import COMPACTION_CURSOR, Cursor, read_cursor
+from store.model.extent import Extent, extent_of, pending_intervals, subtract
 from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import EARLIEST, LATEST, Position
+from store.model.topics import Topic, expand_topic, read_topic
+from store.names import EARLIEST, LATEST, LONG_MAX, Position, TopicName, parse_position, parse_topic
 from store.policies.in_force import find_message_ttl
-from store.search.broker_setup import BrokerSetup
+from store.search.broker import SEARCH_FAILS, BrokerSearch
+from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
+from store.search.by_time import find_first_at_or_after
+from store.search.doubts import find_doubts, text_of_doubts
 from store.search.expiry import broker_through
+from store.search.pending import Dated, PendingSearch
+from store.timespec import FromNow, format_age_ms, format_time_ms
+from store.wording import counted
 
 _WORD_BITS = 64
 
@@ -177,3 +203,525 @@ def ttl_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, state: Curso
         f"the TTL of {ttl.seconds} s ({ttl.source} policy) skips {gone:,} of the {total:,} replayed entries as soon as a broker "
         f"runs, up to {through}: raise it first",
     )
+
+
+# -- resetting ---------------------------------------------------------------------------------------------------------
+# Where a reset moves a cursor, with what a broker would do instead and what to be warned of.
+#
+# Upstream: ``PersistentTopicsBase.internalResetCursor`` and ``PersistentSubscription.resetCursor`` (pulsar.md §3.5).
+
+
+ResetRule = Literal["exact", "broker"]
+EXACT: ResetRule = "exact"
+BROKER: ResetRule = "broker"
+
+
+@frozen
+class ResetTarget:
+    """Where to: exactly one of the four; ``exclude``: start behind it."""
+
+    time_ms: int | None = None
+    message_id: Position | None = None
+    shift_by: int | None = None
+    to_subscription: str | None = None
+    exclude: bool = False
+
+
+@frozen
+class ResetRequest:
+    """How to get there. ``broker``: whom rule ``broker`` asks, and the exact one is compared with.
+
+    ``clock``: that of a reset to a time by rule ``exact``. ``force``: also move the cursors of compaction and deduplication, into what
+    is lost, and to the end where nothing is at or after the time.
+    """
+
+    now_ms: int
+    rule: ResetRule = EXACT
+    clock: str = "auto"
+    broker: BrokerSetup = DEFAULT_BROKER
+    force: bool = False
+
+    def goes_by_clock(self, target: ResetTarget) -> bool:
+        """Whether the clock decides where a reset to TARGET goes."""
+        return target.time_ms is not None and self.rule == EXACT
+
+
+@frozen
+class ResetRow:
+    """The reset that one line of a file asks for; ``where`` names the line."""
+
+    where: str
+    topic: TopicName
+    subscription: str
+    target: ResetTarget
+
+
+@frozen
+class Reset:
+    """One cursor, and where to. ``where``: the line of a file that asks for it, empty for none."""
+
+    topic: Topic
+    cursor: Cursor
+    target: ResetTarget
+    where: str = ""
+
+
+def resets_to(target: ResetTarget, cursors: Iterable[tuple[Topic, Cursor]]) -> Sequence[Reset]:
+    """Return the resets of CURSORS to TARGET; raises InvalidValue for several and a position, which is in one topic alone."""
+    resets = [Reset(topic, cursor, target) for topic, cursor in cursors]
+    if target.message_id not in (None, EARLIEST, LATEST) and len(resets) > 1:
+        raise InvalidValue(
+            f"Reset-cursor at position is not allowed for {len(resets)} topics: position {target.message_id} is in one of them",
+            hint="name that topic or partition, use -t, or give each its own row with --from-file",
+        )
+    return resets
+
+
+def resets_of_rows(reader: EntryReader, rows: Iterable[ResetRow]) -> Iterator[Reset]:
+    """Yield what ROWS ask for, partitions of a partitioned topic one each.
+
+    Raises TopicNotFound, SubscriptionNotFound, and InvalidValue for a cursor that two rows move; each names the row.
+    """
+    seen: dict[tuple[TopicName, str], str] = {}
+    for row in rows:
+        with _errors_name(row.where):
+            resets = [_reset_of_row(reader, row, name, seen) for name in expand_topic(reader.txn, row.topic)]
+        yield from resets
+
+
+def _reset_of_row(reader: EntryReader, row: ResetRow, name: TopicName, seen: dict[tuple[TopicName, str], str]) -> Reset:
+    first = seen.setdefault((name, row.subscription), row.where)
+    if first != row.where:
+        raise InvalidValue(f"{row.subscription} of {name} is moved by {first} already")
+    topic = read_topic(reader.txn, name)
+    return Reset(topic, read_cursor(reader.txn, reader, topic, row.subscription), row.target, row.where)
+
+
+def plan_resets(reader: EntryReader, command: str, resets: Iterable[Reset], request: ResetRequest) -> Plan:
+    """Return one plan for RESETS, all of them or none.
+
+    Raises LedgerNotFound, EntryNotFound (a position that is not there), SubscriptionNotFound, InvalidValue, and Refused for a
+    cursor of the broker's own; each names the line that asks. NothingMatches: see ``check_resets_meet``.
+    """
+    listed = list(resets)
+    moves = _moves(reader, listed, request)
+    if not request.force and any(isinstance(reset.target.time_ms, FromNow) for reset in listed):
+        check_nows_agree(
+            reader,
+            moves,
+            lambda earlier_ms: _moves(reader, [_earlier(reset, earlier_ms) for reset in listed], request),
+            request.now_ms,
+        )
+    if not request.force:
+        clock = "auto" if request.rule == BROKER else check_clock(request.clock)
+        check_resets_meet(reader, moves, [move for move in moves if move.misses], clock, request.now_ms)
+    return plan_moves(reader, command, moves, request.now_ms)
+
+
+def _moves(reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) -> list[CursorMove]:
+    moves = []
+    for reset in resets:
+        with _errors_name(reset.where):
+            moves.append(_move(reader, reset.topic, reset.cursor, reset.target, request))
+    return moves
+
+
+def _earlier(reset: Reset, earlier_ms: int) -> Reset:
+    """Return a reset to a time that is so much earlier, where it was counted from now."""
+    time_ms = reset.target.time_ms
+    if not isinstance(time_ms, FromNow):
+        return reset
+    return replace(reset, target=replace(reset.target, time_ms=max(time_ms - earlier_ms, 0)))
+
+
+@contextmanager
+def _errors_name(where: str) -> Iterator[None]:
+    try:
+        yield
+    except StoreError as error:
+        if not where:
+            raise
+        raise type(error)(f"{where}: {error.message}", hint=error.hint, **error.context) from error
+
+
+def _move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ResetTarget, request: ResetRequest) -> CursorMove:
+    move = _target_move(reader, topic, cursor, target, request)
+    move = replace(move, force=request.force)
+    move.check()
+    if not request.force:
+        _check_not_lost(reader, topic, move.state.mark_delete)
+    if target.exclude and (target.shift_by is not None or target.to_subscription is not None):
+        raise InvalidValue("--exclude-reset-position goes with a time or a position")
+    ttl = ttl_warnings(reader, topic, cursor, move.state, request.now_ms)
+    basis = move.basis or MoveBasis(request.rule)
+    return replace(move, basis=basis, warnings=(*move.warnings, *ttl))
+
+
+def _check_not_lost(reader: EntryReader, topic: Topic, mark_delete: Position) -> None:
+    """Raise Refused where the first entry behind MARK_DELETE is lost."""
+    first = topic.next_valid(mark_delete)
+    for broken in find_broken(reader.txn, topic):
+        if broken.holds(first):
+            raise Refused(
+                f"{topic.name}: {first} {broken.fate}: ledger {broken.ledger_id}: {broken.what()}: {broken.broker()}",
+                hint=f"bring it back with: {broken.cure}; or reset there with --force"
+                if broken.cure
+                else f"take it out with: pulsar-admin ledgers forget {broken.ledger_id}; or reset there with --force",
+                topic=str(topic.name),
+                ledgerId=broken.ledger_id,
+            )
+
+
+def _target_move(
+    reader: EntryReader, topic: Topic, cursor: Cursor, target: ResetTarget, request: ResetRequest
+) -> CursorMove:
+    if target.message_id is not None:
+        if request.rule == EXACT:
+            check_position(topic, target.message_id, ", or --rule broker, which takes the next entry there is")
+        state = reset_state(reader, topic, cursor, target.message_id, exclude=target.exclude)
+        return CursorMove(topic, cursor, state, MoveBasis(request.rule, target.message_id), is_set=True)
+    if target.shift_by is not None:
+        return CursorMove(topic, cursor, shifted_state(topic, cursor, target.shift_by))
+    if target.to_subscription is not None:
+        other = read_cursor(reader.txn, reader, topic, target.to_subscription)
+        return CursorMove(topic, cursor, state_of_other(cursor, other))
+    return _time_move(reader, topic, cursor, target, request)
+
+
+def _time_move(
+    reader: EntryReader, topic: Topic, cursor: Cursor, target: ResetTarget, request: ResetRequest
+) -> CursorMove:
+    assert target.time_ms is not None
+    basis = MoveBasis(request.rule, time_ms=target.time_ms)
+    search = BrokerSearch(reader, topic, request.broker)
+    warnings: tuple[str, ...] = ()
+    if request.rule == BROKER:
+        try:
+            first: Position | None = search.reset_read_position(target.time_ms)
+        except SEARCH_FAILS as error:
+            raise type(error)(_failure(error), hint="leave out --rule broker", **error.context) from error
+    else:
+        clock = check_clock(request.clock)
+        first = find_first_at_or_after(reader, topic, target.time_ms, clock).position
+        warnings = _unseen_warnings(reader, topic, first, target.time_ms, clock)
+        try:
+            move = _broker_move(topic, cursor, first, search.reset_read_position(target.time_ms))
+            basis = replace(basis, asked_broker=True, broker=move)
+        except SEARCH_FAILS as error:
+            basis = replace(basis, asked_broker=True)
+            warnings += (_failure(error),)
+        except NotSeen as error:
+            warnings += (error.message,)
+    misses = first is None or first > topic.last_confirmed
+    if misses:
+        who = "a broker finds nothing" if request.rule == BROKER else "nothing is"
+        warnings += (f"{who} at or after that time: {cursor.name} moves to the end",)
+    if target.exclude and first is not None:
+        state = reset_state(reader, topic, cursor, first, exclude=True)
+    else:
+        state = reset_to_time(topic, cursor, first)
+    return CursorMove(topic, cursor, state, basis, warnings=warnings, misses=misses)
+
+
+def _failure(error: StoreError) -> str:
+    return f"a broker answers 500 and moves nothing: {error.message}"
+
+
+def _unseen_warnings(
+    reader: EntryReader, topic: Topic, first: Position | None, time_ms: int, clock: str
+) -> tuple[str, ...]:
+    """Return what is not seen before FIRST and may be at or after the time: it is not given again."""
+    end = topic.at_rank(topic.number_of_entries if first is None else topic.rank(first))
+    found = find_doubts(reader.txn, topic, end, time_ms, clock, {})
+    unseen = [replace(doubt, lost=0) for doubt in found if doubt.unseen]
+    if not unseen:
+        return ()
+    return (f"what is at or after that time among {text_of_doubts(unseen)} is not replayed: import it first",)
+
+
+def _broker_move(topic: Topic, cursor: Cursor, ours: Position | None, theirs: Position) -> BrokerMove:
+    """Return where a broker would go; ``entries``: how many more than we it would redeliver, below 0: fewer."""
+    mine, other = (reset_to_time(topic, cursor, first).mark_delete for first in (ours, theirs))
+    return BrokerMove(other, mine == other, topic.entries_after(other) - topic.entries_after(mine))
+
+
+# -- reset rows --------------------------------------------------------------------------------------------------------
+# The rows of ``topics reset-cursor --from-file``: one JSON object a change.
+#
+# ``{"topic": …, "subscription": …}`` and one of ``messageId`` (``"L:E"``, ``"L:E:B"``, earliest, latest, or an object with ledgerId and
+# entryId), ``time`` (epoch ms, or any form that -t takes), ``shiftBy`` (entries), ``toSubscription``; ``exclude`` is true or false.
+
+
+_TARGETS = ("messageId", "time", "shiftBy", "toSubscription")
+_KEYS = {"topic", "subscription", "exclude", *_TARGETS}
+
+
+def iter_reset_rows(
+    lines: Iterable[str], name: str, subscription: str | None, parse_time: Callable[[str], int]
+) -> Iterator[ResetRow]:
+    """Yield the changes in LINES of the file NAME; SUBSCRIPTION is that of rows that name none. Raises InvalidValue."""
+    row = None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        where = f"{name} line {number}"
+        try:
+            row = _row(json_value(line), where, subscription, parse_time)
+        except ValueError as error:
+            raise InvalidValue(f"{where}: {reason_of(error)}", hint=_hint()) from error
+        except StoreError as error:
+            raise InvalidValue(f"{where}: {error.message}", hint=error.hint or _hint(), **error.context) from error
+        yield row
+    if row is None:
+        raise InvalidValue(f"{name} holds no change", hint="one JSON object a line")
+
+
+def _row(found: Any, where: str, subscription: str | None, parse_time: Callable[[str], int]) -> ResetRow:  # Any: JSON
+    if not isinstance(found, dict):
+        raise InvalidValue("not a JSON object")
+    unknown = sorted(set(found) - _KEYS)
+    if unknown:
+        raise InvalidValue(f"unknown key {unknown[0]!r}")
+    name = found.get("subscription", subscription)
+    if not isinstance(found.get("topic"), str) or not isinstance(name, str):
+        raise InvalidValue("topic and subscription are required strings")
+    given = [key for key in _TARGETS if found.get(key) is not None]
+    if len(given) != 1:
+        raise InvalidValue(f"give exactly one of {', '.join(_TARGETS)}")
+    exclude = found.get("exclude", False)
+    if type(exclude) is not bool:
+        raise InvalidValue("exclude is true or false")
+    return ResetRow(where, parse_topic(found["topic"]), name, _target(found, exclude, parse_time))
+
+
+def _target(found: dict[str, Any], exclude: bool, parse_time: Callable[[str], int]) -> ResetTarget:  # Any: JSON
+    message_id, time = found.get("messageId"), found.get("time")
+    shift_by, other = found.get("shiftBy"), found.get("toSubscription")
+    if message_id is not None:
+        return ResetTarget(message_id=_position(message_id), exclude=exclude)
+    if time is not None:
+        return ResetTarget(time_ms=_time(time, parse_time), exclude=exclude)
+    if shift_by is not None:
+        integer(shift_by, "shiftBy", -LONG_MAX)
+    if other is not None and not isinstance(other, str):
+        raise InvalidValue("toSubscription must be a string")
+    return ResetTarget(shift_by=shift_by, to_subscription=other, exclude=exclude)
+
+
+def _position(value: object) -> Position:
+    if isinstance(value, str):
+        return parse_position(value)
+    if isinstance(value, dict):
+        parts = [value.get("ledgerId"), value.get("entryId"), value.get("batchIndex", -1)]
+        ids = [integer(part, "messageId", -1) for part in parts]
+        return parse_position(":".join(str(part) for part in (ids if ids[2] >= 0 else ids[:2])))
+    raise InvalidValue('messageId is "LEDGER:ENTRY" or an object with ledgerId and entryId')
+
+
+def _time(value: object, parse_time: Callable[[str], int]) -> int:
+    if type(value) is int:
+        return parse_time(f"@{value}")
+    if isinstance(value, str):
+        return parse_time(value)
+    raise InvalidValue("time is epoch milliseconds, or a string that -t takes")
+
+
+def _hint() -> str:
+    return 'a row is for example {"topic":"public/default/orders","subscription":"workers","messageId":"10:4"}'
+
+
+# -- out of time -------------------------------------------------------------------------------------------------------
+# Refusals of what goes by time and meets nothing there: a reset past the newest entry, an expiry before the oldest, one past the copy.
+#
+# A broker does all three without a word: the first skips the whole backlog, and so does the last on a copy that is a day old.
+
+
+_SHOWN = 3
+
+
+def check_now_is_meant(reader: EntryReader, time_ms: int, clock_ms: int) -> None:
+    """Raise NothingMatches for a time that was counted from the clock's now, where the copy's own time is another."""
+    as_of = find_as_of(reader.txn)
+    if as_of is not None and isinstance(time_ms, FromNow) and as_of.time_ms != clock_ms:
+        earlier_ms = time_ms - (clock_ms - as_of.time_ms)
+        raise _which_now(
+            as_of,
+            clock_ms,
+            f"the time is {format_time_ms(time_ms)}",
+            f"{format_time_ms(earlier_ms)}",
+        )
+
+
+def check_nows_agree(
+    reader: EntryReader, moves: Sequence[CursorMove], plan: Callable[[int], Sequence[CursorMove]], clock_ms: int
+) -> None:
+    """Raise NothingMatches where MOVES, whose times were counted from the clock's now, go elsewhere counted from the copy's own.
+
+    ``plan`` returns the moves for times that are so many ms less. Who means what a broker would do with the copy today, and who means what
+    one would have done when it was made, types the same words.
+    """
+    as_of = find_as_of(reader.txn)
+    if as_of is None or as_of.time_ms == clock_ms:
+        return
+    others = plan(clock_ms - as_of.time_ms)
+    differing = [(one, other) for one, other in zip(moves, others, strict=True) if one.state != other.state]
+    if not differing:
+        return
+    move, other = differing[0]
+    more = f", and {counted(len(differing) - 1, 'other')}" if len(differing) > 1 else ""
+    raise _which_now(
+        as_of,
+        clock_ms,
+        f"{move.cursor.name} of {move.topic.name}{more} would get to {move.state.mark_delete}",
+        f"to {other.state.mark_delete}",
+        topic=str(move.topic.name),
+        subscription=move.cursor.name,
+    )
+
+
+def _which_now(as_of: AsOf, clock_ms: int, then: str, otherwise: str, **context: object) -> NothingMatches:
+    """Return the error that asks which now is meant: counted from the clock's it is so ``then``, from the copy's own ``otherwise``."""
+    return NothingMatches(
+        f"which now is meant? Counted from the clock's, {format_time_ms(clock_ms)}, {then}; from the time of this copy,"
+        f" {format_time_ms(as_of.time_ms)} ({as_of.said_by}), {otherwise}",
+        hint=f"say it with --now {format_time_ms(as_of.time_ms)}, or with --now now for the clock's",
+        **context,
+        clock=int(clock_ms),
+        asOf=as_of.time_ms,
+        nows=[format_time_ms(as_of.time_ms), "now"],
+    )
+
+
+def newest_entry(reader: EntryReader, topic: Topic, clock: Clock) -> Dated | None:
+    """Return the entry of TOPIC with the latest time on CLOCK; None where no entry with a time is here."""
+    rows = ((ledger_id, reader.txn.view("times", ledger_key(ledger_id))) for ledger_id in topic.ids)
+    latest = max((decode_latest(ledger_id, row, clock) for ledger_id, row in rows if row is not None), default=0)
+    found = find_first_at_or_after(reader, topic, latest, clock) if latest > 0 else None
+    if found is None or found.position is None or found.entry_time_ms is None:
+        return None
+    return Dated(found.position, found.entry_time_ms, 0)
+
+
+def check_resets_meet(
+    reader: EntryReader, moves: Sequence[CursorMove], missed: Sequence[CursorMove], clock: Clock, now_ms: int
+) -> None:
+    """Raise NothingMatches where MISSED, those of MOVES that find nothing at or after their time, skip anything, or are all."""
+    skipping = [move for move in missed if _gone(reader, move).entries]
+    if not missed or (not skipping and len(missed) < len(moves)):
+        return
+    first, *others = skipping or missed
+    assert first.basis is not None
+    assert first.basis.time_ms is not None
+    time_ms = first.basis.time_ms
+    newest = newest_entry(reader, first.topic, clock)
+    gone = _gone(reader, first)
+    who = "a broker finds nothing" if first.basis.rule == BROKER else "nothing is"
+    text = f"{first.topic.name}: {who} at or after {format_time_ms(time_ms)}"
+    if gone.entries:
+        text += f": {first.cursor.name} would move to the end and skip {counted(gone.messages, 'message')}"
+    if newest is not None:
+        text += f"; the newest entry, {_dated(newest, now_ms)}"
+    if others:
+        text += f"; so it is with {_others(others)}"
+    ways = "to move to the end all the same: --force"
+    if first.basis.rule == BROKER:
+        ways = f"leave out --rule broker to search exactly; {ways}"
+    if newest is not None and isinstance(time_ms, FromNow):
+        ways = f"to count back from the newest entry: --now {format_time_ms(newest.time_ms)}; {ways}"
+    raise NothingMatches(
+        text,
+        hint=ways,
+        topic=str(first.topic.name),
+        subscription=first.cursor.name,
+        time=int(time_ms),
+        newestPosition=None if newest is None else str(newest.position),
+        newestTime=None if newest is None else newest.time_ms,
+        skips={"entries": gone.entries, "messages": gone.messages, "bytes": gone.bytes},
+    )
+
+
+def check_expiries_meet(
+    reader: EntryReader, moves: Sequence[CursorMove], limit_ms: int, clock: Clock, now_ms: int
+) -> None:
+    """Raise NothingMatches where none of MOVES drops anything although there is a backlog, or where LIMIT_MS, counted from now, is
+    past the end of the copy, so that whatever is in it goes."""
+    gone = [_gone(reader, move) for move in moves]
+    if not any(extent.entries for extent in gone):
+        _raise_for_nothing_older(reader, [move for move in moves if _backlog(move)], limit_ms, clock, now_ms)
+    elif isinstance(limit_ms, FromNow):
+        emptied = [move for move, extent in zip(moves, gone, strict=True) if extent.entries and not _left(move)]
+        _check_copy_reaches(reader, emptied, limit_ms, clock, now_ms)
+
+
+def _raise_for_nothing_older(
+    reader: EntryReader, moves: Sequence[CursorMove], limit_ms: int, clock: Clock, now_ms: int
+) -> None:
+    if not moves:
+        return
+    first, *others = moves
+    search = PendingSearch(reader, first.topic, first.cursor.state, clock)
+    oldest = next(search.iter_late(0), None)
+    text = f"{first.topic.name}: {first.cursor.name} has nothing to expire before {format_time_ms(limit_ms)}"
+    if oldest is not None:
+        text += f"; the first entry it is to get, {_dated(oldest, now_ms)}"
+    if others:
+        text += f"; so it is with {_others(others)}"
+    raise NothingMatches(
+        text,
+        hint="name a later time, another --now, or a position with -p; for scripts, to change nothing and go on: --force",
+        topic=str(first.topic.name),
+        subscription=first.cursor.name,
+        limit=int(limit_ms),
+        oldestPosition=None if oldest is None else str(oldest.position),
+        oldestTime=None if oldest is None else oldest.time_ms,
+    )
+
+
+def _check_copy_reaches(
+    reader: EntryReader, emptied: Sequence[CursorMove], limit_ms: int, clock: Clock, now_ms: int
+) -> None:
+    end_ms = read_copy_age(reader.txn.store, reader.txn).end_ms
+    if not emptied or limit_ms <= end_ms:
+        return
+    total = sum((_gone(reader, move) for move in emptied), Extent())
+    newest = max(
+        (found.time_ms for move in emptied if (found := newest_entry(reader, move.topic, clock))), default=end_ms
+    )
+    raise NothingMatches(
+        f"this copy ends at {format_time_ms(end_ms)}, {format_age_ms(now_ms - end_ms)} ago: all of it is older than the limit"
+        f" {format_time_ms(limit_ms)}, and {_others(emptied)} would lose {counted(total.messages, 'message')}, the whole backlog",
+        hint=f"to count back from the newest entry: --now {format_time_ms(newest)}; to drop all of it: --force",
+        topic=str(emptied[0].topic.name),
+        subscription=emptied[0].cursor.name,
+        limit=int(limit_ms),
+        copyEnd=end_ms,
+        expires={"entries": total.entries, "messages": total.messages, "bytes": total.bytes},
+    )
+
+
+def _dated(entry: Dated, now_ms: int) -> str:
+    """Return where ENTRY is, its time, and how old that is."""
+    age_ms = now_ms - entry.time_ms
+    old = f"is {format_age_ms(age_ms)} old" if age_ms >= 0 else f"is dated {format_age_ms(-age_ms)} ahead of now"
+    return f"{entry.position} of {format_time_ms(entry.time_ms)}, {old}"
+
+
+def _gone(reader: EntryReader, move: CursorMove) -> Extent:
+    """Return what MOVE takes from the backlog."""
+    before, after = _backlog(move), _left(move)
+    return extent_of(reader.txn, move.topic, subtract(before, after))
+
+
+def _backlog(move: CursorMove) -> tuple[tuple[int, int], ...]:
+    return tuple(pending_intervals(move.topic, move.cursor.state))
+
+
+def _left(move: CursorMove) -> tuple[tuple[int, int], ...]:
+    return tuple(pending_intervals(move.topic, move.state))
+
+
+def _others(moves: Sequence[CursorMove]) -> str:
+    """Return whose cursors these are: the first names, and how many more."""
+    names = [f"{move.cursor.name} of {move.topic.name}" for move in moves[:_SHOWN]]
+    more = len(moves) - len(names)
+    return ", ".join(names) + (f" and {counted(more, 'other')}" if more else "")

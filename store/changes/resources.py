@@ -1,4 +1,5 @@
-"""Changing nodes that hold one JSON object each: what is made, replaced or deleted, as one plan."""
+"""Making, changing and deleting what is a node with one JSON object: tenants, clusters, failure domains, racks, isolation policies,
+resource groups, quotas, namespaces with their bundles, and dynamic settings."""
 
 from __future__ import annotations
 
@@ -101,6 +102,7 @@ def plan_nodes(
 
 
 # -- tenants -----------------------------------------------------------------------------------------------------------
+# Making, changing and deleting tenants, with the checks of upstream's ``TenantsBase`` (4.0.8).
 
 
 def plan_create_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int) -> Plan:
@@ -163,6 +165,7 @@ def _check_clusters(txn: Txn, clusters: Sequence[str]) -> None:
 
 
 # -- clusters ----------------------------------------------------------------------------------------------------------
+# Making, changing and deleting clusters, their peers, migrations and failure domains (upstream ``ClustersBase``, 4.0.8).
 
 
 _URLS = (
@@ -353,6 +356,7 @@ def _users(txn: Txn, cluster: str) -> Iterator[str]:
 
 
 # -- racks -------------------------------------------------------------------------------------------------------------
+# Putting bookies into racks (upstream ``BookiesBase``, 4.0.8).
 
 
 def plan_set_rack(txn: Txn, bookie: str, group: str, place: JsonObject, now_ms: int) -> Plan:
@@ -392,6 +396,7 @@ def _plan_racks(txn: Txn, command: str, bookie: str, after: JsonObject, now_ms: 
 
 
 # -- isolation ---------------------------------------------------------------------------------------------------------
+# Setting and deleting isolation policies (upstream ``CmdNamespaceIsolationPolicy`` and ``ClustersBase``, 4.0.8).
 
 
 _PARAMETERS = {"min_limit", "usage_threshold"}
@@ -440,6 +445,7 @@ def _plan_isolation(txn: Txn, command: str, cluster: str, name: str, after: Json
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------
+# Making, changing and deleting resource groups and quotas (upstream ``ResourceGroupsBase`` and ``ResourceQuotasBase``, 4.0.8).
 
 
 def plan_group(txn: Txn, command: str, name: str, rates: Mapping[str, int | None], now_ms: int) -> Plan:
@@ -483,6 +489,7 @@ def _quota(bundle: Bundle | None) -> str:
 
 
 # -- bundles -----------------------------------------------------------------------------------------------------------
+# Making namespaces, and splitting their bundles (upstream ``NamespacesBase`` and ``NamespaceBundleSplitAlgorithm``, 4.0.8).
 
 
 ALGORITHMS = (
@@ -584,6 +591,7 @@ def choose_bundle(txn: Txn, namespace: NamespaceName, text: str | None, kind: st
 
 
 # -- dynamic config ----------------------------------------------------------------------------------------------------
+# Setting and forgetting dynamic settings of brokers (upstream ``BrokersBase`` and ``BrokerService``, 4.0.8).
 
 
 _PACKAGE = "org.apache.pulsar.broker.loadbalance."
@@ -625,6 +633,7 @@ def _plan_setting(txn: Txn, command: str, after: JsonObject, now_ms: int) -> Pla
 
 
 # -- namespaces --------------------------------------------------------------------------------------------------------
+# Jobs on the policies of a namespace: what they do to delayed messages is warned of.
 
 
 def plan_job(txn: Txn, namespace: NamespaceName, job: PolicyJob, now_ms: int) -> Plan:

@@ -7,6 +7,7 @@ from dataclasses import field, replace
 
 from store.changes.cursors import (
     CursorMove,
+    check_removal,
     deletable_of,
     info_of_state,
     is_unreadable,
@@ -14,7 +15,6 @@ from store.changes.cursors import (
     state_json,
     unreadable_text,
 )
-from store.changes.guards import check_removal
 from store.changes.plan import ChangePart, Plan, Step, delete_step, put_value_step
 from store.changes.resets import start_state
 from store.codec.cursor import CursorState, encode_cursor_info

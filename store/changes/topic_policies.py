@@ -11,10 +11,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from store.changes.appending import append_payload, last_broker_entry, recover_chain
 from store.changes.delayed import conflict_warnings
-from store.changes.ledger_list import append_ledgers
-from store.changes.log_writer import LedgerSpec, Payload, WrittenLedger, WrittenLedgers, apply_written, write_ledgers
+from store.changes.log_writer import (
+    LedgerSpec,
+    Payload,
+    WrittenLedger,
+    WrittenLedgers,
+    append_ledgers,
+    append_payload,
+    apply_written,
+    last_broker_entry,
+    recover_chain,
+    write_ledgers,
+)
 from store.changes.plan import (
     ChangePart,
     ChangeReport,

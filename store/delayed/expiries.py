@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 
-from store.changes.cursors import CursorMove, plan_moves
+from store.changes.cursors import CursorMove, is_guarded, plan_moves
 from store.changes.expiry import ExpiryRequest, expiry_move, unchanged_move
-from store.changes.guards import is_guarded
-from store.changes.out_of_time import check_expiries_meet, check_nows_agree
 from store.changes.plan import Plan
+from store.changes.resets import check_expiries_meet, check_nows_agree
 from store.delayed.not_due import forecast_warnings, with_not_due
 from store.errors import InvalidValue, NothingMatches, Refused
 from store.frozen import frozen

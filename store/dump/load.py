@@ -7,9 +7,17 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from store.changes.appending import append_payload, recover_chain
-from store.changes.ledger_list import append_ledgers
-from store.changes.log_writer import LedgerSpec, Payload, PayloadColumns, WrittenLedgers, apply_written, write_ledgers
+from store.changes.log_writer import (
+    LedgerSpec,
+    Payload,
+    PayloadColumns,
+    WrittenLedgers,
+    append_ledgers,
+    append_payload,
+    apply_written,
+    recover_chain,
+    write_ledgers,
+)
 from store.changes.plan import ChangePart, ChangeReport, Plan
 from store.codec.claims import topic_claims
 from store.codec.interceptors import InterceptorChain, open_chain

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from store.changes.ledger_list import put_managed_ledger
+from store.changes.log_writer import put_managed_ledger
 from store.changes.plan import ChangePart, Plan, Step, put_value_step
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledger_metadata, ledger_path
 from store.codec.message import decode_message_entry

@@ -25,7 +25,7 @@ from commands.topics.moving import read_lines
 from pulsar_admin.config import build_settings
 from store import names, timespec
 from store.changes import plan as plans
-from store.changes.reset_rows import iter_reset_rows
+from store.changes.resets import iter_reset_rows
 from store.codec import (
     batch,
     bookie,
