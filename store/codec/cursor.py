@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from store.codec.protobuf import parse_protobuf, parse_protobuf_or_text, replace_pairs, text_of
-from store.codec.unknown import unknown_fields
+from store.codec.unknown import loses_unknown_fields, unknown_fields
 from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
 from store.errors import Corrupt, EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
 from store.frozen import NamedTuple, field, frozen
@@ -93,13 +93,17 @@ def find_usual_cursor(value: bytes) -> UsualCursor | None:
     """Return what VALUE says of a cursor, None unless ``decode_cursor_info`` decodes it, and all of it is known here."""
     try:
         message, _ = _parse_info(value, "")
-        if unknown_fields(message):
+        if loses_unknown_fields(message):
             return None
         has_properties = bool(message.properties or message.cursorProperties)
-        if has_properties or message.individualDeletedMessages:
-            _info(message, "")
+        if has_properties:
+            _head(message, "")
     except StoreError:
         return None
+    for item in message.individualDeletedMessages:
+        lower, upper = item.lowerEndpoint, item.upperEndpoint
+        if (lower.ledgerId, lower.entryId) > (upper.ledgerId, upper.entryId):
+            return None
     return UsualCursor(message.cursorsLedgerId, has_properties)
 
 

@@ -31,7 +31,7 @@ from google.protobuf.message import Message
 from store.codec.buffer import Reader, encode_varint
 from store.codec.digest import DigestType
 from store.codec.protobuf import parse_protobuf, text_of
-from store.codec.unknown import unknown_fields
+from store.codec.unknown import loses_unknown_fields, unknown_fields
 from store.errors import MetadataCorrupt, Unsupported
 from store.frozen import NamedTuple, field, frozen
 from store.names import LONG_MAX
@@ -149,14 +149,24 @@ def unknown_ledger_fields(value: bytes, where: str) -> tuple[str, ...]:
     return () if version == 1 else unknown_fields(_parse_message(version, rest, where))
 
 
-def is_usual_ledger(value: bytes) -> bool:
-    """Whether all of the ledger metadata in VALUE, of version 3, can be parsed and is known here; ``decode_ledger_metadata`` tells more."""
+class UsualLedger(NamedTuple):
+    """What ``find_usual_ledger`` says: what ``find_lone_ledger`` would."""
+
+    lone: LoneLedger | None
+
+
+def find_usual_ledger(value: bytes) -> UsualLedger | None:
+    """Return what the ledger metadata in VALUE says, None unless it is of version 3 and all of it can be parsed and is known here.
+
+    ``decode_ledger_metadata`` tells more.
+    """
     if not value.startswith(_VERSION_3):
-        return False
+        return None
     try:
-        return not unknown_fields(_parse_message(3, value[len(_VERSION_3) :], ""))
+        message = _parse_message(3, value[len(_VERSION_3) :], "")
     except MetadataCorrupt:
-        return False
+        return None
+    return None if loses_unknown_fields(message) else UsualLedger(_lone_of(message))
 
 
 def decode_digest_type(value: bytes, where: str) -> DigestType | None:
@@ -183,6 +193,9 @@ def decode_members(value: bytes, where: str) -> frozenset[str]:
     return frozenset(member for segment in message.segment for member in segment.ensembleMember)
 
 
+_CLOSED = LedgerMetadataFormat.CLOSED
+
+
 class LoneLedger(NamedTuple):
     """What metadata says of a ledger that one bookie has alone; the last entry and the payload bytes of a closed one, else -1 and 0."""
 
@@ -203,20 +216,33 @@ def find_lone_ledger(value: bytes) -> LoneLedger | None:
         message = _parse_message(3, value[len(_VERSION_3) :], "")
     except MetadataCorrupt:
         return None
-    is_closed = message.state == LedgerMetadataFormat.CLOSED
-    if len(message.segment) != 1 or (is_closed and not message.HasField("lastEntryId")):
+    return _lone_of(message)
+
+
+def _lone_of(message: LedgerMetadataFormat) -> LoneLedger | None:
+    segments = message.segment
+    if message.ensembleSize != 1 or message.quorumSize != 1 or len(segments) != 1:
         return None
-    (segment,) = message.segment
+    segment = segments[0]
     members = segment.ensembleMember
-    is_alone = message.ensembleSize == 1 == message.quorumSize and len(members) == 1 and segment.firstEntryId == 0
-    if not is_alone or (message.HasField("ackQuorumSize") and message.ackQuorumSize != 1):
+    if len(members) != 1 or segment.firstEntryId != 0:
         return None
-    last_entry_id, length = (message.lastEntryId, message.length) if is_closed else (-1, 0)
-    if last_entry_id < -1 or length < 0 or not isinstance(members[0], str):
+    if message.ackQuorumSize != 1 and message.HasField("ackQuorumSize"):
         return None
-    if not all(isinstance(pair.key, str) for pair in message.customMetadata):
+    is_closed = message.state == _CLOSED
+    if is_closed and not message.HasField("lastEntryId"):
         return None
-    return LoneLedger(is_closed, last_entry_id, length, members[0])
+    last_entry_id, length, bookie = (
+        (message.lastEntryId if is_closed else -1),
+        (message.length if is_closed else 0),
+        members[0],
+    )
+    if last_entry_id < -1 or length < 0 or not isinstance(bookie, str):
+        return None
+    for pair in message.customMetadata:
+        if not isinstance(pair.key, str):
+            return None
+    return LoneLedger(is_closed, last_entry_id, length, bookie)
 
 
 @lru_cache(maxsize=4096)

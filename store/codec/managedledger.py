@@ -17,7 +17,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from store.codec.buffer import encode_varint, signed
 from store.codec.protobuf import parse_protobuf_or_text, properties_of, replace_pairs
-from store.codec.unknown import unknown_fields
+from store.codec.unknown import loses_unknown_fields, unknown_fields
 from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
 from store.errors import MetadataCorrupt, StoreError
 from store.frozen import NamedTuple, field, frozen
@@ -84,7 +84,7 @@ def find_usual_ledgers(value: bytes) -> list[int] | None:
     """Return the ids of the ledgers in VALUE, None unless ``decode_managed_ledger`` decodes it, and all of it is known here."""
     try:
         message, _ = _parse(value, "")
-        if unknown_fields(message):  # also those of publish times, which are known
+        if loses_unknown_fields(message):  # also those of publish times, which are known
             return None
         infos = list(message.ledgerInfo)
         if message.properties or any(info.properties for info in infos):

@@ -24,6 +24,13 @@ def unknown_fields(message: Message, known: Known = ()) -> tuple[str, ...]:
     return tuple(sorted(set(_walk(message, known))))
 
 
+def loses_unknown_fields(message: Message) -> bool:
+    """Whether ``unknown_fields`` has any of MESSAGE, which is without them afterwards: for a pass over millions, at half the cost."""
+    before = message.ByteSize()
+    message.DiscardUnknownFields()
+    return message.ByteSize() != before
+
+
 def _walk(message: Message, known: Known) -> Iterator[str]:
     name = message.DESCRIPTOR.name
     unknown = UnknownFieldSet(message)

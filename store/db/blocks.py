@@ -238,6 +238,11 @@ class LedgerSums(NamedTuple):
     max_lac: int  # largest last-add-confirmed that a writer put into an entry
 
     @property
+    def is_stamped(self) -> bool:
+        """Whether every entry that is a message has a broker time, and there are such."""
+        return bool(self.broker_count) and self.broker_count + self.unframed == self.entries
+
+    @property
     def begin_publish_ms(self) -> int | None:
         """PIP-345's beginPublishTimestamp: the smallest publish time, None when no entry is a message."""
         return self.publish_min_ms if self.publish_min_ms <= self.publish_max_ms else None

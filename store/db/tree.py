@@ -172,10 +172,16 @@ def iter_values(txn: Txn, prefix: str) -> Iterator[tuple[str, bytes]]:
 
 def iter_children(txn: Txn, path: str, first: str = "") -> Iterator[str]:
     """Yield the names directly below PATH in order, from FIRST on; intermediate nodes need no key of their own."""
+    return (name for name, _ in iter_children_and_keys(txn, path, first))
+
+
+def iter_children_and_keys(txn: Txn, path: str, first: str = "") -> Iterator[tuple[str, bytes]]:
+    """Yield the same names, each with the first key that is of it or below it: its own, where it is a node with a key that is its path."""
     prefix = path.rstrip("/") + "/"
     raw = _encoded(prefix)
     if len(raw) > _KEY_HEAD_BYTES:
-        yield from dict.fromkeys(node.path[len(prefix) :].split("/", 1)[0] for node in iter_nodes(txn, prefix))
+        names = dict.fromkeys(node.path[len(prefix) :].split("/", 1)[0] for node in iter_nodes(txn, prefix))
+        yield from ((name, b"") for name in names)
         return
     seen = set[str]()
     for part, key in txn.parts("tree", raw, (raw + first.encode())[:_KEY_HEAD_BYTES], _KEY_HEAD_BYTES):
@@ -185,7 +191,7 @@ def iter_children(txn: Txn, path: str, first: str = "") -> Iterator[str]:
             name = path_of_key(txn, key)[len(prefix) :].partition("/")[0]
         if name not in seen:  # "x", "x-partition-0", "x/cursor": "x" comes up twice
             seen.add(name)
-            yield name
+            yield name, key
 
 
 def path_of_key(txn: Txn, key: bytes) -> str:

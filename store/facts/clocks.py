@@ -7,7 +7,7 @@ from typing import ClassVar
 from store.db.blocks import LedgerSums
 from store.db.environment import Txn
 from store.frozen import frozen
-from store.model.ledgers import find_sums
+from store.model.ledgers import WholeLedger, find_sums
 from store.model.topics import Topic
 
 
@@ -32,25 +32,22 @@ class Clocks:
     is_stamped: bool = False
 
 
-def _is_stamped(sums: LedgerSums) -> bool:
-    return bool(sums.broker_count) and sums.broker_count + sums.unframed == sums.entries
-
-
 def _off_by(sums: LedgerSums, closed_ms: int, opened_ms: int, now_ms: int) -> tuple[int, int]:
     """Return how far publish times of a ledger are after, and before, what is possible; CLOSED_MS 0: it is open."""
-    stamped = _is_stamped(sums)
+    stamped = sums.is_stamped
     not_after = sums.broker_max_ms if stamped else (closed_ms or now_ms)
     not_before = sums.broker_min_ms if stamped else opened_ms
     return sums.publish_max_ms - not_after, not_before - sums.publish_min_ms
 
 
-def is_on_time(sums: LedgerSums | None, closed_ms: int, opened_ms: int, now_ms: int) -> bool:
+def is_on_time(ledger: WholeLedger, closed_ms: int, opened_ms: int, now_ms: int) -> bool:
     """Whether ``read_clocks`` has nothing to tell of a ledger."""
     latest_ms = now_ms + Clocks.TOLERANCE_MS
-    if sums is None or sums.begin_publish_ms is None:
+    smallest, largest = ledger.publish_min_ms, ledger.publish_max_ms
+    if closed_ms > latest_ms or smallest > largest:
         return closed_ms <= latest_ms
-    off_ms = max(_off_by(sums, closed_ms, opened_ms, now_ms))
-    return off_ms <= Clocks.TOLERANCE_MS and sums.publish_max_ms <= latest_ms and closed_ms <= latest_ms
+    off_ms = max(largest - (closed_ms or now_ms), opened_ms - smallest) if ledger.off_ms is None else ledger.off_ms
+    return off_ms <= Clocks.TOLERANCE_MS and largest <= latest_ms
 
 
 def read_clocks(txn: Txn, topic: Topic, now_ms: int) -> Clocks:
@@ -68,7 +65,7 @@ def read_clocks(txn: Txn, topic: Topic, now_ms: int) -> Clocks:
         if closed_ms > now_ms + Clocks.TOLERANCE_MS:
             late, late_bytes, latest = late + 1, late_bytes + ledger.size_bytes, max(latest, closed_ms)
         if sums is not None and sums.begin_publish_ms is not None:
-            is_stamped &= _is_stamped(sums)
+            is_stamped &= sums.is_stamped
             over, under = _off_by(sums, closed_ms, opened_ms, now_ms)
             if over > Clocks.TOLERANCE_MS:
                 future, ahead = future + 1, max(ahead, over)

@@ -6,12 +6,12 @@ from contextlib import suppress
 
 from store.codec.policies import PartitionedTopic
 from store.db.environment import Txn
-from store.db.tree import find_node, iter_children
+from store.db.tree import find_node
 from store.errors import StoreError
 from store.frozen import frozen, replace
 from store.model.partitions import iter_partitioned, read_partitioned
-from store.model.topics import iter_all_namespaces, read_topic
-from store.names import PARTITION_SUFFIX, TopicName, decode_name, is_encoded
+from store.model.topics import iter_topics, read_topic
+from store.names import PARTITION_SUFFIX, TopicName
 
 
 @frozen
@@ -64,10 +64,7 @@ def find_disagreeing(txn: Txn) -> tuple[Partitions, ...]:
 
 def _partitions_there(txn: Txn) -> dict[TopicName, list[int]]:
     found: dict[TopicName, list[int]] = {}
-    for namespace in iter_all_namespaces(txn):
-        for child in iter_children(txn, namespace.managed_ledgers_path):
-            if PARTITION_SUFFIX in child and is_encoded(child):
-                name = TopicName(namespace, decode_name(child))
-                if name.partition_index >= 0 > name.base.partition_index:
-                    found.setdefault(name.base, []).append(name.partition_index)
+    for name in iter_topics(txn, containing=PARTITION_SUFFIX):
+        if name.partition_index >= 0 > name.base.partition_index:
+            found.setdefault(name.base, []).append(name.partition_index)
     return found

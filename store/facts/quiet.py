@@ -31,7 +31,7 @@ _NOT_PLAIN = frozenset(b"/%+")
 
 
 class Quiet(NamedTuple):
-    """A topic that needs no look: whether its last ledger is open, and what the index has of that."""
+    """A topic that needs no look: whether its last ledger is open, and what the index has of one that is."""
 
     is_open: bool
     sums: LedgerSums | None
@@ -76,7 +76,7 @@ class QuietTopics:
         ledgers = None if row is None else find_plain_ledgers(plain_value(row))
         if not ledgers or len(ledgers) > LEDGERS_MAX:
             return None
-        end, opened_ms, is_open, sums = (ledgers[0][0], -1), 0, False, None
+        end, opened_ms, is_open = (ledgers[0][0], -1), 0, False
         spans: list[tuple[int, int]] = []
         for index, (ledger_id, entries, size_bytes, closed_ms) in enumerate(ledgers):
             whole = find_whole(self._txn, ledger_id)
@@ -91,12 +91,13 @@ class QuietTopics:
                 end = ledger_id, -1
             spans.append((ledger_id, whole.entries))
             is_open = not whole.is_closed
-            sums = None if self._now_ms is None else find_sums(self._txn, ledger_id)
-            if self._now_ms is not None and not is_on_time(sums, closed_ms, opened_ms, self._now_ms):
+            if self._now_ms is not None and not is_on_time(whole, closed_ms, opened_ms, self._now_ms):
                 return None
             opened_ms = closed_ms or opened_ms
         cursors = self._read_cursors(path, local, end)
-        return Quiet(is_open, sums) if cursors is not None and _pin_nothing(spans, cursors) else None
+        if cursors is None or not _pin_nothing(spans, cursors):
+            return None
+        return Quiet(is_open, find_sums(self._txn, spans[-1][0]) if is_open and self._now_ms is not None else None)
 
     def _read_cursors(self, path: str, local: str, end: tuple[int, int]) -> list[PlainCursor] | None:
         """Return the cursors of a topic that ends at END, None where something may be to be said of one."""

@@ -30,7 +30,7 @@ from store.model.ledgers import find_ledger, sorted_ledger_ids
 from store.model.loose import loose_of
 from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
-from store.model.topics import iter_topics, partition_count, read_topic
+from store.model.topics import iter_headless, partition_count, read_topic
 from store.names import TopicName
 from store.sources.roots import stored_roots
 
@@ -136,11 +136,7 @@ def _find(reader: EntryReader) -> Vanished:
             gone[one.name].append(one)
         if one.name is not None and one.is_of_schema:
             bare[one.name].append(one.ledger_id)
-    headless = {
-        name: tuple(iter_cursor_names(txn, name))
-        for name in iter_topics(txn)
-        if txn.view("tree", tree_key(name.path)) is None
-    }
+    headless = {name: tuple(iter_cursor_names(txn, name)) for name in iter_headless(txn)}
     topics = []
     for name in sorted(gone.keys() | headless.keys(), key=str):
         listed = _listed_in(last.get(name.path), name)

@@ -12,6 +12,7 @@ from typing import TypeVar
 from store.codec.ledgermetadata import (
     LedgerMetadata,
     LedgerState,
+    LoneLedger,
     decode_ledger_metadata,
     find_lone_ledger,
     ledger_id_of_path,
@@ -19,6 +20,8 @@ from store.codec.ledgermetadata import (
 )
 from store.db.blocks import (
     BLOCK_BITS,
+    NO_MAX,
+    NO_MIN,
     Block,
     LedgerSums,
     LedgerTimes,
@@ -39,6 +42,7 @@ _Found = TypeVar("_Found")
 _KEPT_LEDGERS = 256
 _KEPT_BLOCKS = 1024
 """Blocks of usual ledgers have some hundred bytes, and the largest ten thousand."""
+_NOT_STAMPED = NO_MAX
 _USUAL_KEY = (
     rb"/ledgers/([0-9]{2})/([0-9]{4})/L([0-9]{4})"  # compiled where it is first used: a cold question needs none
 )
@@ -64,33 +68,79 @@ class Ledger:
 
 
 class WholeLedger(NamedTuple):
-    """How many entries and payload bytes a ledger has of which its one bookie has every entry, and whether it is closed."""
+    """How many entries and payload bytes a ledger has of which its one bookie has every entry, and whether it is closed.
+
+    ``publish_min_ms``, ``publish_max_ms``: as of ``LedgerSums``. ``off_ms``: how far publish times are after, or before, those of the
+    broker at most; None where entries lack the broker's.
+    """
 
     entries: int
     size_bytes: int
     is_closed: bool
+    publish_min_ms: int = NO_MIN
+    publish_max_ms: int = NO_MAX
+    off_ms: int | None = None
 
 
 class WholeLedgers:
     """The ledgers that a look at all of them found to be whole: their metadata can be read, its one bookie serves every entry, up to their
-    end none is missing. In 25 bytes each, as there may be millions; kept in the memo of a transaction."""
+    end none is missing. In 49 bytes each, as there may be millions; kept in the memo of a transaction."""
 
     def __init__(self) -> None:
         self._ids, self._entries, self._sizes, self._closed = array("q"), array("q"), array("q"), array("b")
+        self._publish_min, self._publish_max, self._off = array("q"), array("q"), array("q")
 
     def add(self, ledger_id: int, found: WholeLedger) -> None:
         """Add a ledger behind those that are here; one that is not behind them is left out."""
         if not self._ids or self._ids[-1] < ledger_id:
             self._ids.append(ledger_id)
-            for column, value in zip((self._entries, self._sizes, self._closed), found, strict=True):
-                column.append(value)
+            self._entries.append(found.entries)
+            self._sizes.append(found.size_bytes)
+            self._closed.append(found.is_closed)
+            self._publish_min.append(found.publish_min_ms)
+            self._publish_max.append(found.publish_max_ms)
+            self._off.append(_NOT_STAMPED if found.off_ms is None else found.off_ms)
 
     def find(self, ledger_id: int) -> WholeLedger | None:
         """Return the ledger, None where it is not known to be whole."""
         place = bisect_left(self._ids, ledger_id)
         if place == len(self._ids) or self._ids[place] != ledger_id:
             return None
-        return WholeLedger(self._entries[place], self._sizes[place], bool(self._closed[place]))
+        off_ms = self._off[place]
+        return WholeLedger(
+            self._entries[place],
+            self._sizes[place],
+            bool(self._closed[place]),
+            self._publish_min[place],
+            self._publish_max[place],
+            None if off_ms == _NOT_STAMPED else off_ms,
+        )
+
+
+class LoneLedgers:
+    """What the metadata of ledgers says that one ``bookie`` has alone, in the order of their nodes; kept in the memo of a transaction.
+
+    In 25 bytes each, as there may be millions.
+    """
+
+    def __init__(self, bookie: str) -> None:
+        self.bookie = bookie
+        self._ids, self._last_entry_ids, self._lengths, self._closed = array("q"), array("q"), array("q"), array("b")
+
+    def add(self, ledger_id: int, found: LoneLedger) -> None:
+        """Add a ledger; one of another bookie is left out."""
+        if found.bookie == self.bookie:
+            self._ids.append(ledger_id)
+            self._last_entry_ids.append(found.last_entry_id)
+            self._lengths.append(found.length)
+            self._closed.append(found.is_closed)
+
+    def __iter__(self) -> Iterator[tuple[int, LoneLedger]]:
+        columns = zip(self._ids, self._closed, self._last_entry_ids, self._lengths, strict=True)
+        return (
+            (ledger_id, LoneLedger(bool(closed), last, length, self.bookie))
+            for ledger_id, closed, last, length in columns
+        )
 
 
 def find_whole(txn: Txn, ledger_id: int) -> WholeLedger | None:

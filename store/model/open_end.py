@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import suppress
 
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState, find_lone_ledger
+from store.codec.ledgermetadata import LedgerMetadata, LedgerState, LoneLedger, find_lone_ledger
 from store.db.blocks import decode_sums, ledger_key
 from store.db.environment import Txn
 from store.db.unserved import has_unserved
@@ -22,8 +22,18 @@ from store.model.coverage import (
     read_held,
     read_served,
 )
-from store.model.ledgers import Ledger, WholeLedger, WholeLedgers, find_whole, iter_ledger_values, read_ledger
+from store.model.ledgers import (
+    Ledger,
+    LoneLedgers,
+    WholeLedger,
+    WholeLedgers,
+    find_whole,
+    iter_ledger_ids,
+    iter_ledger_values,
+    read_ledger,
+)
 from store.model.placement import write_set
+from store.names import LONG_MAX
 
 
 @frozen
@@ -140,8 +150,13 @@ def read_shortfalls(txn: Txn) -> Shortfalls:
     if read_shortfalls not in txn.memo:
         short, others, absent = set[int](), set[int](), Counter[str]()
         all_whole, bookie = WholeLedgers(), find_lone_bookie(txn)
-        for ledger_id, value in iter_ledger_values(txn):
-            if value and bookie and (whole := _find_whole(txn, ledger_id, value, bookie)) is not None:
+        times = _TimeRows(txn)
+        for ledger_id, lone in _iter_lone(txn):
+            if (
+                lone is not None
+                and lone.bookie == bookie
+                and (whole := _find_whole(txn, ledger_id, lone, times)) is not None
+            ):
                 all_whole.add(ledger_id, whole)
                 if not whole.is_closed:
                     others.add(ledger_id)
@@ -174,13 +189,48 @@ def find_whole_ledgers(txn: Txn) -> None:
         txn.memo.pop(key, None)  # who asks for a row meets what was altered beside it
 
 
-def _find_whole(txn: Txn, ledger_id: int, value: bytes, bookie: str) -> WholeLedger | None:
-    """Return what a ledger has of which BOOKIE alone has every entry and serves it, where most are such; None of any other."""
-    found = find_lone_ledger(value)
-    if found is None or found.bookie != bookie or has_unserved(txn, ledger_id):
+def _iter_lone(txn: Txn) -> Iterator[tuple[int, LoneLedger | None]]:
+    """Yield each ledger of the metadata, and what that says of it where one bookie has it alone."""
+    kept: LoneLedgers | None = txn.memo.get(LoneLedgers)
+    if kept is None:
+        yield from (
+            (ledger_id, find_lone_ledger(value) if value else None) for ledger_id, value in iter_ledger_values(txn)
+        )
+        return
+    rows = iter(kept)
+    ahead = next(rows, None)
+    for ledger_id in iter_ledger_ids(txn):
+        if ahead is not None and ahead[0] == ledger_id:
+            yield ahead
+            ahead = next(rows, None)
+        else:
+            yield ledger_id, None
+
+
+class _TimeRows:
+    """The time rows of ledgers, most of which are asked for in the order of their keys."""
+
+    def __init__(self, txn: Txn) -> None:
+        self._txn = txn
+        self._rows = txn.items("times") if LoneLedgers in txn.memo else iter(())
+        self._row: tuple[bytes, bytes] | None = (b"", b"")
+
+    def find(self, ledger_id: int) -> bytes | memoryview | None:
+        """Return the row of a ledger; raises IndexCorrupt."""
+        key = ledger_key(ledger_id)
+        while self._row is not None and self._row[0] < key:
+            self._row = next(self._rows, None)
+        if self._row is not None and self._row[0] == key:
+            return self._row[1]
+        return self._txn.view("times", key)  # one that was altered, or of a ledger before the last
+
+
+def _find_whole(txn: Txn, ledger_id: int, found: LoneLedger, times: _TimeRows) -> WholeLedger | None:
+    """Return what a ledger has whose one bookie has every entry and serves it, as most are; None of any other."""
+    if has_unserved(txn, ledger_id):
         return None
     try:
-        row = txn.view("times", ledger_key(ledger_id))
+        row = times.find(ledger_id)
         sums = None if row is None else decode_sums(ledger_id, row)
     except StoreError:
         return None
@@ -189,4 +239,8 @@ def _find_whole(txn: Txn, ledger_id: int, value: bytes, bookie: str) -> WholeLed
     last = found.last_entry_id if found.is_closed else sums.last_entry
     if (sums.entries, sums.first_entry, sums.last_entry) != (last + 1, 0, last) or last < sums.max_lac:
         return None
-    return WholeLedger(last + 1, found.length if found.is_closed else sums.payload_bytes, found.is_closed)
+    size_bytes, off_ms = found.length if found.is_closed else sums.payload_bytes, None
+    smallest, largest = sums.publish_min_ms, sums.publish_max_ms
+    if smallest <= largest and sums.is_stamped:
+        off_ms = min(max(largest - sums.broker_max_ms, sums.broker_min_ms - smallest, -LONG_MAX), LONG_MAX)
+    return WholeLedger(last + 1, size_bytes, found.is_closed, smallest, largest, off_ms)

@@ -11,7 +11,7 @@ from itertools import accumulate, takewhile
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn
-from store.db.tree import Node, find_node, has_children, iter_children
+from store.db.tree import Node, find_node, has_children, iter_children, iter_children_and_keys, tree_key
 from store.errors import LedgerNotFound, NamespaceNotFound, StoreError, TopicNotFound
 from store.frozen import NamedTuple
 from store.model.ledgers import find_end, find_whole, read_ledger
@@ -271,37 +271,70 @@ def expand_topic(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
     return (name,)
 
 
-def iter_topics(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[TopicName]:
-    """Yield every topic and partition of NAMESPACE (default: all), system topics included, in name order.
+def iter_topics(txn: Txn, namespace: NamespaceName | None = None, containing: str = "") -> Iterator[TopicName]:
+    """Yield every topic and partition of NAMESPACE (default: all), system topics included, in name order; CONTAINING: part of their names.
 
     A node whose name is not as ``encode_name`` writes it is none: no topic name leads to it. ``store check`` names it.
     """
-    if namespace is not None:
-        yield from (TopicName(namespace, name) for name in _local_names(txn, namespace))
-        return
-    for node_namespace in iter_all_namespaces(txn):
-        yield from iter_topics(txn, node_namespace)
+    for one in iter_all_namespaces(txn) if namespace is None else (namespace,):
+        yield from (TopicName(one, name) for name in _local_names(txn, one) if containing in name)
 
 
 def count_topics(txn: Txn) -> int:
     """Return how many topics and partitions there are, for a progress display."""
-    return sum(1 for _ in iter_topics(txn))
+    return sum(len(_local_names(txn, namespace)) for namespace in iter_all_namespaces(txn))
+
+
+class _Listed(NamedTuple):
+    """The topics of a namespace as a snapshot keeps them: their local names in order, with NUL between them as there may be a million;
+    those of them that are logs of pending acknowledgements, and those that may have no node of their own."""
+
+    names: str
+    logs: frozenset[str]
+    headless: tuple[str, ...]
 
 
 def _local_names(txn: Txn, namespace: NamespaceName) -> list[str]:
+    kept = _find_listed(txn, namespace)
+    if kept is not None:
+        return kept.names.split("\0") if kept.names else []
     altered: list[bytes] = []
+    path = namespace.managed_ledgers_path
+    own, names, headless = f"{path}/".encode(), list[str](), list[str]()
     with txn.noting_altered(altered):
-        children = [child for child in iter_children(txn, namespace.managed_ledgers_path) if is_encoded(child)]
-    names = sorted(map(decode_name, children))
-    if txn.is_snapshot and not altered:
-        txn.memo[find_pending_ack_logs] = namespace, frozenset(n for n in names if n.endswith(PENDING_ACK_SUFFIX))
+        for child, key in iter_children_and_keys(txn, path):
+            if is_encoded(child):
+                names.append(decode_name(child))
+                if len(key) != len(own) + len(child):
+                    headless.append(names[-1])
+    names.sort()
+    if txn.is_snapshot and not altered and "" not in names and not any("\0" in name for name in names):
+        logs = frozenset(name for name in names if name.endswith(PENDING_ACK_SUFFIX))
+        listed = _Listed("\0".join(names), logs, tuple(headless))
+        txn.memo.setdefault(_local_names, {})[namespace] = listed
     return names
 
 
+def _find_listed(txn: Txn, namespace: NamespaceName) -> _Listed | None:
+    kept: dict[NamespaceName, _Listed] | None = txn.memo.get(_local_names)
+    return None if kept is None else kept.get(namespace)
+
+
 def find_pending_ack_logs(txn: Txn, namespace: NamespaceName) -> frozenset[str] | None:
-    """Return the local names of the logs of pending acknowledgements in NAMESPACE, None unless its topics were listed last."""
-    kept: tuple[NamespaceName, frozenset[str]] | None = txn.memo.get(find_pending_ack_logs)
-    return kept[1] if kept is not None and kept[0] == namespace else None
+    """Return the local names of the logs of pending acknowledgements in NAMESPACE, None unless its topics were listed."""
+    kept = _find_listed(txn, namespace)
+    return None if kept is None else kept.logs
+
+
+def iter_headless(txn: Txn) -> Iterator[TopicName]:
+    """Yield the topics of ``iter_topics`` that have no node of their own, but something below it."""
+    for namespace in iter_all_namespaces(txn):
+        names = _local_names(txn, namespace)
+        kept = _find_listed(txn, namespace)
+        for name in names if kept is None else kept.headless:
+            topic = TopicName(namespace, name)
+            if txn.view("tree", tree_key(topic.path)) is None:
+                yield topic
 
 
 def iter_topic_texts(txn: Txn, namespace: NamespaceName, *, system: bool) -> Iterator[str]:

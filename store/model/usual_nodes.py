@@ -10,14 +10,16 @@ import re
 from collections.abc import Iterator
 
 from store.codec.cursor import find_usual_cursor
-from store.codec.ledgermetadata import is_usual_ledger
+from store.codec.ledgermetadata import LoneLedger, find_usual_ledger
 from store.codec.managedledger import find_usual_ledgers
 from store.db.environment import Txn
 from store.db.owners import OwnerKind
 from store.db.tree import decode_node, plain_value
 from store.errors import IndexCorrupt
 from store.frozen import NamedTuple
+from store.model.coverage import find_lone_bookie
 from store.model.cursors import COMPACTION_CURSOR
+from store.model.ledgers import LoneLedgers
 from store.model.references import NAMING_PREFIXES, References
 from store.names import INT_MAX
 
@@ -33,10 +35,15 @@ _NAMING = tuple(prefix.encode() for prefix in NAMING_PREFIXES)
 
 
 class Usual(NamedTuple):
-    """A usual node: the ledgers that it names. ``says_more``: it may name others, which ``References.see`` finds."""
+    """A usual node: the ledgers that it names. ``says_more``: it may name others, which ``References.see`` finds.
+
+    Of a ledger with one bookie: its id and what its metadata says.
+    """
 
     ledger_ids: list[int]
     says_more: bool = False
+    ledger_id: int = -1
+    lone: LoneLedger | None = None
 
 
 _LEDGER = Usual([])
@@ -53,7 +60,10 @@ def find_usual(key: bytes, row: bytes) -> Usual | None:
         return None
     cursor, *digits = found.groups()
     if digits[0] is not None:
-        return _LEDGER if int(b"".join(digits)) < INT_MAX and is_usual_ledger(value) else None
+        ledger_id, ledger = int(b"".join(digits)), find_usual_ledger(value)
+        if ledger is None or ledger_id >= INT_MAX:
+            return None
+        return _LEDGER if ledger.lone is None else Usual([], False, ledger_id, ledger.lone)
     if cursor is None:
         ledger_ids = find_usual_ledgers(value)
         return None if ledger_ids is None else Usual(ledger_ids)
@@ -66,7 +76,8 @@ def find_usual(key: bytes, row: bytes) -> Usual | None:
 def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
     """Yield (key, row) of the nodes of the tree that are not usual, in order.
 
-    A snapshot keeps which these are, if they are not many, and what all nodes name, for ``find_references``.
+    A snapshot keeps which these are, if they are not many, what all nodes name, for ``find_references``, and what the metadata of
+    ledgers says, for ``store.model.open_end.read_shortfalls``.
     """
     kept: list[bytes] | None = txn.memo.get(iter_unusual)
     if kept is not None:
@@ -77,10 +88,13 @@ def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
         return
     found, altered = list[bytes](), list[bytes]()
     references: References | None = References()
+    lone = LoneLedgers(_find_lone_bookie(txn))
     with txn.noting_altered(altered):
         for key, row in txn.items("tree"):
             usual = find_usual(key, row)
-            if references is not None and not _note(references, key, row, usual):
+            if usual is not None and usual.lone is not None:
+                lone.add(usual.ledger_id, usual.lone)
+            elif references is not None and not _note(references, key, row, usual):
                 references = None
             if usual is None:
                 if len(found) <= _KEPT_KEYS:
@@ -90,6 +104,15 @@ def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
         txn.memo[iter_unusual] = found
     if txn.is_snapshot and references is not None and not altered:
         txn.memo[References] = references
+    if txn.is_snapshot and not altered:
+        txn.memo[LoneLedgers] = lone
+
+
+def _find_lone_bookie(txn: Txn) -> str:
+    try:
+        return find_lone_bookie(txn)
+    except IndexCorrupt:
+        return ""  # the rules of the catalogue tell
 
 
 def _note(references: References, key: bytes, row: bytes, usual: Usual | None) -> bool:

@@ -1,4 +1,4 @@
-"""Which ledgers are not just on one topic's list: as one look at each row of owners says."""
+"""What one pass over many rows keeps of ledgers and topics: as one look at each row says."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ import pytest
 from store.db.blocks import ledger_key
 from store.db.environment import Txn, open_store
 from store.db.owners import is_listed, is_topics_alone
+from store.db.tree import find_node
 from store.errors import StoreError
 from store.model import loose
-from store.model.ledgers import iter_indexed_ids, sorted_ledger_ids
+from store.model.ledgers import find_whole, iter_indexed_ids, sorted_ledger_ids
 from store.model.loose import indexed_ids, iter_loose_owners, loose_of
+from store.model.open_end import read_shortfalls
+from store.model.topics import count_topics, iter_headless, iter_topics
+from store.model.usual_nodes import iter_unusual
 from tests.stores import copied, imported
 from tests.worlds import STATES
 
@@ -68,3 +72,29 @@ def test_a_key_that_is_none_leaves_all_ledgers_to_be_looked_at(tmp_path: Path) -
                 indexed_ids(txn)
             assert {*loose.find_loose_indexed(txn)} == expected
         store.write(lambda txn: txn.delete("times", b"short"))
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_pass_over_all_nodes_leaves_what_a_look_at_all_ledgers_finds(state: str) -> None:
+    found = []
+    for is_after in (False, True):
+        with open_store(imported("small", state)) as store, store.read() as txn:
+            if is_after:
+                list(iter_unusual(txn))
+            ids = sorted_ledger_ids(txn)
+            found.append((read_shortfalls(txn), [find_whole(txn, one) for one in ids]))
+    assert found[0] == found[1]
+    assert any(found[0][1])
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_names_are_kept_as_they_are_listed(state: str) -> None:
+    with open_store(imported("small", state)) as store, store.read() as txn:
+        listed = list(iter_topics(txn))
+        assert txn.memo
+        kept = list(iter_topics(txn))
+        assert [*iter_headless(txn)] == [one for one in kept if find_node(txn, one.path) is None]
+        txn.memo.clear()
+        assert list(iter_topics(txn)) == kept == listed
+        assert count_topics(txn) == len(listed)
+        assert [*iter_topics(txn, containing="-partition-")] == [one for one in kept if "-partition-" in one.local_name]
