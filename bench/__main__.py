@@ -64,13 +64,13 @@ def run_one(name: str, bench: Bench) -> None:
     measure: Callable[[Bench], Iterator[Row]] = getattr(importlib.import_module(module), function)
     about = machine()
     rows = []
+    WORK.mkdir(exist_ok=True)
     print(f"-- {name}", flush=True)
     for row in measure(bench):
         rows.append(row.as_json())
         print(render(row), flush=True)
     about["loadAverageAfter"] = machine()["loadAverageBefore"]
     found = {"machine": about, "shrink": bench.shrink, "rows": rows}
-    WORK.mkdir(exist_ok=True)
     (WORK / f"results-{name}.json").write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
 
 

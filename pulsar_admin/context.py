@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from store.changes.plan import ChangeReport
     from store.db.environment import Store
     from store.engine.operation import Engine, FailedSlice
-    from store.engine.spark import SparkEngine
     from store.model.copy_age import AsOf, Now
     from store.model.reader import EntryReader
 
@@ -270,19 +269,6 @@ class App(Results):
         with self.bulk(size_bytes, unused=unused) as engine, self.progress(size_bytes, "bytes", label) as progress:
             reader.engine, reader.advance, reader.failed = engine, progress.advance, self._failed_slices
             yield
-
-    @contextmanager
-    def spark(self) -> Iterator[SparkEngine | None]:
-        """Open Spark when ``--spark`` asks for it; None means: work here, in this process."""
-        if not self.settings.spark:
-            yield None
-            return
-        from pulsar_admin.engine import open_engine
-
-        with open_engine(self.settings) as engine:
-            engine.failed = self._failed_slices
-            yield engine
-        self._report_failed_slices()
 
     @contextmanager
     def bulk(self, size_bytes: int = 0, *, unused: str = INDEX_ANSWERS) -> Iterator[Engine | None]:

@@ -79,5 +79,4 @@ def whole(low: int = 0, high: int = LONG_MAX) -> WholeNumber:
 
 INTEGER = WholeNumber()
 NUMBER = Number()
-SHARE = Number(0, 1)
 PERCENT = Number(0, 100)
