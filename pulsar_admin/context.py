@@ -394,6 +394,10 @@ class App(Results):
                 self._items += 1
                 yield result
 
+    def count_items(self, count: int) -> None:
+        """Count items that ``each`` would have yielded a result of, done elsewhere."""
+        self._items += count
+
     def fail(self, error: StoreError) -> None:
         """Report the error of one item among several on stderr and go on."""
         from pulsar_admin.errors import failure_of

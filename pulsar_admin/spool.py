@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.columns import Column, render_cell
 from store.files import raise_write_error
-from store.frozen import replace
+from store.frozen import frozen, replace
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -24,11 +24,20 @@ _HELD_BYTES = 64 << 20
 _NOTHING = (None, 0, "")
 
 
+@frozen
+class PackedCells:
+    """Pages of rows, the columns of which no row says anything, and how many rows there are."""
+
+    pages: tuple[bytes, ...]
+    silent: tuple[int, ...]
+    count: int
+
+
 class CellSpool:
     """The cells of records in COLUMNS; BARE: see ``Column.cell``. At most ``_HELD_BYTES`` of them are in memory."""
 
     def __init__(self, columns: Sequence[Column], *, bare: bool) -> None:
-        self._columns, self._bare = tuple(columns), bare
+        self._columns, self.bare = tuple(columns), bare
         self._silent = [*range(len(columns))]
         self._rows: list[list[str]] = []
         self._pages: list[bytes] = []
@@ -48,7 +57,7 @@ class CellSpool:
 
     def add(self, records: Iterable[object]) -> None:
         """Take RECORDS. Raises DiskFull."""
-        bare, kinds = self._bare, [column.kind for column in self._columns]
+        bare, kinds = self.bare, [column.kind for column in self._columns]
         for record in records:
             values = [column.value(record) for column in self._columns]
             self._silent = [index for index in self._silent if values[index] in _NOTHING]
@@ -59,6 +68,9 @@ class CellSpool:
 
     def _pack(self) -> None:
         page, self._rows = marshal.dumps(self._rows), []
+        self._hold(page)
+
+    def _hold(self, page: bytes) -> None:
         self._pages.append(page)
         self._held_bytes += len(page)
         if self._held_bytes <= _HELD_BYTES:
@@ -72,6 +84,21 @@ class CellSpool:
             raise_write_error(error, Path(tempfile.gettempdir()))
         self._lengths += map(len, self._pages)
         self._pages, self._held_bytes = [], 0
+
+    def packed(self) -> PackedCells:
+        """Return all of it, for ``add_packed`` of a spool with the same columns."""
+        assert self._file is None
+        self._pack()
+        return PackedCells(tuple(self._pages), tuple(self._silent), self.count)
+
+    def add_packed(self, some: PackedCells) -> None:
+        """Take what was ``packed`` in another process. Raises DiskFull."""
+        if self._rows:
+            self._pack()
+        self._silent = [index for index in self._silent if index in some.silent]
+        self.count += some.count
+        for page in some.pages:
+            self._hold(page)
 
     def telling(self) -> tuple[Column, ...]:
         """Return the columns of ``rows`` that say something of any, as ``pulsar_admin.columns.telling`` does; their values are cells."""

@@ -9,27 +9,32 @@ from typing import TYPE_CHECKING
 import click
 
 from commands.topics.answers import TOPIC_COLUMN, choose, size_of
-from pulsar_admin.columns import Column, render_cell, size_text, telling
+from pulsar_admin.columns import Column, render_cell, size_text, telling, times_shown_in
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
-from pulsar_admin.spool import CellSpool
+from pulsar_admin.spool import CellSpool, PackedCells
 from pulsar_admin.visible import clean_text
 from store.errors import MetadataCorrupt, StoreError, TopicNotFound
+from store.frozen import frozen
 from store.model.cursors import is_subscription, iter_cursor_names
 from store.model.topics import partition_count
 from store.names import TopicName
 from store.timespec import format_age_ms
-from store.wording import counted
+from store.wording import counted, shown_zone
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from store.facts.topics import TopicFacts
     from store.model.reader import EntryReader
     from store.reports.describe import TopicDescription
-    from store.reports.subscriptions import SubscriptionFacts
+    from store.reports.subscriptions import Asked, SubscriptionFacts
 
 _TOGETHER = 256
 """Topics that are read at once."""
+_PART = 8 * _TOGETHER
+"""Topics that one process gets at once."""
 
 quick_option = click.option(
     "--quick", is_flag=True, help="Read no entries: leaves out the age of the oldest one and delayed messages."
@@ -62,6 +67,64 @@ def _position_text(row: SubscriptionFacts) -> str:
 def _ttl_text(row: SubscriptionFacts) -> str | None:
     ttl = row.ttl
     return None if ttl is None or ttl.seconds <= 0 else f"{format_age_ms(ttl.seconds * 1000)} ({ttl.source})"
+
+
+@frozen
+class _Part:
+    """Topics whose cells another process may make: what is asked of them, and how it is shown."""
+
+    names: tuple[TopicName, ...]
+    asked: Asked
+    now_ms: int
+    bare: bool
+    zone: tzinfo | None
+
+
+def _spool(now_ms: int, *, bare: bool) -> CellSpool:
+    """Return a spool for the cells of ``SubscriptionFacts``; BARE: see ``Column.cell``."""
+    return CellSpool((TOPIC_COLUMN, *subscription_columns(now_ms)), bare=bare)
+
+
+def _make_cells(reader: EntryReader, part: _Part) -> PackedCells | None:
+    """Return the cells of all subscriptions of PART, None where anything is to be told beside them."""
+    from store.reports.subscriptions import iter_facts, prepare_facts
+
+    problems: list[StoreError] = []
+    with times_shown_in(part.zone), _spool(part.now_ms, bare=part.bare) as cells:
+        for start in range(0, len(part.names), _TOGETHER):
+            some = part.names[start : start + _TOGETHER]
+            prepared = prepare_facts(reader, some, part.asked)
+            try:
+                for name in some:
+                    cells.add(iter_facts(prepared[name], part.asked, problems.append))
+            except (StoreError, KeyError):  # who is not prepared is told of one by one
+                return None
+            if problems:
+                return None
+        return cells.packed()
+
+
+def _add_cells(app: App, reader: EntryReader, names: Sequence[TopicName], cells: CellSpool, *, quick: bool) -> None:
+    """Add the cells of all subscriptions of topics to CELLS, of very many made in several processes."""
+    from store.facts.spread import Spread, processes_that_pay
+    from store.reports.subscriptions import Asked
+
+    processes = 0 if app.settings.spark else processes_that_pay(reader.txn, app.settings.jobs)
+    if not processes:
+        for found in _each_facts(app, reader, names, quick=quick):
+            cells.add(found)
+        return
+    asked = Asked.of(app.now_ms, quick=quick)
+    several = [names[start : start + _PART] for start in range(0, len(names), _PART)]
+    parts = [_Part(tuple(some), asked, app.now_ms, cells.bare, shown_zone.get()) for some in several]
+    with Spread(reader, _make_cells, parts, processes) as results:
+        for some, packed in zip(several, results, strict=True):
+            if packed is not None:
+                cells.add_packed(packed)
+                app.count_items(len(some))
+                continue
+            for found in _each_facts(app, reader, some, quick=quick):
+                cells.add(found)
 
 
 def _each_facts(
@@ -104,14 +167,16 @@ def _count_subscriptions(app: App, reader: EntryReader, name: TopicName) -> int:
 def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> None:
     """Emit what there is to know of the subscriptions meant by SELECTION, a row each."""
     columns = subscription_columns(app.now_ms)
-    with CellSpool((TOPIC_COLUMN, *columns), bare=app.settings.output not in (None, "table")) as cells:
+    with _spool(app.now_ms, bare=app.settings.output not in (None, "table")) as cells:
         facts: list[SubscriptionFacts] = []
         with app.session.reader() as reader:
             chosen = choose(app, reader.txn, selection)
-            add = facts.extend if app.query is not None or app.settings.output in ("json", "jsonl") else cells.add
             with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "subscriptions"):
-                for found in _each_facts(app, reader, chosen.names, quick=quick):
-                    add(found)
+                if app.query is not None or app.settings.output in ("json", "jsonl"):
+                    each = _each_facts(app, reader, chosen.names, quick=quick)
+                    facts = [one for found in each for one in found]
+                else:
+                    _add_cells(app, reader, chosen.names, cells, quick=quick)
         rows: Iterable[object] = cells.rows()
         told = cells.telling()
         if facts:

@@ -93,7 +93,7 @@ class SubscriptionFacts:
     @fact
     def pending(self) -> Intervals:
         """The ranks of the topic's entries that are not acknowledged, as (first, end) with the end excluded."""
-        return pending_intervals(self.of.topic, self.cursor.state)
+        return pending_intervals(self.of.topic, self.cursor.state, self.acknowledged)
 
     @fact
     def pending_entries(self) -> int:

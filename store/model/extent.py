@@ -28,11 +28,12 @@ class Extent:
         return Extent(self.entries + other.entries, self.messages + other.messages, self.bytes + other.bytes)
 
 
-def pending_intervals(topic: Topic, state: CursorState) -> Intervals:
-    """Return a cursor's backlog: what is behind the mark-delete, without the individually deleted."""
+def pending_intervals(topic: Topic, state: CursorState, ranges: Intervals | None = None) -> Intervals:
+    """Return a cursor's backlog: what is behind the mark-delete, without the individually deleted RANGES, where these are at hand."""
     start = topic.place(state.mark_delete)
     pending = []
-    for hole_start, hole_end in (*normal_ranges(topic, state), (topic.number_of_entries, topic.number_of_entries)):
+    done = normal_ranges(topic, state) if ranges is None else ranges
+    for hole_start, hole_end in (*done, (topic.number_of_entries, topic.number_of_entries)):
         if start < hole_start:
             pending.append((start, hole_start))
         start = max(start, hole_end)

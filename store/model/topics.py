@@ -252,13 +252,26 @@ def read_open_end(txn: Txn, ledger_id: int) -> tuple[int, int]:
 
 def partition_count(txn: Txn, name: TopicName) -> int:
     """Return the partitions of a partitioned topic, 0 for any other name."""
-    node = find_node(txn, name.partitioned_path) if name.partition_index < 0 else None
+    if name.partition_index >= 0 or not _has_partitioned(txn, name.namespace):
+        return 0
+    node = find_node(txn, name.partitioned_path)
     if node is None:
         return 0
     # Imported here: most topics have no partitions.
     from store.codec.policies import decode_partitioned_topic
 
     return decode_partitioned_topic(node.value, node.path).partitions
+
+
+def _has_partitioned(txn: Txn, namespace: NamespaceName) -> bool:
+    """Whether NAMESPACE may have partitioned topics; of a snapshot looked up once, as long as no other namespace is asked for."""
+    kept: tuple[NamespaceName, bool] | None = txn.memo.get(_has_partitioned) if txn.is_snapshot else None
+    if kept is None or kept[0] != namespace:
+        altered: list[bytes] = []
+        with txn.passing_altered(altered.append):
+            first = next(txn.keys("tree", tree_key(f"/admin/partitioned-topics/{namespace}/persistent/")), None)
+        txn.memo[_has_partitioned] = kept = namespace, first is not None or bool(altered)
+    return kept[1]
 
 
 def expand_topic(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:

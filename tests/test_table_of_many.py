@@ -1,0 +1,53 @@
+"""The table of the subscriptions of very many topics is made in several processes, and is the one that a single process makes."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from commands.topics import describing
+from pulsar_admin.spool import CellSpool, PackedCells
+from store.facts import spread
+from tests.conftest import Cli
+from tests.rules.test_quiet import damage_drawn
+from tests.stores import copied, imported
+
+_TABLE = ("topics", "subscriptions", "--all-topics", "--table")
+
+
+def _said(cli: Cli, store: Path, *options: str) -> tuple[int, str, str]:
+    found = cli("--store", store, *_TABLE, *options)
+    return found.exit_code, found.stdout, found.stderr
+
+
+def _spread_over_processes(monkeypatch: pytest.MonkeyPatch) -> list[PackedCells]:
+    """Let even few topics be told by several processes, and return what these hand back."""
+    found: list[PackedCells] = []
+    add = CellSpool.add_packed
+    monkeypatch.setattr(spread, "MANY_NODES", 1)
+    monkeypatch.setattr(describing, "_PART", 4)
+    monkeypatch.setattr(CellSpool, "add_packed", lambda self, some: (found.append(some), add(self, some)))
+    return found
+
+
+@pytest.mark.parametrize("options", [(), ("--quick", "-o", "csv"), ("--tz", "Europe/Berlin")])
+def test_processes_make_the_same_table(options: tuple[str, ...], cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = imported("small", "clean")
+    alone = _said(cli, store, *options)
+    packed = _spread_over_processes(monkeypatch)
+    assert _said(cli, store, *options, "--jobs", "2") == alone
+    assert len(packed) > 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_processes_tell_the_same_of_damaged_rows(
+    seed: int, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = copied("small", "clean", tmp_path)
+    damage_drawn(store, random.Random(seed))
+    alone = _said(cli, store)
+    packed = _spread_over_processes(monkeypatch)
+    assert _said(cli, store, "--jobs", "2") == alone
+    assert packed or not alone[1]
