@@ -54,7 +54,7 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
         ("--tables",),
         {
             "metavar": "DIR|URL",
-            "help": "Of `sql`: ask the tables that `store export tables` wrote, without a store.",
+            "help": "Of `sql` and `store check`: the tables that `store export tables` wrote, instead of a store.",
         },
     ),
     # Its own name: some commands have an argument CLUSTER.

@@ -258,7 +258,9 @@ class Command(TakesGlobals):
         if "store" in ctx.meta[GIVEN]:
             raise click.UsageError("--store and --tables: answers come from one of them, name one", ctx)
         if "tables" not in self.uses:
-            raise HasLeft("`--tables` left in 0.2 for all commands but `sql`: see docs/howto/fleet.md", ctx)
+            raise HasLeft(
+                "`--tables` left in 0.2 for all commands but `sql` and `store check`: see docs/howto/fleet.md", ctx
+            )
 
     def _check_plan(self, ctx: click.Context) -> None:
         """Raise Refused or UsageError where this command's work cannot be kept as a plan."""

@@ -15,7 +15,6 @@ EXTRAS = {
     "matplotlib": "plots",
     "cryptography": "encryption",
     "duckdb": "sql",
-    "fsspec": "sql",
     "pyiceberg": "iceberg",
 }
 """Module → the extra that has its package."""

@@ -10,7 +10,7 @@ from pulsar_admin.columns import Column, severity_tone
 from pulsar_admin.context import App
 from pulsar_admin.options import command, max_rate, pass_app
 from pulsar_admin.typable import own_items
-from store.errors import StoreNotFound
+from store.errors import StoreError, StoreNotFound
 from store.wording import counted
 
 _COLUMNS = (
@@ -27,7 +27,7 @@ _COLUMNS = (
     examples=["pulsar-admin store check", "pulsar-admin store check --deep -o json"],
     output="One row per finding, then one that says what was looked at. Exit code 1 when any is a problem.",
     errors=[StoreNotFound],
-    uses=["spark"],
+    uses=["spark", "tables"],
 )
 @click.option("--deep", is_flag=True, help="Read every byte: all checksums, index and metadata against the data.")
 @max_rate
@@ -35,9 +35,46 @@ _COLUMNS = (
 def check(app: App, deep: bool) -> None:
     """Check the store: files, index, owners, audit log, and whether metadata, ledgers and cursors agree.
 
+    With --tables DIR: the files of exported tables, each against its SHA-256 in tables.json.
+
     Read-only. Findings of severity `note` are not problems. `store index --rebuild` repairs problems in derived rows.
     """
-    app.emit_rows(_findings(app, deep), _COLUMNS)
+    app.emit_rows(_findings(app, deep) if app.settings.tables is None else _of_tables(app), _COLUMNS)
+
+
+def _of_tables(app: App) -> Iterator[dict[str, object]]:
+    """Check the files of exported tables against the SHA-256 of each that their list has."""
+    from store.tables.checked import check_file
+    from store.tables.exported import ExportedTables
+    from store.tables.folder import Folder
+
+    folder = Folder.of(app.settings.tables or "")
+    tables = ExportedTables(folder, app.settings.cluster)
+    app.tell_incomplete_tables(tables.incomplete)
+    files = bad = 0
+    for part in tables.parts:
+        files += 1
+        try:
+            check_file(folder, part)
+        except StoreError as error:
+            bad += 1
+            yield _row("problem", error.code, part.path, error.message, error.hint)
+    app.problems(bad)
+    message = f"{counted(bad, 'problem')} in {counted(files, 'file')} of tables, every byte read"
+    yield _row("summary", "checked", folder.place, message)
+
+
+def _row(severity: str, code: str, where: str, message: str, hint: str | None = None) -> dict[str, object]:
+    return {
+        "severity": severity,
+        "code": code,
+        "scope": "store",
+        "where": where,
+        "message": message,
+        "hint": hint or "",
+        "repair": "",
+        "context": {},
+    }
 
 
 def _findings(app: App, deep: bool) -> Iterator[dict[str, object]]:
@@ -69,13 +106,4 @@ def _findings(app: App, deep: bool) -> Iterator[dict[str, object]]:
     looked = ", ".join(counted(rows[name], noun) for name, noun in kinds)
     found = " and ".join(counted(counts[severity], severity) for severity in counts)
     message = f"{found} in {looked}" + (", every byte read" if deep else "")
-    yield {
-        "severity": "summary",
-        "code": "checked",
-        "scope": "store",
-        "where": str(app.store.path),
-        "message": message,
-        "hint": "",
-        "repair": "",
-        "context": {},
-    }
+    yield _row("summary", "checked", str(app.store.path), message)

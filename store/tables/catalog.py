@@ -40,7 +40,6 @@ class StoreTables:
         self._reader = reader
         self._cluster = cluster
         self._lock = Lock()
-        self.files = None
         self.problems: list[StoreError] = []
         self.errors: list[BaseException] = []
         self.seen: dict[str, Seen] = {}

@@ -43,7 +43,7 @@ FINISHED = pa.schema(
         ("path", pa.string()),
         ("rows", pa.int64()),
         ("bytes", pa.int64()),
-        ("footer", pa.int64()),
+        ("sha256", pa.string()),
         ("first_ledger", pa.int64()),
         ("last_ledger", pa.int64()),
         ("damaged", pa.int64()),
@@ -289,7 +289,7 @@ def _read_listed(folder: Folder, parts: Sequence[Part], ledgers: Array) -> dict[
     for part in parts:
         if part.ledgers is None or part.ledgers[1] < low or part.ledgers[0] > high:
             continue
-        with folder.open_input(part.path) as source, pq.ParquetFile(source) as file:
+        with folder.open_input(part.path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
             for rows in _groups_between(file, low, high):
                 found |= _named(rows, low, high)
     return found
@@ -318,7 +318,7 @@ def finished(table: str, part: Part, *, damaged: int = 0, problems: int = 0) -> 
     """Return the row of PART, a final file of TABLE."""
     low, high = part.ledgers or (None, None)
     bounds = {"first_ledger": low, "last_ledger": high, "damaged": damaged, "problems": problems}
-    file = {"path": part.path, "rows": part.rows, "bytes": part.size_bytes, "footer": part.footer}
+    file = {"path": part.path, "rows": part.rows, "bytes": part.size_bytes, "sha256": part.sha256}
     return finished_row({"table": table, **file, **bounds})
 
 

@@ -1,23 +1,31 @@
 """The tables that ``store export tables`` wrote as what SQL finds: of one cluster, or of all that lie there side by side.
 
-DuckDB's own reader opens the files, which leaves out row groups and columns that a statement does not want; it gets their bytes from
-``store.tables.proven_files``, at a URL, too.
+pyarrow reads the files, on a disk or at a URL, and leaves out row groups and columns that a statement does not want. Each file is proven
+by its SHA-256 before its first use, and its pages by their checksums whenever they are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from threading import Lock
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 
 from store.errors import InvalidValue, NotFound, SourceNotFound, StoreError
 from store.names import PARTITION_SUFFIX, parse_topic
+from store.tables.checked import check_file, explained, lacking, open_checked
+from store.tables.dataset import MadeTable
 from store.tables.folder import Folder
-from store.tables.groups import lacking, open_checked
 from store.tables.manifest import Manifest, Part, read_manifest
-from store.tables.proven_files import ProvenFiles
+from store.tables.pruning import Pruner
 from store.tables.schemas import TABLES, known_schema
 from store.tables.sql import TopicsMeant
+
+_PARQUET = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
 
 
 class ExportedTables:
@@ -28,7 +36,7 @@ class ExportedTables:
         self._manifest: Manifest | None = None
         self.problems: list[StoreError] = []
         self.errors: list[BaseException] = []
-        self.files = ProvenFiles(folder, self.errors)
+        self._proven: set[str] = set()
         self.renew()
 
     def renew(self) -> bool:
@@ -52,7 +60,6 @@ class ExportedTables:
         for name in TABLES:
             if any(name in one.tables for one in wanted):
                 self._parts[name] = [part for one in wanted for part in one.tables.get(name, ())]
-        self.files.paths = frozenset(part.path for parts in self._parts.values() for part in parts)
         return True
 
     @property
@@ -61,6 +68,11 @@ class ExportedTables:
         clusters = self._manifest.clusters if self._manifest else {}
         wanted = (clusters[name] for name in clusters if self._cluster in (None, name))
         return next((reason for one in wanted for reason in one.incomplete.values()), "")
+
+    @property
+    def parts(self) -> list[Part]:
+        """The files of the tables that are there."""
+        return [part for parts in self._parts.values() for part in parts]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,8 +87,8 @@ class ExportedTables:
         """Return nothing: to complete names would read files."""
         return []
 
-    def find(self, name: str) -> str | TopicsMeant | None:
-        """Return the table NAME as a query, None where there is none: a topic, a namespace and a glob are messages."""
+    def find(self, name: str) -> MadeTable | TopicsMeant | None:
+        """Return the table NAME, None where there is none: a topic, a namespace and a glob are messages."""
         if name in self._parts:
             return self._table(name, self._parts[name])
         if name in TABLES or "messages" not in self._parts:
@@ -85,22 +97,34 @@ class ExportedTables:
         known = [table for table in ("topics", "messages") if table in self._parts]
         return None if condition is None else TopicsMeant(condition, known)
 
-    def _table(self, name: str, parts: Sequence[Part]) -> str:
-        """Return the query of PARTS, and of a file without rows: those of an earlier version lack the last columns."""
+    def _table(self, name: str, parts: Sequence[Part]) -> MadeTable:
         schema = TABLES[name]
         if name == "messages" and self._columns is not None:
             schema = known_schema(self._columns)
-        self._check(schema, parts)
-        listed = ", ".join(_text(self.files.address(path)) for path in (*(part.path for part in parts), name))
-        columns = ", ".join(f'"{column}"' for column in schema.names)
-        return f"SELECT {columns} FROM read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
-
-    def _check(self, schema: pa.Schema, parts: Sequence[Part]) -> None:
-        """Raise what is wrong with one of PARTS, files of a table of SCHEMA."""
         for part in parts:
-            missing = open_checked(self._folder, part, schema)
-            if missing != schema.names[len(schema) - len(missing) :]:
-                raise lacking(part, missing)
+            self._prove(part, schema)
+        return MadeTable(schema, partial(self._rows, schema, parts), Lock(), self.errors)
+
+    def _prove(self, part: Part, schema: pa.Schema) -> None:
+        """Raise what is wrong with PART, a file of a table of SCHEMA; one of an earlier version may lack the last columns."""
+        if part.path in self._proven:
+            return
+        check_file(self._folder, part)
+        missing = open_checked(self._folder, part, schema)
+        if missing != schema.names[len(schema) - len(missing) :]:
+            raise lacking(part, missing)
+        self._proven.add(part.path)
+
+    def _rows(
+        self, schema: pa.Schema, parts: Sequence[Part], columns: Collection[str], pruner: Pruner
+    ) -> Iterator[pa.RecordBatch]:
+        names = [name for name in schema.names if name in columns]
+        for part in parts:
+            system, path = self._folder.system_of(part.path)
+            with explained(self._folder, part.path):
+                yield from _PARQUET.make_fragment(path, system).to_batches(
+                    schema=schema, columns=names, filter=pruner.condition
+                )
 
 
 def _condition_of(name: str) -> str | None:

@@ -113,8 +113,15 @@ class Folder:
         with translated(where):
             if not self.is_remote:
                 return pa.OSFile(where, "rb")
-            system, path = file_system_of(where)
+            system, path = self.system_of(relative)
             return system.open_input_file(path)
+
+    def system_of(self, relative: str) -> tuple[Any, str]:  # Any: a file system of pyarrow
+        """Return the file system of the file at RELATIVE, and its path there."""
+        from pyarrow import fs
+
+        where = self.at(relative)
+        return file_system_of(where) if self.is_remote else (fs.LocalFileSystem(), where)
 
     def size(self, relative: str) -> int | None:
         """Return the bytes of the file at RELATIVE, None where this process sees none."""

@@ -31,10 +31,10 @@ from store.frozen import NamedTuple, frozen
 from store.index.packing import pack_block
 from store.kernels import columns as kernel
 from store.scan.schemas import FLAGS, INVERTED
+from store.tables.checked import check_file, read_groups
 from store.tables.folder import Folder
-from store.tables.groups import read_groups
 from store.tables.kept import KEPT, STORE
-from store.tables.manifest import NAME, ClusterTables, read_manifest
+from store.tables.manifest import NAME, ClusterTables, Part, read_manifest
 from store.tables.schemas import TABLES
 from store.timespec import shown_time
 from store.wording import counted
@@ -80,6 +80,11 @@ class FoundTables:
     def incomplete(self) -> str:
         """Why the metadata of the tables that a store is made of was not whole, "" where it was."""
         return next((self.cluster.incomplete[table] for table in NEEDED if table in self.cluster.incomplete), "")
+
+    @property
+    def parts(self) -> list[Part]:
+        """The files of the tables that a store is made of."""
+        return [part for table in NEEDED for part in self.cluster.tables[table]]
 
     @property
     def rows(self) -> int:
@@ -156,6 +161,8 @@ def import_tables(
             advance(len(rows))
 
     with new_directory(path) as making:
+        for part in found.parts:
+            check_file(found.folder, part)
         about = _about(found)
         sources = tuple(about["sources"])
         create_store(making, now_ms=about["created"], state=StoreState.IMPORTING, sources=sources)

@@ -110,7 +110,7 @@ def make_known(
                 lost += row["problems"]
                 continue
             check_seen(how, row["path"], row["bytes"], row["host"])
-            parts.append(Part(row["path"], row["rows"], row["bytes"], None, row["footer"]))
+            parts.append(Part(row["path"], row["rows"], row["bytes"], row["sha256"]))
     if lost:
         fail(EntryNotFound(f"messages: {counted(lost, 'entry', 'entries')} cannot be read and are not in the table"))
     return tuple(sorted(parts, key=lambda part: part.path))

@@ -87,7 +87,7 @@ def make_entries(txn: Txn, how: Making, ledgers: Sequence[Part]) -> MadeEntries:
                 check_seen(how, row["path"], row["bytes"], row["host"])
                 bounds = None if row["first_ledger"] is None else (row["first_ledger"], row["last_ledger"])
                 parts = made.parts if row["table"] == "entries" else made.messages
-                parts.append(Part(row["path"], row["rows"], row["bytes"], bounds, row["footer"]))
+                parts.append(Part(row["path"], row["rows"], row["bytes"], row["sha256"], bounds))
                 made.damaged += row["damaged"]
                 made.problems += row["problems"]
     made.parts.sort(key=lambda part: part.path)

@@ -16,10 +16,10 @@ from store.errors import Corrupt, Refused, Unsupported, reason_of
 from store.frozen import frozen
 from store.scan.profiles import PROFILES, Profile
 from store.tables.folder import Folder
-from store.tables.proven import named
 
 NAME = "tables.json"
-FORMAT = 1
+FORMAT = 2
+"""1: files were proven by a checksum in their names, and the list had none of them."""
 _CHECKSUM = "crc32c"
 _KINDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "a text", int: "a whole number"}
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any], str, int)  # Any: JSON
@@ -27,22 +27,18 @@ _Kind = TypeVar("_Kind", dict[str, Any], list[Any], str, int)  # Any: JSON
 
 @frozen
 class Part:
-    """A file of a table: its path in the folder, rows, bytes, and the least and greatest ledger id, None where it has none.
-
-    ``footer``: its checksum, of a file that is new, and whose name will have it.
-    """
+    """A file of a table: its path in the folder, rows, bytes, SHA-256 (hex), and the least and greatest ledger id, None: it has none."""
 
     path: str
     rows: int
     size_bytes: int
+    sha256: str
     ledgers: tuple[int, int] | None = None
-    footer: int | None = None
 
     @property
     def name(self) -> str:
-        """The name that it gets in its table's directory."""
-        name = self.path.rpartition("/")[2]
-        return name if self.footer is None else named(name, self.footer)
+        """Its name in its table's directory."""
+        return self.path.rpartition("/")[2]
 
 
 @frozen
@@ -88,15 +84,18 @@ def read_manifest(folder: Folder) -> Manifest | None:
         raise Corrupt(
             f"{where} is damaged: {reason_of(error)}", hint="export the tables again into another directory", path=where
         ) from error
+    if version < FORMAT:
+        raise Unsupported(
+            f"{where}: an earlier version exported these tables", hint="export them again, into another directory"
+        )
     raise Unsupported(f"{where} has format {version}, this version reads {FORMAT}", hint="take a newer pulsar-admin")
 
 
 def _prove(found: Mapping[str, Any], clusters: Mapping[str, Any]) -> None:  # Any: JSON
-    """Raise ValueError when CLUSTERS are not what the checksum in FOUND is of; an earlier version wrote none."""
-    if _CHECKSUM in found:
-        expected, computed = _member(found, "", _CHECKSUM, str), _checksum_of(clusters)
-        if expected != computed:
-            raise ValueError(f"checksum of its clusters: expected {expected}, found {computed}")
+    """Raise ValueError when CLUSTERS are not what the checksum in FOUND is of."""
+    expected, computed = _member(found, "", _CHECKSUM, str), _checksum_of(clusters)
+    if expected != computed:
+        raise ValueError(f"checksum of its clusters: expected {expected}, found {computed}")
 
 
 def _checksum_of(clusters: Mapping[str, Any]) -> str:  # Any: JSON
@@ -148,7 +147,8 @@ def _part_of(row: Mapping[str, Any], where: str) -> Part:  # Any: JSON
         if len(pair) != 2 or pair[0] > pair[1]:
             raise ValueError(f"{where}.ledgers: expected two ids, the least first, found {pair}")
         ledgers = pair[0], pair[1]
-    return Part(path, _member(row, where, "rows", int), _member(row, where, "bytes", int), ledgers)
+    rows, size_bytes = (_member(row, where, name, int) for name in ("rows", "bytes"))
+    return Part(path, rows, size_bytes, _member(row, where, "sha256", str), ledgers)
 
 
 def _member(found: Mapping[str, Any], where: str, name: str, kind: type[_Kind]) -> _Kind:  # Any: JSON
@@ -184,7 +184,9 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 def _row_of(part: Part) -> dict[str, Any]:  # Any: JSON
     row = asdict(part)
-    return {"path": row["path"], "rows": row["rows"], "bytes": row["size_bytes"], "ledgers": row["ledgers"]}
+    return {"path": row["path"], "rows": row["rows"], "bytes": row["size_bytes"]} | {
+        name: row[name] for name in ("sha256", "ledgers")
+    }
 
 
 def check_identity(folder: Folder, manifest: Manifest | None, cluster: str, identity: str) -> None:

@@ -25,7 +25,7 @@ class Pruner:
 
     def __init__(self, schema: pa.Schema, condition: pc.Expression | None) -> None:
         self._schema = schema
-        self._condition = condition
+        self.condition = condition
         self._text = "" if condition is None else str(condition)
 
     def names(self, *columns: str) -> bool:
@@ -39,13 +39,13 @@ class Pruner:
 
     def passing(self, bounds: Sequence[pc.Expression]) -> list[int]:
         """Return the places in BOUNDS, each true of some rows, of those that may have a row that the filter wants."""
-        if self._condition is None:
+        if self.condition is None:
             return list(range(len(bounds)))
         fragments = [
             _FORMAT.make_fragment(str(place), _FILES, partition_expression=bound) for place, bound in enumerate(bounds)
         ]
         dataset = ds.FileSystemDataset(fragments, self._schema, _FORMAT, _FILES)
-        return [int(fragment.path) for fragment in dataset.get_fragments(filter=self._condition)]
+        return [int(fragment.path) for fragment in dataset.get_fragments(filter=self.condition)]
 
     def chosen(self, column: str, values: Sequence[str]) -> Iterator[str]:
         """Yield those of VALUES, ascending texts, that COLUMN may have in a row that the filter wants."""

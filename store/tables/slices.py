@@ -29,7 +29,7 @@ def plan_edges(folder: Folder, ledgers: Sequence[Part], range_entries: int = RAN
     found: list[Edges] = []
     before = 0  # entries in front of a batch
     for part in ledgers:
-        with folder.open_input(part.path) as source, pq.ParquetFile(source) as file:
+        with folder.open_input(part.path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
             for batch in file.iter_batches(columns=["ledger_id", "entries"]):
                 ids, counts = (batch.column(name).fill_null(0).to_numpy() for name in ("ledger_id", "entries"))
                 ends = before + np.cumsum(np.maximum(counts, 0))

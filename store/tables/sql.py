@@ -10,18 +10,16 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import duckdb
 import pyarrow as pa
 
-from store.errors import BadSql, Corrupt, LimitExceeded, Refused, SourceChanged, Unsupported
+from store.errors import BadSql, DiskFull, LimitExceeded, Refused, Unsupported
 from store.frozen import frozen
 from store.names import parse_owner
+from store.tables.dataset import MadeTable
 from store.tables.sql_names import check_topics, nodes_of
-
-if TYPE_CHECKING:
-    from store.tables.proven_files import ProvenFiles
 
 ROWS_AT_ONCE = 2048
 _T = TypeVar("_T")
@@ -59,14 +57,10 @@ class Tables(Protocol):
     """What scans raised, the first first."""
 
     @property
-    def files(self) -> ProvenFiles | None:
-        """What DuckDB itself opens."""
-
-    @property
     def names(self) -> Sequence[str]:
         """The tables that are always there."""
 
-    def find(self, name: str) -> Any:  # Any: a dataset of pyarrow, or a query
+    def find(self, name: str) -> MadeTable | TopicsMeant | None:
         """Return the table NAME, None where there is none, or ``TopicsMeant``."""
 
     def topics_like(self, begin: str, most: int) -> list[str]:
@@ -90,9 +84,6 @@ class Database:
             "SET enable_progress_bar = false"
         )  # Python's module turns it on, and it goes to stdout
         self._connection.execute(f"SET TimeZone = '{zone}'")
-        if tables.files is not None:
-            self._connection.register_filesystem(tables.files)
-            self._connection.execute("SET allowed_directories = $1", [[tables.files.home]])
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
 
@@ -230,9 +221,9 @@ class Database:
             return
         table = self._tables.find(name)
         if isinstance(table, TopicsMeant):
-            table = f"SELECT * FROM messages WHERE {table.condition}" if self._is_there(table) else None
-        if isinstance(table, str):
-            self._make_view(name, table)
+            if not self._is_there(table):
+                return
+            self._make_view(name, f"SELECT * FROM messages WHERE {table.condition}")
         elif table is not None:
             self._connection.register(name, table)
         if table is not None:
@@ -286,10 +277,6 @@ _WHAT_IS_A_TABLE = (
     'a topic is a table, in double quotes: "public/default/orders"; show tables lists the others; '
     "of exported tables there are topics and messages after `store export tables DIR --messages`"
 )
-_DAMAGED = tuple(
-    f"Invalid Input Error: {words}"
-    for words in ("Failed to read file", "Invalid string encoding found in Parquet", "reading the stream registered as")
-)
 _HOW_TO_PIVOT = "PIVOT names its columns: select * from (pivot TABLE on COLUMN in ('a', 'b') using count(*))"
 _WHAT_IS_ALLOWED = "write a SELECT, or WITH, FROM, VALUES, DESCRIBE, SUMMARIZE, SHOW TABLES, EXPLAIN"
 
@@ -311,14 +298,8 @@ def _raise(error: Exception) -> NoReturn:
         raise KeyboardInterrupt from None
     if isinstance(error, duckdb.OutOfMemoryException):
         raise LimitExceeded(message, hint="give --memory more, or ask for fewer columns and rows") from None
-    if isinstance(error, duckdb.IOException):
-        raise SourceChanged(message, hint="export the tables again, or bring the file back") from None
-    # Of no kind: "Out of buffer" of a page that is damaged.
-    if type(error) is duckdb.Error or message.startswith(_DAMAGED):
-        raise Corrupt(
-            f"a file that the statement reads is damaged: {message}",
-            hint="export the tables again, or bring the file back",
-        ) from None
+    if isinstance(error, duckdb.IOException):  # of what does not fit into memory: it opens no other file
+        raise DiskFull(message, hint="free some space for temporary files, or give --memory more") from None
     if isinstance(error, duckdb.PermissionException):
         raise Refused(f"{message}; a statement here reads no files", hint=_WHAT_IS_ALLOWED) from None
     if isinstance(error, (duckdb.InternalException, duckdb.FatalException)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -10,7 +11,6 @@ import pyarrow.parquet as pq
 
 from store.tables.folder import Folder
 from store.tables.manifest import Part
-from store.tables.proven import ProvenSink
 from store.tables.schemas import TABLES
 
 GROUP_ROWS = 1 << 15
@@ -28,6 +28,36 @@ _LARGE = frozenset(
 """Columns without statistics: these are copies of the least and the greatest value."""
 
 
+class _Sink:
+    """What pyarrow writes a file to: passes bytes on to OUT, and counts them and their SHA-256."""
+
+    def __init__(self, out: Any) -> None:  # Any: a stream of pyarrow
+        self._out = out
+        self._digest = hashlib.sha256()
+        self.size_bytes = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:  # Any: bytes, or a buffer
+        self._out.write(data)
+        self._digest.update(data)
+        size = memoryview(data).nbytes
+        self.size_bytes += size
+        return size
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+    def tell(self) -> int:
+        return self.size_bytes
+
+    def flush(self) -> None:
+        """Do nothing: OUT is closed by who opened it."""
+
+    def close(self) -> None:
+        self.closed = True
+
+
 def write_part(
     folder: Folder, relative: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], incomplete: str = ""
 ) -> Part:
@@ -38,16 +68,15 @@ def write_part(
     rows = 0
     bounds: list[tuple[int, int]] = []
     with folder.create(relative) as out:
-        sink = ProvenSink(out)
+        sink = _Sink(out)
         with _open_parquet(sink, schema) as writer:
             for table in _groups(schema, batches):
                 writer.write_table(table, row_group_size=GROUP_ROWS)
                 rows += len(table)
                 bounds += _ledger_bounds(table)
             writer.add_key_value_metadata({INCOMPLETE: incomplete} if incomplete else {})
-            writer.add_key_value_metadata(sink.blocks())
     ledgers = (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else None
-    return Part(relative, rows, sink.tell(), ledgers, sink.footer)
+    return Part(relative, rows, sink.size_bytes, sink.sha256, ledgers)
 
 
 def _open_parquet(sink: Any, schema: pa.Schema) -> Any:  # Any: pyarrow has no types

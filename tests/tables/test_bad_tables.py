@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import tempfile
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -90,6 +92,7 @@ PART = ("tables", "entries", 0)
         (in_cluster(*PART, "rows"), "tables.entries[0].rows: expected a whole number, found nothing"),
         (in_cluster(*PART, "rows", value=1.5), "tables.entries[0].rows: expected a whole number, found 1.5"),
         (in_cluster(*PART, "bytes", value=True), "tables.entries[0].bytes: expected a whole number, found true"),
+        (in_cluster(*PART, "sha256"), "tables.entries[0].sha256: expected a text, found nothing"),
         (in_cluster(*PART, "path", value=7), "tables.entries[0].path: expected a text, found 7"),
         (in_cluster(*PART, "path", value="../x"), "tables.entries[0].path: expected a file of this directory, found '../x'"),
         (in_cluster(*PART, "path", value="/x"), "tables.entries[0].path: expected a file of this directory, found '/x'"),
@@ -146,17 +149,22 @@ def part_of(folder: Path, table: str) -> tuple[Path, str]:
     return path, str(path.relative_to(folder))
 
 
+def write_list(folder: Path, found: dict[str, Any]) -> None:
+    """Write the list FOUND with the checksum of what is in it."""
+    text = json.dumps(found["clusters"], sort_keys=True, separators=(",", ":"))
+    found["crc32c"] = f"{google_crc32c.value(text.encode()):08x}"
+    (folder / "tables.json").write_text(json.dumps(found))
+
+
 def rewritten(folder: Path, table: str, rows: pa.Table) -> str:
-    """Put ROWS in the place of the table's file, as an earlier version wrote them: without checksums of its own."""
+    """Put ROWS in the place of the table's file, as another version would have written them."""
     path, name = part_of(folder, table)
     path.unlink()
-    older = name.partition("-f")[0] + ".parquet"
-    pq.write_table(rows, folder / older)
+    pq.write_table(rows, path)
     found = json.loads((folder / "tables.json").read_text())
-    found["clusters"]["standalone"]["tables"][table][0]["path"] = older
-    found.pop("crc32c", None)  # an earlier version wrote none
-    (folder / "tables.json").write_text(json.dumps(found))
-    return older
+    found["clusters"]["standalone"]["tables"][table][0]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    write_list(folder, found)
+    return name
 
 
 @pytest.mark.parametrize("table", ["nodes", "rows", "bodies", "entries"])
@@ -189,23 +197,28 @@ def test_a_flipped_bit_of_a_page_is_no_answer(cli: Cli, folder: Path) -> None:
     path.write_bytes(data)
     asked = ("sql", "select max(entry_id) from entries")
     for done in (ask(cli, folder), ask(cli, folder, *asked), ask(cli, f"file://{folder}", *asked)):
-        refused(done, 6, f"{name} cannot be read: checksum of the block at 0: expected ")
+        refused(done, 6, f"{name} cannot be read: tables.json has SHA-256 ")
 
 
-def test_damage_of_an_earlier_version_is_no_fault_of_the_statement(cli: Cli, folder: Path) -> None:
-    """Pages that are no zstd any more, and texts that are no UTF-8; what neither DuckDB nor we see there gives rows."""
-    name = rewritten(folder, "nodes", pq.read_table(part_of(folder, "nodes")[0]))
-    path = folder / name
+@pytest.mark.parametrize("table", ["nodes", "rows", "bodies", "entries"])
+def test_one_changed_byte_is_named(table: str, cli: Cli, folder: Path) -> None:
+    """Of pages, their headers, the footer and the ends, whoever reads the file."""
+    path, name = part_of(folder, table)
     whole = path.read_bytes()
-    ends = set()
-    for place in range(4, len(whole) - int.from_bytes(whole[-8:-4], "little") - 8, len(whole) // 20):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
-        ends.add(cli("--tables", folder, "sql", "select min(columns(*)::varchar) from nodes").exit_code)
-    assert ends <= {0, 6}
-    assert 6 in ends
-    path.write_bytes(whole.replace(b"modified_time", b"\xa6odified_time"))
-    for words in ((), ("sql", "select count(*) from nodes")):
-        refused(ask(cli, folder, *words), 6, name, "cannot be read: ")
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    for place in (0, 4, footer // 2, footer - 1, footer, (footer + len(whole)) // 2, len(whole) - 1):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        for words in ((), ("sql", f"select count(*) from {table}")):
+            refused(ask(cli, folder, *words), 6, f"{name} cannot be read: tables.json has SHA-256 ")
+        checked = cli("--tables", folder, "store", "check", "-o", "json")
+        assert [(row["severity"], row["where"]) for row in checked.json] == [
+            ("problem", name),
+            ("summary", str(folder)),
+        ]
+        assert (checked.exit_code, checked.json[0]["code"]) == (1, "corrupt")
+    path.write_bytes(whole)
+    checked = cli("--tables", folder, "store", "check", "-o", "json")
+    assert (checked.exit_code, checked.json[0]["message"]) == (0, "0 problems in 9 files of tables, every byte read")
 
 
 @pytest.mark.parametrize(

@@ -331,7 +331,7 @@ def test_what_is_no_name_of_a_cluster_is_refused(name: str, tmp_path: Path, cli:
 
 
 def test_a_damaged_manifest_is_named(tmp_path: Path, cli: Cli) -> None:
-    (tmp_path / "tables.json").write_text(json.dumps({"tables": 1}))
+    (tmp_path / "tables.json").write_text(json.dumps({"tables": 2}))
     said = cli("--store", imported("small", "clean"), "store", "export", "tables", tmp_path, "--only", "topics")
     assert said.exit_code == 6
     assert "tables.json is damaged" in said.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from shutil import copytree
 
@@ -13,6 +14,7 @@ import pulsar_admin
 from tests.conftest import Cli
 from tests.recovery.test_extend import LEDGER, TOPIC, shorten
 from tests.stores import copied, imported
+from tests.tables.test_bad_tables import write_list
 from tests.worlds import CLUSTER, oracle
 
 
@@ -28,14 +30,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     manifest = json.loads((path / "tables.json").read_text())
     with pulsar_admin.open_store(store) as opened:
         messages = opened.sql("select * exclude (value), value::varchar as value from messages").to_arrow()
-    del manifest["crc32c"]  # it is edited
     for name, found in manifest["clusters"].items():
         (path / f"messages-{name}.parquet").parent.mkdir(exist_ok=True)
         pq.write_table(messages, path / f"messages-{name}.parquet")
         size = (path / f"messages-{name}.parquet").stat().st_size
-        part = {"path": f"messages-{name}.parquet", "rows": len(messages), "bytes": size, "ledgers": None}
+        digest = sha256((path / f"messages-{name}.parquet").read_bytes()).hexdigest()
+        part = {
+            "path": f"messages-{name}.parquet",
+            "rows": len(messages),
+            "bytes": size,
+            "sha256": digest,
+            "ledgers": None,
+        }
         found["tables"]["messages"] = [part]
-    (path / "tables.json").write_text(json.dumps(manifest))
+    write_list(path, manifest)
     return path
 
 
@@ -164,7 +172,7 @@ def test_a_topic_without_messages_is_an_empty_table(folder: Path, cli: Cli, tmp_
     manifest = json.loads((folder / "tables.json").read_text())
     for found in manifest["clusters"].values():
         found["tables"]["messages"] = []
-    (tmp_path / "tables" / "tables.json").write_text(json.dumps(manifest))
+    write_list(tmp_path / "tables", manifest)
     asked = 'select count(*) n from "public/default/plain"'
     assert cli("--tables", tmp_path / "tables", "sql", asked, "-o", "json").json == [{"n": 0}]
 

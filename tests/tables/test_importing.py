@@ -181,9 +181,10 @@ def test_clusters_are_told_apart(cli: Cli, folder: Path) -> None:
     ("text", "code", "word"),
     [
         ('{"tables": 9}', "unsupported", "has format 9, this version reads"),
-        ('{"tables": 1, "clusters": {"c": 1}}', "corrupt", "is damaged"),
+        ('{"tables": 1, "clusters": {"c": 1}}', "unsupported", "an earlier version exported these tables"),
+        ('{"tables": 2, "clusters": {"c": 1}}', "corrupt", "is damaged"),
         ("[" * 100_000, "corrupt", "is damaged"),
-        ('{"tables": 1, "clusters": {}}', "source-not-found", "has no tables"),
+        ('{"tables": 2, "crc32c": "297bd0aa", "clusters": {}}', "source-not-found", "has no tables"),
     ],
 )
 def test_lists_that_cannot_be_read(text: str, code: str, word: str, cli: Cli, tmp_path: Path) -> None:
@@ -199,12 +200,12 @@ def test_a_directory_without_tables(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["topics list public/default", "topics create public/default/new", "store check", "doctor", "store undo 1"]
+    "line", ["topics list public/default", "topics create public/default/new", "overview", "doctor", "store undo 1"]
 )
 def test_answering_of_tables_alone_has_left(line: str, cli: Cli, tables_of: Callable[..., Path]) -> None:
     found = cli("--tables", tables_of("small"), *line.split())
     assert (found.exit_code, found.stdout) == (2, "")
-    assert "`--tables` left in 0.2 for all commands but `sql`: see docs" in found.stderr
+    assert "`--tables` left in 0.2 for all commands but `sql` and `store check`: see docs" in found.stderr
 
 
 def test_store_and_tables_are_not_both_named(cli: Cli, tables_of: Callable[..., Path]) -> None:

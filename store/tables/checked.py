@@ -1,9 +1,10 @@
-"""A Parquet file of a table: checked against what the folder's list says, read row group by row group."""
+"""A Parquet file of a table: proven by its SHA-256 in the folder's list, read row group by row group."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,36 +12,51 @@ import pyarrow.parquet as pq
 from store.errors import Corrupt, EntryLogCorrupt, SourceBusy, SourceChanged, SourceNotFound, StoreError, Unsupported
 from store.tables.folder import Folder
 from store.tables.manifest import NAME, Part, read_manifest
-from store.tables.proven import ProvenFile
+
+_READ_BYTES = 1 << 20
+_SHOWN = 16  # digits of a digest
+
+
+def check_file(folder: Folder, part: Part) -> None:
+    """Raise unless PART is the file that was written: SourceNotFound, SourceBusy (exported again meanwhile), Corrupt."""
+    digest = hashlib.sha256()
+    with explained(folder, part.path), folder.open_input(part.path) as file:
+        while data := file.read(_READ_BYTES):
+            digest.update(data)
+    found = digest.hexdigest()
+    if found != part.sha256:
+        raise Corrupt(
+            f"{part.path} cannot be read: {NAME} has SHA-256 {part.sha256[:_SHOWN]}…, the file {found[:_SHOWN]}…",
+            hint="export the tables again, or bring it back",
+            path=part.path,
+            expected=part.sha256,
+            found=found,
+        )
 
 
 def read_groups(folder: Folder, part: Part, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the row groups of PART, a file of FOLDER, with the columns of SCHEMA.
-
-    Raises SourceNotFound, SourceBusy (exported again meanwhile), SourceChanged, Unsupported (an earlier version lacks a column), Corrupt.
-    """
-    with (
-        explained(folder, part.path),
-        closing(ProvenFile(folder, part.path)) as proven,
-        pq.ParquetFile(
-            pa.PythonFile(proven, "r"), metadata=proven.metadata, pre_buffer=False, page_checksum_verification=True
-        ) as file,
-    ):
-        missing = check_columns(part, file, schema)
-        if missing:
+    """Yield the row groups of PART with the columns of SCHEMA; raises as ``open_checked``, and Unsupported for one that is missing."""
+    with _opened(folder, part) as file:
+        if missing := check_columns(part, file, schema):
             raise lacking(part, missing)
         for number in range(file.num_row_groups):
             yield file.read_row_group(number, columns=schema.names, use_threads=False)
 
 
 def open_checked(folder: Folder, part: Part, schema: pa.Schema) -> list[str]:
-    """Return the columns of SCHEMA that PART, a file of FOLDER, lacks; raises as ``read_groups``, but Unsupported."""
+    """Return the columns of SCHEMA that PART lacks; raises SourceNotFound, SourceBusy, SourceChanged and Corrupt."""
+    with _opened(folder, part) as file:
+        return check_columns(part, file, schema)
+
+
+@contextmanager
+def _opened(folder: Folder, part: Part) -> Iterator[pq.ParquetFile]:
     with (
         explained(folder, part.path),
-        closing(ProvenFile(folder, part.path)) as proven,
-        pq.ParquetFile(pa.PythonFile(proven, "r"), metadata=proven.metadata) as file,
+        folder.open_input(part.path) as source,
+        pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True) as file,
     ):
-        return check_columns(part, file, schema)
+        yield file
 
 
 def lacking(part: Part, missing: Sequence[str]) -> Unsupported:
