@@ -50,6 +50,10 @@ class CommandSession(Session):
         return self._app.settings.store
 
     @property
+    def processes(self) -> int:
+        return self._app.settings.jobs
+
+    @property
     def clock_ms(self) -> int:
         return self._app.clock_ms
 

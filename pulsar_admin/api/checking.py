@@ -35,7 +35,9 @@ def iter_doctor(
 
     options = _options(deep, each, codes, severities)
     with session.opened() as store, _looking(session, "doctor", deep=deep) as (engine, advance):
-        yield from diagnose(store, now_ms=session.now_ms, options=options, advance=advance, engine=engine)
+        yield from diagnose(
+            store, now_ms=session.now_ms, options=options, advance=advance, engine=engine, processes=session.processes
+        )
 
 
 def compare_findings(
@@ -56,7 +58,9 @@ def compare_findings(
             before = _findings_of(path, session, listed, engine)
         else:
             before = [one for one in read_saved(path) if not asked.codes or one.code in asked.codes]
-        found = diagnose(store, now_ms=session.now_ms, options=listed, advance=advance, engine=engine)
+        found = diagnose(
+            store, now_ms=session.now_ms, options=listed, advance=advance, engine=engine, processes=session.processes
+        )
         return compare(before, found, each=asked.each, deep=deep, severities=asked.severities)
 
 

@@ -110,6 +110,11 @@ class Caller:
         self._now_ms = None if now is None else int(time_ms_of(now, int(time.time() * 1000)))
 
     @property
+    def processes(self) -> int:
+        """How many processes a pass over all topics may use; 0: one a core."""
+        return self._jobs
+
+    @property
     def clock_ms(self) -> int:
         """Now for what writes, in epoch milliseconds: as given, else the clock, which is a ``FromNow``."""
         from store.timespec import FromNow

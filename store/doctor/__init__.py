@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from heapq import heappush, heappushpop
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -49,11 +50,13 @@ def diagnose(
     advance: Callable[[int], None] = lambda count: None,
     engine: Engine | None = None,
     reader: EntryReader | None = None,
+    processes: int = 1,
 ) -> Iterator[Finding]:
     """Yield what is wrong with STORE and what Pulsar left in it, the worst first: by severity, then by messages and bytes at stake.
 
     NOW_MS is the time that ages and due messages are counted at. ADVANCE gets the bytes that a deep look has read, on ENGINE or in
-    this process, of any other the topics. READER: where the caller has one of STORE, which then knows what is read here.
+    this process, of any other the topics; for many of these PROCESSES may be used, 0: one a core. READER: where the caller has one of
+    STORE, which then knows what is read here.
     """
     options = options or DoctorOptions()
     ranking = Ranking(options.each)
@@ -61,7 +64,8 @@ def diagnose(
         refuse_bundle(store)
     with open_reader(store) if reader is None else nullcontext(reader) as reader:
         facts, budget = DeepFacts(store, reader, advance, engine), ReadBudget(unlimited=options.deep)
-        looked = judge_store(facts, now_ms=now_ms, budget=budget, visit=lambda: None if options.deep else advance(1))
+        visit = (lambda: None) if options.deep else partial(advance, 1)
+        looked = judge_store(facts, now_ms=now_ms, budget=budget, visit=visit, processes=processes)
         for finding in chain(looked, judge_deep(facts) if options.deep else ()):
             is_meant = not options.codes or finding.code in options.codes
             if is_meant and (not options.severities or finding.severity in options.severities):

@@ -6,18 +6,23 @@ its subscriptions: a test asks them all the same. What this is in doubt about is
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain, islice
+
 from store.codec.cursor import PlainCursor, find_plain_cursor
 from store.codec.managedledger import find_plain_ledgers
-from store.db.blocks import LedgerSums
 from store.db.environment import Txn
 from store.db.tree import plain_value, tree_key
 from store.errors import StoreError
 from store.facts.clocks import is_on_time
-from store.facts.topics import ReadBudget
-from store.frozen import NamedTuple
+from store.facts.unclosed import last_write_ms
+from store.frozen import NamedTuple, frozen
 from store.model.cursors import COMPACTION_CURSOR, is_subscription
 from store.model.ledgers import find_sums, find_whole
-from store.model.topics import find_pending_ack_logs
+from store.model.open_end import read_shortfalls
+from store.model.reader import EntryReader
+from store.model.topics import find_pending_ack_logs, iter_all_namespaces, iter_topics
 from store.model.whole import lacks_bookies
 from store.names import PENDING_ACK_SUFFIX, PERSISTENT, NamespaceName, TopicName
 from store.policies.in_force import find_common
@@ -25,23 +30,29 @@ from store.policies.in_force import find_common
 LEDGERS_MAX, RANGES_MAX = 100, 1000
 LEDGER_BYTES_MAX = 1 << 32
 """Of more, or larger, a rule may have something to say."""
+PART_TOPICS = 20_000
+"""In a part: about a second."""
 _PATH_MAX = 300
 _NOT_PLAIN = frozenset(b"/%+")
 """Bytes that say that a name is encoded, or that its key is of something below."""
 
 
 class Quiet(NamedTuple):
-    """A topic that needs no look: whether its last ledger is open, and what the index has of one that is."""
+    """A topic that needs no look, unless it ``has_backlog`` and entries of that may still be read.
+
+    Whether its last ledger is open, and if so, the time of the last write that is here, 0 where none is known.
+    """
 
     is_open: bool
-    sums: LedgerSums | None
+    last_write_ms: int
+    has_backlog: bool
 
 
 class QuietTopics:
     """Tells which topics of one snapshot are quiet at ``now_ms``; None: whatever the time and the policies are."""
 
-    def __init__(self, txn: Txn, now_ms: int | None, budget: ReadBudget) -> None:
-        self._txn, self._now_ms, self._budget = txn, now_ms, budget
+    def __init__(self, txn: Txn, now_ms: int | None) -> None:
+        self._txn, self._now_ms = txn, now_ms
         self._namespace: NamespaceName | None = None
         self._logs: frozenset[str] | None = None
         self._expires = False
@@ -97,7 +108,11 @@ class QuietTopics:
         cursors = self._read_cursors(path, local, end)
         if cursors is None or not _pin_nothing(spans, cursors):
             return None
-        return Quiet(is_open, find_sums(self._txn, spans[-1][0]) if is_open and self._now_ms is not None else None)
+        has_backlog = any(cursor.position < end for cursor in cursors)
+        if has_backlog and self._expires:
+            return None
+        is_written = is_open and self._now_ms is not None
+        return Quiet(is_open, last_write_ms(find_sums(self._txn, spans[-1][0])) if is_written else 0, has_backlog)
 
     def _read_cursors(self, path: str, local: str, end: tuple[int, int]) -> list[PlainCursor] | None:
         """Return the cursors of a topic that ends at END, None where something may be to be said of one."""
@@ -112,12 +127,57 @@ class QuietTopics:
             cursor = component.decode()
             if cursor == COMPACTION_CURSOR or not is_subscription(cursor):
                 return None
-            if self._now_ms is not None and plain.position < end and (self._expires or self._budget.has_edges):
-                return None
             if self._logs and f"{local}-{cursor}{PENDING_ACK_SUFFIX}" in self._logs:
                 return None
             found.append(plain)
         return found
+
+
+@frozen
+class QuietPart:
+    """Topics to look at, by namespace and their places there in the order of names; ``now_ms``: as of ``QuietTopics``."""
+
+    ranges: tuple[tuple[NamespaceName, int, int], ...]
+    now_ms: int | None
+
+
+def parts_of(txn: Txn, now_ms: int | None) -> list[QuietPart]:
+    """Return all topics in parts of about as many, in the order of ``iter_topics``."""
+    parts: list[list[tuple[NamespaceName, int, int]]] = [[]]
+    room = PART_TOPICS
+    for namespace in iter_all_namespaces(txn):
+        count, start = sum(1 for _ in iter_topics(txn, namespace)), 0
+        while start < count:
+            end = min(count, start + room)
+            parts[-1].append((namespace, start, end))
+            room -= end - start
+            start = end
+            if not room:
+                parts.append([])
+                room = PART_TOPICS
+    return [QuietPart(tuple(ranges), now_ms) for ranges in parts if ranges]
+
+
+def find_quiet(reader: EntryReader, part: QuietPart) -> list[Quiet | None]:
+    """Return what ``QuietTopics`` finds of the topics in PART, in their order: for ``store.facts.spread``."""
+    txn = reader.txn
+    with txn.passing_altered():  # the rules tell of them
+        with suppress(StoreError):  # of what cannot be read, too
+            read_shortfalls(txn)
+        quiet = QuietTopics(txn, part.now_ms)
+        topics = (islice(iter_topics(txn, namespace), start, end) for namespace, start, end in part.ranges)
+        return [quiet.find(name) for name in chain.from_iterable(topics)]
+
+
+class FoundQuiet:
+    """What ``find_quiet`` found of all parts, asked for in the order of ``iter_topics``."""
+
+    def __init__(self, parts: Iterator[list[Quiet | None]]) -> None:
+        self._found = chain.from_iterable(parts)
+
+    def find(self, name: TopicName) -> Quiet | None:
+        """Return what was found of NAME."""
+        return next(self._found) if name.domain == PERSISTENT else None
 
 
 def _pin_nothing(ledgers: list[tuple[int, int]], cursors: list[PlainCursor]) -> bool:

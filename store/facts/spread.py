@@ -13,7 +13,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from store.db.environment import Txn, open_store
 from store.errors import NotWritable, StoreError
@@ -43,7 +43,8 @@ class Spread(Generic[Part, Result]):
     WORK is a function of a module (no lambda, no method): it gets a reader of the same snapshot, which keeps nothing of what this
     one's ``txn.memo`` has and no keys, and a part. Parts and results are pickled: give each process several parts of a second or so,
     and return sums rather than rows. The processes work from the beginning of the block on, while this one does what it wants, a few
-    parts ahead of what was asked for; they end with the block, however it ends. Ctrl-C reaches this process alone.
+    parts ahead of what was asked for; where this one would wait, it does a part, too. They end with the block, however it ends.
+    Ctrl-C reaches this process alone.
 
     A part is done here, when its turn comes, where no process does it: with PROCESSES 0, when one was killed or cannot be started,
     when it finds another transaction than that of READER, and when WORK raises a StoreError, which is then raised here.
@@ -63,7 +64,7 @@ class Spread(Generic[Part, Result]):
         """The first part that no process was given."""
         self._done: dict[int, Result] = {}
 
-    def __enter__(self) -> Spread[Part, Result]:
+    def __enter__(self) -> Self:
         txn = self._reader.txn
         try:
             while len(self._team) < self._processes:
@@ -84,15 +85,31 @@ class Spread(Generic[Part, Result]):
         for index, part in enumerate(self._parts):
             self._hand_out(index)
             while index not in self._done and any(index in helper.given for helper in self._team):
-                self._hear()
+                if self._is_answered() or not self._work_ahead(index):
+                    self._hear()
             yield self._done.pop(index) if index in self._done else self._work(self._reader, part)
+
+    def _is_answered(self) -> bool:
+        return any(helper.given and helper.connection.poll() for helper in self._team)
+
+    def _work_ahead(self, asked: int) -> bool:
+        """Do here the next part that no process was given, if it is near, instead of waiting for the one that is ASKED for."""
+        index = self._next
+        if index >= self._end_of_near(asked):
+            return False
+        self._next += 1
+        with suppress(StoreError):  # it is raised when the part is asked for
+            self._done[index] = self._work(self._reader, self._parts[index])
+        return True
+
+    def _end_of_near(self, asked: int) -> int:
+        return min(len(self._parts), asked + _AHEAD * len(self._team) + 2)
 
     def _hand_out(self, asked: int) -> None:
         """Give parts to the processes that can take more, up to a few behind the one that is ASKED for."""
         self._next = max(self._next, asked if not self._team else self._next)
         for helper in [*self._team] * _AHEAD:
-            is_near = self._next < min(len(self._parts), asked + _AHEAD * len(self._team) + 1)
-            if is_near and helper in self._team and len(helper.given) < _AHEAD:
+            if self._next < self._end_of_near(asked) and helper in self._team and len(helper.given) < _AHEAD:
                 try:
                     helper.give(self._next, self._parts[self._next])
                 except OSError:

@@ -29,21 +29,26 @@ class Unclosed:
         """Count the topic when its last ledger is open, and those of its cursors whose ledger is."""
         txn, topic = facts.reader.txn, facts.topic
         if topic.ids and _is_open(txn, topic.ids[-1]):
-            self.add_topic(facts.topic.name, find_sums(txn, topic.ids[-1]))
+            self.add_topic(facts.topic.name, last_write_ms(find_sums(txn, topic.ids[-1])))
         for cursor in facts.cursors:
             if cursor.info.cursors_ledger_id >= 0 and _is_open(txn, cursor.info.cursors_ledger_id):
                 self.subscriptions += 1
                 if len(self.named) < NAMED:
                     self.named.append(f"{cursor.name} of {facts.where}")
 
-    def add_topic(self, name: TopicName, sums: LedgerSums | None) -> None:
-        """Count the topic NAME, whose last ledger is open; SUMS: what the index has of that."""
+    def add_topic(self, name: TopicName, written_ms: int) -> None:
+        """Count the topic NAME, whose last ledger is open and was written last at WRITTEN_MS, 0 where that is not known."""
         self.topics += 1
         if len(self.examples) < NAMED:
             self.examples.append(str(name))
-        if sums is not None and sums.end_publish_ms is not None:
-            newest = sums.broker_max_ms if sums.broker_count > 0 else sums.publish_max_ms
-            self.last_write_ms = max(self.last_write_ms, newest)
+        self.last_write_ms = max(self.last_write_ms, written_ms)
+
+
+def last_write_ms(sums: LedgerSums | None) -> int:
+    """Return when a ledger was written last, by what the index has of it; 0 where that does not tell."""
+    if sums is None or sums.end_publish_ms is None:
+        return 0
+    return sums.broker_max_ms if sums.broker_count > 0 else sums.publish_max_ms
 
 
 def _is_open(txn: Txn, ledger_id: int) -> bool:

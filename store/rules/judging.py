@@ -7,17 +7,17 @@ from contextlib import suppress
 from itertools import groupby
 
 from store.db.environment import Store
-from store.errors import IndexCorrupt, Refused, StoreError
+from store.errors import Refused, StoreError
 from store.facts.cluster import ClusterFacts, UnreadableTopic
 from store.facts.deep import DeepFacts
-from store.facts.quiet import QuietTopics
+from store.facts.quiet import FoundQuiet, QuietTopics
 from store.facts.topics import ReadBudget, TopicFacts
 from store.names import EVENTS, PERSISTENT, TopicName
+from store.rules.beside import INDEX_SWEEP, Beside, to_the_end
 from store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE, LEDGERS_UNREFERENCED
 from store.rules.deep import DEEP_SWEEPS
 from store.rules.finding import Finding
 from store.rules.leading import LEADING
-from store.rules.rows import CHECK_STOPPED
 from store.rules.sight import NAMELESS
 from store.rules.table import RULES, SWEEPS, TOPIC_RULES
 from store.rules.topic_data import TOPIC_SWEEP, TOPIC_UNREADABLE
@@ -57,44 +57,55 @@ def judge_store(
     now_ms: int | None,
     budget: ReadBudget | None = None,
     visit: Callable[[], None] = lambda: None,
+    processes: int = 1,
 ) -> Iterator[Finding]:
     """Yield what holds of FACTS, all but the deep rules; VISIT is called for each persistent topic.
 
     Without NOW_MS not what topics are judged for where nothing is damaged (scope "use"): ages and due messages are of a time.
+    PROCESSES may be used, this one among them; 0: one a core.
     """
-    with facts.reader.txn.passing_altered():  # the rules tell of them
-        found = _judge_data(facts, now_ms, budget, visit)
+    with (
+        facts.reader.txn.passing_altered(),
+        Beside(facts, now_ms, processes) as beside,
+    ):  # the rules tell of altered rows
+        found = _judge_data(facts, now_ms, budget or ReadBudget(), visit, beside)
         yield from found if now_ms is None else _with_uses(facts, found)
 
 
 def _judge_data(
-    facts: ClusterFacts, now_ms: int | None, budget: ReadBudget | None, visit: Callable[[], None]
+    facts: ClusterFacts, now_ms: int | None, budget: ReadBudget, visit: Callable[[], None], beside: Beside
 ) -> Iterator[Finding]:
     for rule in RULES:
-        yield from _to_the_end(rule.judge(facts), f"rule {rule.code}")
-    yield from _to_the_end(_judge_topics(facts, now_ms, budget, visit), "the topics")
+        yield from to_the_end(rule.judge(facts), f"rule {rule.code}")
+    quiet = beside.quiet if beside.is_used else QuietTopics(facts.reader.txn, now_ms)
+    yield from to_the_end(_judge_topics(facts, now_ms, budget, visit, quiet), "the topics")
     for sweep in SWEEPS:
-        yield from _to_the_end(sweep.judge(facts), sweep.what)
+        if sweep is INDEX_SWEEP and beside.is_used:
+            yield from beside.judge_index()
+        else:
+            yield from to_the_end(sweep.judge(facts), sweep.what)
 
 
 def judge_deep(facts: DeepFacts) -> Iterator[Finding]:
     """Yield what only shows where every catalogued byte is read."""
     with facts.reader.txn.passing_altered():  # the rules tell of them
         for sweep in DEEP_SWEEPS:
-            yield from _to_the_end(sweep.judge(facts), sweep.what)
+            yield from to_the_end(sweep.judge(facts), sweep.what)
 
 
 def _judge_topics(
-    facts: ClusterFacts, now_ms: int | None, budget: ReadBudget | None, visit: Callable[[], None]
+    facts: ClusterFacts,
+    now_ms: int | None,
+    budget: ReadBudget,
+    visit: Callable[[], None],
+    quiet: QuietTopics | FoundQuiet,
 ) -> Iterator[Finding]:
-    quiet = QuietTopics(facts.reader.txn, now_ms, budget or ReadBudget())
-
     def passes(name: TopicName) -> bool:
         found = quiet.find(name)
-        if found is None:
+        if found is None or (found.has_backlog and budget.has_edges and now_ms is not None):
             return False
         if found.is_open and now_ms is not None:
-            facts.unclosed.add_topic(name, found.sums)
+            facts.unclosed.add_topic(name, found.last_write_ms)
         visit()
         return True
 
@@ -143,14 +154,6 @@ def _with_uses(facts: ClusterFacts, found: Iterator[Finding]) -> Iterator[Findin
     for rule in (*CLOSING_RULES, *((LEAK_SWEEP,) if trusted else ()), *DISK_RULES):
         with suppress(StoreError):  # what is judged of the data tells of what cannot be read
             yield from rule.judge(facts)
-
-
-def _to_the_end(found: Iterator[Finding], what: str) -> Iterator[Finding]:
-    """Yield what is FOUND; where a row stops it that a later rule can do without, say that WHAT was not looked at to its end."""
-    try:
-        yield from found
-    except IndexCorrupt as error:
-        yield CHECK_STOPPED.of(error, what)
 
 
 def weight(finding: Finding) -> tuple[int, int]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from store.db.environment import Txn, open_store
-from store.facts import quiet
+from store.facts import quiet, spread
 from store.facts.cluster import ClusterFacts
-from store.facts.quiet import Quiet, QuietTopics
+from store.facts.quiet import FoundQuiet, Quiet, QuietTopics
 from store.facts.topics import ReadBudget
 from store.model.reader import open_reader
 from store.names import TopicName
@@ -24,10 +24,11 @@ _LONG_AGO_MS = 1_600_000_000_000
 _DATABASES = {"tree": (b"/managed-ledgers", b"/ledgers/0", b"/admin"), "times": (b"",), "entries": (b"",)}
 
 
-def _judged(store: Path, now_ms: int | None, edges: int) -> list[str]:
+def _judged(store: Path, now_ms: int | None, edges: int, processes: int = 1) -> list[str]:
     with open_store(store) as opened, open_reader(opened) as reader:
         facts = ClusterFacts(opened, reader)
-        found = [repr(one) for one in judge_store(facts, now_ms=now_ms, budget=ReadBudget(edges_left=edges))]
+        budget = ReadBudget(edges_left=edges)
+        found = [repr(one) for one in judge_store(facts, now_ms=now_ms, budget=budget, processes=processes)]
         return [*found, repr(facts.unclosed)]
 
 
@@ -96,3 +97,29 @@ def _damage(txn: Txn, draw: random.Random, database: str, key: bytes, other: byt
 def test_limits_are_below_those_of_the_rules() -> None:
     assert quiet.LEDGERS_MAX < topics.TINY_LEDGERS
     assert quiet.LEDGER_BYTES_MAX < topics.HUGE_BYTES
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("seed", range(3))
+def test_other_processes_find_the_same(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = copied("small", "clean", tmp_path)
+    if seed:
+        draw = random.Random(seed)
+        with open_store(store, writable=True) as opened:
+            opened.write(lambda txn: [_damage(txn, draw, *row) for row in _drawn(txn, draw)])
+    alone = [_judged(store, now_ms, edges) for now_ms, edges in ((NOW_MS, 0), (NOW_MS, 3), (None, 0))]
+    monkeypatch.setattr(spread, "MANY_NODES", 10)
+    monkeypatch.setattr(quiet, "PART_TOPICS", 7)
+    used: list[str] = []
+    monkeypatch.setattr(quiet.FoundQuiet, "find", _noting(used, quiet.FoundQuiet.find))
+    many = [_judged(store, now_ms, edges, processes=2) for now_ms, edges in ((NOW_MS, 0), (NOW_MS, 3), (None, 0))]
+    assert many == alone
+    assert used
+
+
+def _noting(used: list[str], find: Callable[[FoundQuiet, TopicName], Quiet | None]) -> object:
+    def noting(self: FoundQuiet, name: TopicName) -> Quiet | None:
+        used.append(str(name))
+        return find(self, name)
+
+    return noting

@@ -1,0 +1,73 @@
+"""What other processes look at while rules are judged here, where there are many topics: which of these are quiet, and the index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from store.errors import IndexCorrupt
+from store.facts.cluster import ClusterFacts
+from store.facts.file_sums import FileSums
+from store.facts.quiet import FoundQuiet, Quiet, QuietPart, find_quiet, parts_of
+from store.facts.spread import Spread, processes_that_pay
+from store.frozen import frozen
+from store.model.reader import EntryReader
+from store.rules.finding import Finding
+from store.rules.index import INDEX_SWEEPS
+from store.rules.rows import CHECK_STOPPED
+
+INDEX_SWEEP = INDEX_SWEEPS[0]
+
+
+@frozen
+class _Index:
+    """What is found of the location index, and what its pass leaves in a snapshot."""
+
+    findings: tuple[Finding, ...]
+    sums: Mapping[int, FileSums] | None
+
+
+_Part = QuietPart | None
+"""None: the location index."""
+_Found = list[Quiet | None] | _Index
+
+
+class Beside(Spread[_Part, _Found]):
+    """Looks at FACTS in other processes; PROCESSES may be used in all (0: one a core), none for few topics."""
+
+    def __init__(self, facts: ClusterFacts, now_ms: int | None, processes: int) -> None:
+        self._facts = facts
+        txn = facts.reader.txn
+        others = max(processes_that_pay(txn, processes) - 1, 0)
+        parts: list[_Part] = [*parts_of(txn, now_ms), None] if others else []
+        super().__init__(facts.reader, judge_part, parts, others)
+        self.is_used = bool(others)
+        self._results = iter(self)
+        found = (one for one in islice(self._results, len(parts) - 1) if isinstance(one, list)) if others else iter(())
+        self.quiet = FoundQuiet(found)
+
+    def judge_index(self) -> Iterator[Finding]:
+        """Yield what is found of the location index, after the topics."""
+        for found in self._results:  # what is left of the topics, too, where an error ended these
+            if isinstance(found, _Index):
+                if found.sums is not None:
+                    self._facts.reader.txn.memo[FileSums] = found.sums
+                yield from found.findings
+
+
+def judge_part(reader: EntryReader, part: _Part) -> _Found:
+    """Return what is found of PART."""
+    if part is not None:
+        return find_quiet(reader, part)
+    txn = reader.txn
+    with txn.passing_altered():  # the rules tell of them
+        found = tuple(to_the_end(INDEX_SWEEP.judge(ClusterFacts(txn.store, reader)), INDEX_SWEEP.what))
+    return _Index(found, txn.memo.get(FileSums))
+
+
+def to_the_end(found: Iterator[Finding], what: str) -> Iterator[Finding]:
+    """Yield what is FOUND; where a row stops it that a later rule can do without, say that WHAT was not looked at to its end."""
+    try:
+        yield from found
+    except IndexCorrupt as error:
+        yield CHECK_STOPPED.of(error, what)
