@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 
 from pulsar_admin import table
 from pulsar_admin.cli import TableGroup, root
@@ -164,6 +165,8 @@ def test_what_left_answers_with_the_page_that_says_what_to_use(
             assert (result.exit_code, result.stdout) == (2, "")
             assert result.stderr == f"error: `{name}` left in 0.2: see {table.LEFT[name]}\n"
     assert f"\n  {word} " not in cli(*path, "--help").stdout
+    completed = ShellComplete(root(), {}, "pulsar-admin", "").get_completions(path, word)
+    assert word not in [item.value for item in completed]
 
 
 def test_options_that_name_a_broker_are_ignored_with_one_note(cli: Cli) -> None:
