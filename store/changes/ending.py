@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from store.changes import ending
 from store.changes.cursors import CursorMove, check_ending, cleared, plan_moves
 from store.changes.log_writer import last_broker_entry, put_managed_ledger
 from store.changes.plan import ChangePart, Plan, Step, WritingPlan, delete_step
@@ -419,7 +418,7 @@ def _plan_namespaces(reader: EntryReader, command: str, namespaces: Sequence[Nam
         _check_other_ledgers(txn, namespace)
     topics = [topic for namespace in namespaces for topic in iter_topics(txn, namespace)]
     bases = [base for namespace in namespaces for base in _bases(txn, namespace)]
-    plan = ending.plan_delete(reader, command, topics, bases, now_ms)
+    plan = plan_delete(reader, command, topics, bases, now_ms)
     gone = {step.key for step in plan.steps}
     steps = [step for namespace in namespaces for step in _own_nodes(txn, namespace) if step.key not in gone]
     parts = [_part(txn, namespace, topics) for namespace in namespaces]

@@ -102,7 +102,7 @@ class EntryScan:
         small: list[
             tuple[Block, int, int]
         ] = []  # of many ledgers together: each by itself would cost more than to read it
-        small_entries = 0
+        small_entries = small_bytes = 0
         for ledger_id, first, last in self.parts:
             expected = last - first + 1
             if last < LONG_MAX - 1:  # else nobody knows how many there are
@@ -114,13 +114,17 @@ class EntryScan:
                 if high <= low:
                     continue
                 expected -= high - low
-                is_small = is_small_part(block, low, high)
+                size_bytes = block.header.payload_bytes
+                is_small = is_small_part(block, low, high) and size_bytes <= self.batch_bytes
+                if small and small_bytes + size_bytes > self.batch_bytes:
+                    yield Places.of_small(small)
+                    small, small_entries, small_bytes = [], 0, 0
                 if is_small:
                     small.append((block, low, high))
-                    small_entries += high - low
+                    small_entries, small_bytes = small_entries + high - low, small_bytes + size_bytes
                 if small and (not is_small or small_entries >= _TOGETHER_ENTRIES):
                     yield Places.of_small(small)
-                    small, small_entries = [], 0
+                    small, small_entries, small_bytes = [], 0, 0
                 if not is_small:
                     yield from split_places(Places.of(block, low, high), self.batch_bytes)
             self.missing += expected
