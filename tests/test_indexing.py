@@ -22,7 +22,7 @@ from store.engine.packed import pack_slice
 from store.index import build as indexing
 from store.index.build import Scanning, index_files, ledger_digests
 from store.kernels import records as kernel
-from store.scan import files, filewindow
+from store.scan import files
 from store.scan.runs import Runs, decode_runs, pack_runs
 from store.transfer.imports import ImportOptions
 from tests.conftest import Cli
@@ -186,7 +186,7 @@ class TestHere(IndexContract):
 
     @pytest.fixture
     def engine(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(filewindow, "WINDOW_BYTES", 1 << 17)
+        monkeypatch.setattr(files, "WINDOW_BYTES", 1 << 17)
         monkeypatch.setattr(files, "BATCH_RECORDS", 300)
         monkeypatch.setattr(indexing, "GROUP_BYTES", 1)
 
@@ -334,7 +334,7 @@ def test_runs_that_wait_are_bounded_by_their_number(tmp_path: Path, monkeypatch:
     import_standalone(source, tmp_path / "here", ImportOptions(now_ms=1), lambda _: None)
     written: list[int] = []
     commit = indexing._Group.commit
-    monkeypatch.setattr(filewindow, "WINDOW_BYTES", 20_000)
+    monkeypatch.setattr(files, "WINDOW_BYTES", 20_000)
     monkeypatch.setattr(indexing, "GROUP_RUNS", 10)
     monkeypatch.setattr(indexing._Group, "commit", lambda self: (written.append(self._count), commit(self))[1])
     import_standalone(source, tmp_path / "new", ImportOptions(now_ms=1), lambda _: None)

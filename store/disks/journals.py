@@ -22,7 +22,7 @@ from store.disks.held import Entries
 from store.errors import JournalCorrupt
 from store.files import open_file
 from store.frozen import NamedTuple, frozen
-from store.scan.wholefile import WholeFile
+from store.scan.files import WholeFile
 from store.sources.bookies import read_bookie_directory, read_marks
 
 _LEN = struct.Struct(">i")

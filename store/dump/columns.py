@@ -61,7 +61,7 @@ class DumpColumns:
             return (*self.known.needs, "publishTime", "brokerTime")
         names = self.only or message_schema(payload=self.payload, markers=self.markers).names
         if self.schemas is not None:
-            from store.scan.value_columns import NEEDS
+            from store.scan.typed_values import NEEDS
 
             names = (*names, *NEEDS)
         return (*names, *(self.match.needs if self.match else ()))
@@ -116,7 +116,7 @@ class DumpColumns:
         """Return what makes the values of a batch of messages, and why there are none, where they are decoded."""
         if self.schemas is None:
             return lambda batch: {}
-        from store.scan.value_columns import ValueColumns, Values
+        from store.scan.typed_values import ValueColumns, Values
 
         values = ValueColumns(Values({"": self.schemas}))
 

@@ -25,11 +25,11 @@ from store.model.reader import EntryReader
 from store.model.schemas import TopicSchemas, read_schemas
 from store.model.topics import Topic
 from store.names import EARLIEST, LATEST
+from store.scan.entries import WindowScan, window_ranks
 from store.scan.known_columns import KnownColumns
+from store.scan.message_rows import redact_batch
 from store.scan.messages import MessageColumns
 from store.scan.places import EntryBatch
-from store.scan.redacted import redact_batch
-from store.scan.window import WindowScan, window_ranks
 from store.wording import counted
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from store.dump.columns import DumpColumns, Finish
 from store.dump.tables import ENTRY_SCHEMA, EntryColumns, entry_batch
 from store.engine.memory import give_back
 from store.names import Position
+from store.scan.entries import TimeRange, WindowScan, within
 from store.scan.messages import MessageColumns, message_runs, schema_of
 from store.scan.places import EntryBatch, Places, PlacesReader, doubtful
 from store.scan.spread import PIECE_BYTES, ROUND_ENTRIES, PlacesOperation, PlainFiles, run_places
-from store.scan.window import TimeRange, WindowScan, within
 
 Convert = Callable[[EntryBatch], Iterator[pa.RecordBatch]]
 

@@ -22,10 +22,9 @@ from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.model.window import check_times
 from store.names import LONG_MAX, LONG_MIN, TopicName
-from store.scan.entries import EntryScan
+from store.scan.entries import EntryScan, entry_times
 from store.scan.grouping import Sums
 from store.scan.places import Part
-from store.scan.window import entry_times
 
 BUCKETS_MAX = 1_000_000
 WANTED_BUCKETS = 60

@@ -30,25 +30,28 @@ from store.engine.operation import Operation
 from store.engine.slices import Cut, FileRange, plan_slices
 from store.errors import InvalidValue, StoreError, Unsupported
 from store.model.window import check_times
-from store.scan.connector_options import CONF, connector_names, is_connector_read, read_connector_options
 from store.scan.file_pruning import Files, wanted_files
 from store.scan.files import Problem
 from store.scan.message_rows import ReadMessages
 from store.scan.operations import ReadEntries, ScanOptions
 from store.scan.schemas import ENTRY_SCHEMA, MESSAGE_SCHEMA
-from store.scan.source_errors import in_one_line, log_damage
 from store.scan.source_options import (
+    CONF,
     OPTIONS,
+    connector_names,
     is_catalogue,
+    is_connector_read,
     nearest,
     paths_of,
+    read_connector_options,
     read_options,
     refuse_stream_options,
     table_options,
 )
 from store.scan.sources import absolute_path, source_files
+from store.scan.streaming import in_one_line, log_damage
 from store.scan.topic_pieces import ReadTopicPieces, TopicPiece
-from store.scan.value_columns import Values
+from store.scan.typed_values import Values
 from store.timespec import MAX_TIME_MS
 
 if TYPE_CHECKING:

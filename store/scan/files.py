@@ -11,10 +11,11 @@ reference readers alone read on, a hundred times as slow, and linear whatever th
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -33,15 +34,14 @@ from store.codec.logscan import (
     iter_candidates,
     iter_records,
 )
+from store.codec.proof import Proofs
 from store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
 from store.files import open_file
 from store.frozen import NamedTuple, frozen
 from store.kernels import records as kernel
 from store.kernels.compiled import METER
 from store.names import FileKind
-from store.pace import ColdPages
-from store.scan.filewindow import FileWindow, close_together
-from store.scan.wholefile import WholeFile
+from store.pace import PACE, ColdPages
 
 Records = np.ndarray[Any, np.dtype[np.void]]
 
@@ -454,3 +454,157 @@ def _translated(path: str) -> Iterator[None]:
         raise EntryLogCorrupt(
             f"{path} cannot be read: {error.strerror}", hint="check the disk and the file's permissions", path=path
         ) from error
+
+
+# -- filewindow --------------------------------------------------------------------------------------------------------
+# A part of a file in memory, moved along by the reader of the file.
+
+
+WINDOW_BYTES = 8 << 20
+
+
+class FileWindow:
+    """A part of a file in memory: ``data`` are its bytes from ``base`` on; records that begin behind ``stop`` are not wanted."""
+
+    def __init__(self, file: Any, stop: int, file_bytes: int, cold: ColdPages | None = None) -> None:
+        """COLD: what of the file is dropped from the page cache when the window moves on."""
+        self._cold = cold
+        self.file = file
+        self.stop = stop
+        self.file_bytes = file_bytes
+        self.base = 0
+        self.read_bytes = 0  # also those read again
+        self._buffer = np.empty(WINDOW_BYTES, np.uint8)
+        self.data = self._buffer[:0]
+
+    def move_to(self, offset: int) -> None:
+        """Make OFFSET lie in the window, reading on unless it already does."""
+        if not self.base <= offset < self.base + len(self.data):
+            self._fill(offset)
+
+    def widen(self, offset: int) -> None:
+        """Read from OFFSET on; a second time at the same place reads twice as much."""
+        if offset == self.base and len(self.data) == len(self._buffer):
+            self._buffer = np.empty(2 * len(self._buffer), np.uint8)
+        self._fill(offset)
+
+    def cover(self, start: int, end: int) -> None:
+        """Make the bytes from START to END lie in the window."""
+        if self.base <= start and end <= self.base + len(self.data):
+            return
+        if end - start > len(self._buffer):
+            self._buffer = np.empty(end - start, np.uint8)
+        self._fill(start)
+
+    def _fill(self, offset: int) -> None:
+        if self._cold is not None:
+            self._cold.drop(self.base, min(self.base + len(self.data), offset))
+        wanted = min(len(self._buffer), self.file_bytes - offset)
+        read_into(memoryview(self._buffer.data)[:wanted], self.file, offset)
+        self.read_bytes += wanted
+        self.base, self.data = offset, self._buffer[:wanted]
+
+
+def read_into(view: memoryview, file: Any, offset: int) -> None:
+    """Fill VIEW with the bytes of FILE from OFFSET on; raises SourceChanged when there are not so many any more."""
+    got = 0
+    while got < len(view):
+        count = os.preadv(file.fileno(), [view[got : got + PACE.step_bytes]], offset + got)
+        PACE.take(count)
+        if count == 0:
+            raise SourceChanged(
+                f"{file.name} became shorter while it was read: wanted bytes up to {offset + len(view)}, found {offset + got}",
+                hint="run it again when nothing writes there",
+            )
+        got += count
+
+
+def close_together(places: Iterator[tuple[int, int]], most: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield PLACES in lists of MOST at most that fit into a window, but for a record that is larger."""
+    found: list[tuple[int, int]] = []
+    for offset, size in places:
+        if found and (len(found) == most or offset + 4 + size > found[0][0] + WINDOW_BYTES):
+            yield found
+            found = []
+        found.append((offset, size))
+    if found:
+        yield found
+
+
+# -- wholefile ---------------------------------------------------------------------------------------------------------
+# A whole file, read where it is looked at, as the reference readers of entry logs and journals want it.
+
+
+PAGE_BYTES = 1 << 16
+
+_COUNTERS = struct.Struct(
+    ">q"  # lastAddConfirmed
+    "q"  #  length
+)
+
+
+class FileBytes:
+    """The bytes of a file, ``store.codec.buffer.Bytes``: each page of it is read when it is first asked for, and once.
+
+    Memory of ours, not a mapping: a file that is cut meanwhile would kill a process that has it mapped. What is looked at stays,
+    so the memory is PAGE_BYTES for each page looked at and never more than the file's size. Raises SourceChanged where the file
+    has less than FILE_BYTES by now.
+    """
+
+    def __init__(self, file: Any, file_bytes: int) -> None:
+        self._file = file
+        self._memory = memoryview(np.empty(file_bytes, np.uint8).data)  # costs nothing where nobody touches it
+        self._is_read = bytearray(-(-file_bytes // PAGE_BYTES))
+
+    def __len__(self) -> int:
+        return len(self._memory)
+
+    @overload
+    def __getitem__(self, key: int) -> int: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> memoryview: ...
+
+    def __getitem__(self, key: int | slice) -> int | memoryview:
+        start, stop, _ = (slice(key, key + 1) if isinstance(key, int) else key).indices(len(self._memory))
+        if start < stop:
+            self._read(start // PAGE_BYTES, (stop - 1) // PAGE_BYTES + 1)
+        return self._memory[key]
+
+    def _read(self, first: int, last: int) -> None:
+        """Read those of the pages from FIRST to LAST that were not read yet."""
+        while (page := self._is_read.find(0, first, last)) >= 0:
+            first = self._is_read.find(1, page, last)
+            first = last if first < 0 else first
+            read_into(self._memory[: first * PAGE_BYTES][page * PAGE_BYTES :], self._file, page * PAGE_BYTES)
+            self._is_read[page:first] = b"\1" * (first - page)
+
+
+class WholeFile:
+    """The bytes of a file, and the sums that prove entries in them."""
+
+    def __init__(self, file: Any, file_bytes: int) -> None:
+        self.data = FileBytes(file, file_bytes)
+        self.proofs = Proofs(self.data)
+
+    def find_journal_entry(self, start: int) -> int | None:
+        """Return the first place from START on of an entry that its digest proves."""
+        for offset in iter_candidates(self.data, start, len(self.data), self.proofs):
+            end = offset + 4 + int.from_bytes(self.data[offset : offset + 4], "big")
+            if end <= len(self.data) and self.proofs.digest_type(offset + 4, end):
+                return offset
+        return None
+
+    def end_of(self, item: journal.JournalItem) -> int:
+        """Return where a record or padding of a journal ends."""
+        if isinstance(item, journal.Padding):
+            return item.offset + item.length
+        return item.offset + 4 + int.from_bytes(self.data[item.offset : item.offset + 4], "big")
+
+    def is_no_entry(self, item: journal.JournalItem) -> bool:
+        """Whether ITEM would be an entry but for its counters."""
+        if not isinstance(item, journal.JournalEntry):
+            return False
+        start = item.offset + 20
+        last_add_confirmed, length = _COUNTERS.unpack(self.data[start : start + _COUNTERS.size])
+        return bool(last_add_confirmed < -1 or length < 0)

@@ -25,10 +25,8 @@ from store.errors import Unsupported
 from store.model.schemas import TopicSchemas
 from store.names import TopicName
 from store.scan.arrow import column, numbers_of
-from store.scan.connector_shapes import ConnectorShapes
 from store.scan.profiles import Profile
-from store.scan.typed_values import STAMP, Shapes
-from store.scan.value_columns import NEEDS, ValueColumns, Values
+from store.scan.typed_values import NEEDS, STAMP, ConnectorShapes, Shapes, ValueColumns, Values
 from store.timespec import MAX_TIME_MS
 
 _PROPERTIES = pa.map_(pa.string(), pa.string())

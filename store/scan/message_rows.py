@@ -6,7 +6,8 @@ rows too, markers and entries that are not messages are left out. So the rows do
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,16 +24,16 @@ from store.errors import StoreError
 from store.kernels.records import BAD_DIGEST, UNFRAMED
 from store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode
 from store.model.reader import EntryReader
+from store.model.redaction import redact, redact_value
 from store.names import Position
 from store.scan.files import Problem
 from store.scan.messages import MessageColumns
 from store.scan.operations import ScanOptions, scan_records
 from store.scan.places import BATCH_BYTES, BATCH_ENTRIES, EntryBatch, Places, PlacesReader
-from store.scan.redacted import redact_batch, redact_schema
 from store.scan.schemas import MESSAGE_SCHEMA, TIME
 from store.scan.sources import Source, open_source, shown_path
 from store.scan.spread import PlainFiles
-from store.scan.value_columns import NEEDS, ValueColumns, Values
+from store.scan.typed_values import NEEDS, ValueColumns, Values
 from store.timespec import MAX_TIME_MS
 
 _TIMES = {
@@ -193,3 +194,42 @@ class _SliceReader(MessageReader):
                     yield from explode(header, position)
             except ENTRY_ERRORS as error:
                 self.errors.append(error)
+
+
+# -- redacted ----------------------------------------------------------------------------------------------------------
+# ``--redact`` of rows as Arrow batches; see ``store.model.redaction``.
+
+
+_HIDE: Mapping[str, Callable[[Any], object]] = {  # Any: a value of the column
+    "key": redact,
+    "orderingKey": redact,
+    "ordering_key": redact,
+    "payload": redact,
+    "properties": lambda pairs: [(name, redact(value)) for name, value in pairs],
+    "value": lambda text: json.dumps(redact_value(json.loads(text))),
+    "sha1": lambda digest: None,
+}
+
+
+def redact_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of SCHEMA as they are redacted: what was binary is text."""
+    binary = {field.name for field in schema if pa.types.is_binary(field.type) and field.name != "sha1"}
+    return pa.schema(
+        [field.with_type(pa.string()) if field.name in binary & _HIDE.keys() else field for field in schema],
+        schema.metadata,
+    )
+
+
+def redact_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return BATCH, messages in the columns of a dump or of a scan, with SHA-256 and length in place of what is hidden."""
+    schema = redact_schema(batch.schema)
+    columns = [
+        _hidden(field, batch.column(field.name)) if field.name in _HIDE else batch.column(field.name)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _hidden(field: pa.Field, column: pa.Array) -> pa.Array:
+    hide = _HIDE[field.name]
+    return pa.array([None if value is None else hide(value) for value in column.to_pylist()], field.type)

@@ -7,17 +7,23 @@ properties, of which those that begin with ``option.`` are options (Spark 4.3, `
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote
+from warnings import warn
 
 from store.codec.given import parse_integer
+from store.codec.message_id import decode_message_id
 from store.engine.slices import SLICE_BYTES
 from store.errors import InvalidValue
 from store.frozen import frozen
+from store.model.window import check_times
+from store.names import EARLIEST, LATEST, Position, TopicName, parse_namespace, parse_topic
+from store.scan.profiles import PROFILES, Profile
 from store.scan.sources import plain_path, split_paths
 from store.timespec import parse_size_bytes, parse_time
 
@@ -225,3 +231,261 @@ def paths_of(values: Mapping[str, Any]) -> tuple[str, ...]:
             "of a table that was created with columns of its own: SELECT … FROM t WITH (path = '…')",
         )
     return paths
+
+
+# -- connector options -------------------------------------------------------------------------------------------------
+# The options of the Spark connector, for jobs written for ``format("pulsar")``: what they mean for data on a disk.
+#
+# Upstream: ``PulsarOptions``, ``PulsarProvider`` and ``PulsarHelper`` of streamnative/pulsar-spark 3.4.1, as a batch read takes them.
+# Options that concern a live cluster are taken and have no meaning here, which is said once; so a job needs no change but the format's
+# name.
+
+
+CONF = "spark.pulsar_entries."
+"""Settings of a session that begin so are defaults of options, of reads with the connector's options."""
+EARLIEST_TIME, LATEST_TIME = -1, -2
+
+_IGNORED = (
+    "service.url",
+    "admin.url",
+    "predefinedSubscription",
+    "subscriptionPrefix",
+    "pollTimeoutMs",
+    "waitingForNonExistedTopic",
+    "maxBytesPerTrigger",
+    "path",
+)
+_IGNORED_PREFIXES = ("pulsar.client.", "pulsar.admin.", "pulsar.reader.", "pulsar.producer.")
+_COMPACTED = "pulsar.reader.readcompacted"
+_SIGNS = (
+    "service.url",
+    "admin.url",
+    "topic",
+    "topicsPattern",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTime",
+    "endingTime",
+    "allowDifferentTopicSchemas",
+)
+
+Place = Position | int
+"""Where a topic begins or ends: a position, or a time in ms."""
+
+
+@frozen
+class Places:
+    """Where topics begin, or end: one place for ALL of them, or each its own, by full name."""
+
+    all: Place | None = None
+    each: Mapping[str, Place] | None = None
+
+    def of(self, topic: TopicName) -> Place | None:
+        """Return the place of TOPIC, None where nothing is said of it."""
+        return self.all if self.each is None else self.each.get(str(topic))
+
+
+@frozen
+class ConnectorRead:
+    """What to read: ``kind`` of option and its text say which topics."""
+
+    store: str
+    profile: Profile
+    kind: Literal["topic", "topics", "topicsPattern"]
+    text: str
+    start: Places
+    end: Places
+    fail: bool
+    raw: bool
+    slice_bytes: int
+
+
+def _profile(text: str) -> str:
+    if text.strip().lower() not in PROFILES:
+        raise InvalidValue(f"is none of {', '.join(PROFILES)}")
+    return text.strip().lower()
+
+
+def _offsets(unbounded: Mapping[str, Position], refused: str, text: str) -> Places:
+    """Return ``earliest``, ``latest``, or JSON: topic → message id, as a list of bytes (the connector's) or ``ledger:entry``."""
+    word = text.strip().lower()
+    if word == refused:
+        raise InvalidValue(f"can't be {refused}", hint="the connector refuses it, too")
+    if word in unbounded:
+        return Places(unbounded[word])
+    found = {name: _message_id(value) for name, value in _json_object(text).items()}
+    if any(place == {"latest": LATEST, "earliest": EARLIEST}[refused] for place in found.values()):
+        raise InvalidValue(f"can't be {refused} for a topic", hint="the connector refuses it, too")
+    return Places(each=_by_topic(found))
+
+
+def _message_id(value: object) -> Position:
+    """Return VALUE, a serialized ``MessageIdData``, as the position of its entry: the connector reads batches whole."""
+    text = value if isinstance(value, str) else ""
+    match = re.fullmatch(r"(-?\d{1,18}):(-?\d{1,18})(:-?\d{1,9})*", text)
+    if match is not None:
+        return Position(int(match[1]), int(match[2]))
+    try:
+        if not isinstance(value, list):
+            raise ValueError("it is no list of bytes")
+        return decode_message_id(bytes(byte & 0xFF for byte in value)).entry
+    except (ValueError, TypeError) as error:
+        raise InvalidValue(
+            f"has no message id {json.dumps(value)[:60]}", hint='write bytes, [8,25,16,0], or "25:0"'
+        ) from error
+
+
+def _times(text: str) -> Places:
+    """Return epoch milliseconds, one for all or JSON: topic → ms."""
+    if not text.strip().startswith("{"):
+        return Places(_time(text))
+    return Places(each=_by_topic({name: _time(str(value)) for name, value in _json_object(text).items()}))
+
+
+def _time(text: str) -> Place:
+    number = parse_integer(text.strip().removeprefix("-"))
+    if number is not None and text.strip().startswith("-"):
+        number = -number
+    if number == EARLIEST_TIME:
+        return EARLIEST
+    if number == LATEST_TIME:
+        return LATEST
+    if number is None or number <= 0:
+        raise InvalidValue("is no time", hint="write epoch milliseconds, for example 1795253000000")
+    return number
+
+
+def _json_object(text: str) -> dict[str, Any]:  # Any: JSON
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidValue("is no JSON object of topic → place", hint='write {"persistent://t/ns/topic": …}')
+    return found
+
+
+def _by_topic(found: Mapping[str, Any]) -> dict[str, Any]:  # Any: a place
+    return {str(parse_topic(name)): place for name, place in found.items()}
+
+
+_STARTS, _ENDS = {"earliest": EARLIEST}, {"latest": LATEST}
+CONNECTOR_OPTIONS = (
+    Option("store", str.strip, "", "the directory of the store"),
+    Option("columns", _profile, "pulsar-spark", "whose names the columns have: " + ", ".join(PROFILES), "pulsar-spark"),
+    Option("topic", str.strip, "", "one topic, all its partitions"),
+    Option("topics", str.strip, "", "topics, separated by commas"),
+    Option("topicsPattern", str.strip, "", "a regular expression of topics of one namespace"),
+    Option("startingOffsets", partial(_offsets, _STARTS, "latest"), None, "the first message", "earliest"),
+    Option("endingOffsets", partial(_offsets, _ENDS, "earliest"), None, "the last message, and its batch", "latest"),
+    Option("startingTime", _times, None, "from the first entry at or after this time"),
+    Option("endingTime", _times, None, "through the first entry at or after this time"),
+    Option("failOnDataLoss", read_flag, False, "what cannot be read fails the job, else it is passed over", "false"),
+    Option(
+        "allowDifferentTopicSchemas", read_flag, False, "column `value` with the bytes, whatever the schemas", "false"
+    ),
+    Option("sliceBytes", read_slice_bytes, SLICE_BYTES, "bytes a task reads", "64m"),
+)
+
+
+def is_connector_read(given: Mapping[str, str]) -> bool:
+    """Whether GIVEN are options that the connector has and ``pulsar_entries`` has not, or ask for names that are known."""
+    return bool(connector_names(given))
+
+
+def connector_names(given: Mapping[str, str]) -> list[str]:
+    """Return the names of those options in GIVEN that say that it is a read with the connector's options."""
+    lower = {name.lower(): text for name, text in given.items()}
+    found = [sign for sign in _SIGNS if sign.lower() in lower]
+    return found + ["columns"] * (lower.get("columns", "").strip().lower() in PROFILES)
+
+
+def read_connector_options(
+    given: Mapping[str, str], defaults: Mapping[str, str], *, warns: bool = True
+) -> ConnectorRead:
+    """Return what the options GIVEN ask for, the session's DEFAULTS for those that are not; warns of those without a meaning here.
+
+    Raises InvalidValue.
+    """
+    lower = {**defaults, **{name.lower(): text for name, text in given.items()}}
+    if lower.get(_COMPACTED, "").strip().lower() == "true":
+        raise InvalidValue(
+            "option pulsar.reader.readCompacted: compacted views are not read here",
+            hint="there is: pulsar-admin compaction read TOPIC",
+        )
+    ignored = {name.lower() for name in _IGNORED} & lower.keys() | {
+        name for name in lower if name.startswith(_IGNORED_PREFIXES)
+    }
+    named = sorted(ignored - {"service.url", "admin.url", "path"})
+    if named and warns:
+        warn(f"pulsar_entries reads disks: without a meaning here are {', '.join(named)}", stacklevel=2)
+    values = read_options({name: text for name, text in lower.items() if name not in ignored}, CONNECTOR_OPTIONS)
+    if not values["store"]:
+        raise InvalidValue(
+            "topics are read through a store",
+            hint=f"make one with `pulsar-admin store import standalone DIR`, and give option store, or the session's {CONF}store",
+        )
+    kind, text = _topics(values)
+    _check_times(values["startingTime"], values["endingTime"])
+    return ConnectorRead(
+        values["store"],
+        values["columns"],
+        kind,
+        text,
+        _places(values, "starting"),
+        _places(values, "ending"),
+        values["failOnDataLoss"],
+        values["allowDifferentTopicSchemas"],
+        values["sliceBytes"],
+    )
+
+
+def _topics(values: Mapping[str, Any]) -> tuple[Literal["topic", "topics", "topicsPattern"], str]:
+    kinds: tuple[Literal["topic", "topics", "topicsPattern"], ...] = ("topic", "topics", "topicsPattern")
+    given = [kind for kind in kinds if values[kind]]
+    if len(given) != 1:
+        said = "none is" if not given else f"{' and '.join(given)} are"
+        raise InvalidValue(f"one of topic, topics and topicsPattern says what to read; {said} given")
+    if given[0] == "topic" and "," in values["topic"]:
+        raise InvalidValue("option topic: names one topic", hint='use "topics" for more than one')
+    return given[0], values[given[0]]
+
+
+def _places(values: Mapping[str, Any], side: str) -> Places:
+    offsets, times = values[f"{side}Offsets"], values[f"{side}Time"]
+    if offsets is not None and times is not None:
+        raise InvalidValue(f"{side}Offsets and {side}Time are both given", hint="leave one of them out")
+    found: Places = offsets or times or Places()
+    return found
+
+
+def _check_times(start: Places | None, end: Places | None) -> None:
+    """Raise InvalidValue for an ending time in front of the starting time: of all topics, or of one."""
+    if start is None or end is None:
+        return
+    for topic in {*(start.each or ()), *(end.each or ())} or {""}:
+        first, last = (side.all if side.each is None else side.each.get(topic) for side in (start, end))
+        if isinstance(first, int) and isinstance(last, int):
+            check_times(first, last)
+
+
+def pattern_topics(text: str, topics: Sequence[TopicName]) -> list[TopicName]:
+    """Return the TOPICS, partitions by the name of their topic, that a ``topicsPattern`` matches as a whole, scheme left out."""
+    rest = text.partition("://")[2] or text
+    rest = rest if "/" in rest else f"public/default/{rest}"
+    try:
+        pattern = re.compile(rest)
+    except re.error as error:
+        raise InvalidValue(f"option topicsPattern: {text!r} is no regular expression: {error}") from error
+    return [topic for topic in topics if pattern.fullmatch(str(topic.base).partition("://")[2])]
+
+
+def pattern_namespace(text: str) -> str:
+    """Return the namespace of a ``topicsPattern``, which is never a pattern itself; raises InvalidValue."""
+    rest = text.partition("://")[2] or text
+    parts = rest.split("/", 2)
+    if len(parts) == 1:
+        return "public/default"
+    if len(parts) == 2:
+        raise InvalidValue(f"option topicsPattern: {text!r} names no namespace", hint="write tenant/namespace/pattern")
+    return str(parse_namespace("/".join(parts[:2])))

@@ -6,8 +6,10 @@ driver's part runs in one Python process a query, ``read`` on the executors. Wha
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from socket import gethostname
 from typing import Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -19,16 +21,17 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from store.engine.secrets import hide_secrets
 from store.engine.slices import FileRange
+from store.engine.spark_session import hide_traceback
 from store.errors import InvalidValue, StoreError
 from store.scan.files import Problem
 from store.scan.following import Followed, Follower, Limit
 from store.scan.message_rows import ReadMessages
 from store.scan.offsets import FIRST, Listed, Offset
 from store.scan.operations import ReadEntries
-from store.scan.source_errors import in_one_line, log_damage
 from store.scan.source_options import paths_of
-from store.scan.sources import absolute_path
+from store.scan.sources import absolute_path, shown_path
 
 MAX_FILES = 1000
 """``maxFilesPerTrigger`` where nothing else is said: an offset names each file that its batch read."""
@@ -138,3 +141,40 @@ class EntryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except FileNotFoundError:
                 continue
         return in_one_line(lambda: question(follower))
+
+
+# -- source errors -----------------------------------------------------------------------------------------------------
+# What is wrong with what the data source reads: one line of the error that Spark raises, or of a task's log.
+
+
+_SHOWN = 20
+_log = logging.getLogger("pulsar_entries")
+
+
+def log_damage(path: str, problems: Sequence[Problem]) -> None:
+    """Say in the task's log which bytes of the file at PATH are no good records."""
+    path = shown_path(path)
+    for problem in problems[:_SHOWN]:
+        _log.warning("%s @ %#x: %d bytes: %s", path, problem.offset, problem.length_bytes, problem.reason)
+    if len(problems) > _SHOWN:
+        _log.warning("%s: %d more places are damaged", path, len(problems) - _SHOWN)
+
+
+def in_one_line(work: Callable[[], _T], *, passing: type[OSError] | tuple[()] = ()) -> _T:
+    """Return what WORK returns; what is wrong with an option or a file becomes one line of the error that Spark raises.
+
+    PASSING: an error that the caller deals with.
+    """
+    try:
+        return work()
+    except passing:
+        raise
+    except StoreError as error:
+        hint = error.hint.replace("with --store", "with the option store")  # a command's
+        said = "; ".join(filter(None, [error.message, hint]))
+    except OSError as error:
+        said = f"{error.filename}: {error.strerror} (on {gethostname()})"
+        if isinstance(error, FileNotFoundError | PermissionError):
+            said += "; every machine that reads has to see it: name a path that they share, or a URL"
+    hide_traceback()
+    raise ValueError(f"pulsar_entries: {hide_secrets(said)}")

@@ -33,12 +33,11 @@ from store.names import (
     parse_topic,
     shell_word,
 )
-from store.scan.connector_options import ConnectorRead, Place, pattern_namespace, pattern_topics
-from store.scan.entries import EntryScan
+from store.scan.entries import EntryScan, WindowScan
 from store.scan.known_columns import KnownColumns
 from store.scan.places import BATCH_BYTES, Places
+from store.scan.source_options import ConnectorRead, Place, pattern_namespace, pattern_topics
 from store.scan.topic_pieces import ReadTopicPieces, TopicPiece, nearest
-from store.scan.window import WindowScan
 from store.wording import counted
 
 LOOK_BACK_ENTRIES = 1024

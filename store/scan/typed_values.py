@@ -8,21 +8,23 @@ resolved to the newest; JSON knows no such rule: what the text leaves out is nul
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, InvalidOperation
+from functools import partial
 
 import pyarrow as pa
 
 from store.codec.avro import Schema, avro_decoder, named_schemas, parse_definition
 from store.codec.value import Decode, Value, ValueSchema, decoder_of, json_text, plain
 from store.errors import Unsupported
-from store.model.schemas import Encoded, key_and_value_bytes
+from store.model.schemas import Encoded, PlainValues, TopicSchemas, ValueReader, key_and_value_bytes
+from store.scan.arrow import strings
 
 STAMP = pa.timestamp("us", tz="UTC")
 LOCAL_STAMP = pa.timestamp("us")
-_EPOCH = datetime(1970, 1, 1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_DIGITS = 38  # of Arrow's and Spark's decimals
 _DIGITS = Context(prec=_MAX_DIGITS)
 _MAX_COLUMNS = 1 << 16  # records that name one another twice double with each
@@ -212,7 +214,7 @@ def _stamp(unit_us: int) -> Convert:
     def convert(value: Value) -> Value:
         if isinstance(value, str):
             return datetime.fromisoformat(value)
-        return _EPOCH.replace(tzinfo=UTC) + timedelta(microseconds=_expect(int, value) * unit_us)
+        return _EPOCH + timedelta(microseconds=_expect(int, value) * unit_us)
 
     return convert
 
@@ -305,3 +307,156 @@ _PRIMITIVES = {
     "LOCAL_DATE": Shape(pa.date32(), date.fromisoformat),
     "LOCAL_DATE_TIME": Shape(LOCAL_STAMP, _moment),
 }
+
+
+# -- value columns -----------------------------------------------------------------------------------------------------
+# The columns ``value`` and ``value_error`` of messages: payloads decoded by their topics' schemas, which travel with the scan.
+
+
+NEEDS = ("schemaVersion", "payload", "key", "keyEncoded", "nullValue", "encrypted", "chunks")
+"""Columns of ``store.scan.messages`` that a value is made of, in the order of ``Encoded``."""
+
+
+@dataclass(frozen=True)
+class Values:
+    """What to decode with: topic → its schemas. ``typed``: as a column of their newest version's type, else as JSON text.
+
+    ``shapes``: which columns the parts of a typed value become.
+    """
+
+    schemas: Mapping[str, TopicSchemas] = field(default_factory=dict)
+    typed: bool = False
+    shapes: type[Shapes] = Shapes
+
+    @property
+    def kind(self) -> pa.DataType:
+        """The type of column ``value``; raises Unsupported when the topics have no type in common, EntryCorrupt."""
+        return TypedValues(self.newest, self.shapes).kind if self.typed else pa.string()
+
+    @property
+    def newest(self) -> ValueSchema:
+        """The newest version of the schema that all topics share; raises Unsupported."""
+        found = [*self.schemas.values()]
+        newest = found[0].newest if found and all(schemas == found[0] for schemas in found) else None
+        if newest is None:
+            having = sum(schemas.newest is not None for schemas in found)
+            raise Unsupported(
+                f"a typed value needs one topic with a schema; there are {len(found)} topics, {having} with one",
+                hint="name one topic, or take values as JSON text",
+            )
+        return newest
+
+
+class ValueColumns:
+    """Decodes the values of batches of messages; keeps the decoders."""
+
+    def __init__(self, values: Values) -> None:
+        self._kind = values.kind
+        self._readers = {topic: _reader(schemas, values) for topic, schemas in values.schemas.items()}
+        self._unknown = ValueReader(TopicSchemas(), PlainValues().text)
+
+    def read(self, batch: pa.RecordBatch, topics: Sequence[str | None], *, whole: bool = False) -> dict[str, pa.Array]:
+        """Return the columns for BATCH, which has the columns NEEDS; TOPICS names the topic of each row.
+
+        WHOLE: chunks are joined, else a row of several is one of them.
+        """
+        rows = zip(*(batch.column(name).to_pylist() for name in NEEDS), strict=True)
+        found = [
+            self._readers.get(topic or "", self._unknown).read(Encoded._make((*row[:-1], not whole and row[-1] > 1)))
+            for topic, row in zip(topics, rows, strict=True)
+        ]
+        values, errors = zip(*found, strict=True) if found else ((), ())
+        column = strings(values, self._kind) if self._kind == pa.string() else pa.array(values, self._kind)
+        return {"value": column, "value_error": strings(errors, pa.string())}
+
+
+def _reader(schemas: TopicSchemas, values: Values) -> ValueReader:
+    return ValueReader(schemas, TypedValues(values.newest, values.shapes).value if values.typed else PlainValues().text)
+
+
+# -- connector shapes --------------------------------------------------------------------------------------------------
+# Typed values as the Spark connector's columns: what differs from ``store.scan.typed_values``.
+#
+# Upstream: ``SchemaUtils.avro2SqlType`` and ``si2SqlType`` of streamnative/pulsar-spark 3.4.1. A time of day is its number, a union of
+# several types a struct of ``member0``, ``member1`` …, a record inside itself is refused. Types that the connector refuses altogether
+# (KEY_VALUE, INSTANT, LOCAL_DATE …) are here what ``store.scan.typed_values`` makes of them.
+
+
+_WIDER = ({"int", "long"}, {"float", "double"})
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "boolean": (bool,),
+    "int": (int,),
+    "long": (int,),
+    "float": (float,),
+    "double": (float,),
+    "string": (str,),
+    "enum": (str,),
+    "bytes": (bytes,),
+    "fixed": (bytes,),
+    "array": (list,),
+    "map": (dict,),
+    "record": (dict,),
+}
+
+
+class ConnectorShapes(Shapes):
+    """Shapes of the Spark connector."""
+
+    @classmethod
+    def leaves(cls, *, is_json: bool) -> Mapping[str, Shape]:
+        """Return those of ``Shapes``, times as the numbers that AVRO has."""
+        found = super().leaves(is_json=is_json)
+        day = {f"time-{unit}": Shape(kind, partial(_of_day, per_us)) for unit, kind, per_us in _UNITS}
+        local = {f"local-timestamp-{unit}": Shape(pa.int64(), partial(_of_epoch, per_us)) for unit, _, per_us in _UNITS}
+        return {**found, **day, **local}
+
+    @classmethod
+    def primitive(cls, type_name: str) -> Shape:
+        """Return that of ``Shapes``; a DATE is a day."""
+        found = super().primitive(type_name)
+        if type_name != "DATE":
+            return found
+        return Shape(pa.date32(), lambda value: found.convert(value).date())
+
+    def recursive(self, name: str) -> Shape:
+        """Raise Unsupported, as the connector does."""
+        raise Unsupported(f"record {name} inside itself has no columns", hint="set allowDifferentTopicSchemas to true")
+
+    def union(self, held: list[Schema], around: tuple[str, ...]) -> Shape:
+        """Return int and long as long, float and double as double, else a struct with a member a type."""
+        names = [part if isinstance(part, str) else "" for part in held]
+        if set(names) in _WIDER:
+            return self.of("long" if "long" in names else "double", around)
+        members = [self.of(part, around) for part in held]
+        kinds = [self._python_kinds(part) for part in held]
+
+        def convert(value: Value) -> Value:
+            for index, (member, kind) in enumerate(zip(members, kinds, strict=True)):
+                if kind == () or (isinstance(value, kind) and isinstance(value, bool) == (bool in kind)):
+                    return {f"member{index}": member.convert(value)}
+            raise ValueError(f"{value!r} is of no type of its union")
+
+        return Shape(pa.struct([(f"member{index}", member.kind) for index, member in enumerate(members)]), convert)
+
+    def _python_kinds(self, schema: Schema) -> tuple[type, ...]:
+        """Return what decoded values of SCHEMA are; nothing: a logical type's own."""
+        if isinstance(schema, str):
+            return _KINDS[schema] if schema in _KINDS else self._python_kinds(self._named[schema])
+        return () if "logicalType" in schema else self._python_kinds(schema["type"])
+
+
+def _of_day(per_us: int, value: Value) -> Value:
+    if not isinstance(value, time):
+        return value
+    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    return (seconds * 1_000_000 + value.microsecond) // per_us
+
+
+def _of_epoch(per_us: int, value: Value) -> Value:
+    if not isinstance(value, datetime):
+        return value
+    gone = value.replace(tzinfo=UTC) - _EPOCH
+    return ((gone.days * 86_400 + gone.seconds) * 1_000_000 + gone.microseconds) // per_us
+
+
+_UNITS: tuple[tuple[str, pa.DataType, int], ...] = (("millis", pa.int32(), 1000), ("micros", pa.int64(), 1))

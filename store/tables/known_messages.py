@@ -19,9 +19,9 @@ from store.errors import DiskFull, EntryNotFound, StoreError
 from store.model.reader import EntryReader
 from store.model.topics import iter_topics, read_topic
 from store.names import FileKind, TopicName, parse_owner, shell_word
-from store.scan.connector_options import ConnectorRead, Places
 from store.scan.known_columns import KnownColumns
 from store.scan.profiles import Profile
+from store.scan.source_options import ConnectorRead, Places
 from store.scan.topic_pieces import ReadTopicPieces, TopicPiece
 from store.scan.topic_planning import has_transactions, iter_pieces
 from store.tables.entries import FINISHED, finished, finished_row

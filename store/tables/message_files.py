@@ -26,7 +26,7 @@ from store.scan.operations import ScanOptions
 from store.scan.places import BATCH_BYTES, BATCH_ENTRIES, Places, PlacesReader
 from store.scan.schemas import MESSAGE_SCHEMA
 from store.scan.spread import PlainFiles
-from store.scan.value_columns import Values
+from store.scan.typed_values import Values
 from store.tables.schemas import TABLES
 from store.tables.staging import entry_keys
 

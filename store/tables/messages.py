@@ -21,7 +21,7 @@ from store.scan.message_rows import ReadMessages
 from store.scan.operations import ScanOptions
 from store.scan.places import Part, Places, PlacesReader, doubtful
 from store.scan.spread import PlacesOperation, PlainFiles, run_places
-from store.scan.value_columns import Values
+from store.scan.typed_values import Values
 from store.tables.pruned_parts import Seen, iter_wanted
 from store.tables.pruning import Pruner, equal
 from store.tables.schemas import TABLES

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from store.engine import local
 from store.engine.slices import FileRange
 from store.index import build, rebuild
-from store.scan import files, filewindow
+from store.scan import files
 from store.transfer import imports, refresh
 
 
@@ -28,7 +28,7 @@ class Setting(NamedTuple):
 def prepare(setting: Sequence[Any]) -> None:  # Any: the fields of Setting, as they came through JSON
     """Prepare this process as a Setting says."""
     where, left, record, engine = Setting(*setting)
-    build.SLICE_BYTES = filewindow.WINDOW_BYTES = 1 << 20
+    build.SLICE_BYTES = files.WINDOW_BYTES = 1 << 20
     build.GROUP_BYTES = 1  # a transaction a slice
     _note_slices(Path(record), engine)
     if where == "inside a transaction":

@@ -73,7 +73,7 @@ from store.nacks import bitmaps as nack_bitmaps
 from store.nacks import codec as nacks
 from store.nacks.tracker import NegativeAcksTracker
 from store.proto.bookkeeper_pb2 import LedgerMetadataFormat
-from store.scan import files, filewindow
+from store.scan import files
 from store.scan.messages import message_runs, message_schema
 from store.scan.places import EntryBatch
 from store.scan.typed_values import TypedValues
@@ -371,12 +371,12 @@ class _Carefully(files.FileScan):
 @contextmanager
 def _small_limits() -> Iterator[None]:
     """Let a kilobyte cross the borders of batches and windows."""
-    before = files.BATCH_RECORDS, filewindow.WINDOW_BYTES
-    files.BATCH_RECORDS, filewindow.WINDOW_BYTES = 5, 1 << 11
+    before = files.BATCH_RECORDS, files.WINDOW_BYTES
+    files.BATCH_RECORDS, files.WINDOW_BYTES = 5, 1 << 11
     try:
         yield
     finally:
-        files.BATCH_RECORDS, filewindow.WINDOW_BYTES = before
+        files.BATCH_RECORDS, files.WINDOW_BYTES = before
 
 
 @_small_limits()

@@ -14,9 +14,8 @@ import pytest
 
 from store.errors import EncryptedPayload, EntryNotFound, InvalidValue, SourceChanged, StoreError, Unsupported
 from store.scan import topic_planning
-from store.scan.connector_options import CONNECTOR_OPTIONS, is_connector_read, read_connector_options
 from store.scan.datasource import read_stream_options
-from store.scan.source_options import OPTIONS
+from store.scan.source_options import CONNECTOR_OPTIONS, OPTIONS, is_connector_read, read_connector_options
 from store.scan.topic_planning import plan_topic_pieces, topics_operation
 from store.transfer.imports import ImportOptions
 from tests.connector import Recorded, as_here, readings, recorded, written

@@ -26,9 +26,8 @@ from store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_m
 from store.codec.logscan import Record, iter_records
 from store.errors import SourceChanged
 from store.kernels import records as kernel
-from store.scan import files, filewindow, wholefile
-from store.scan.files import FileScan, LedgerDigests, Slice
-from store.scan.filewindow import FileWindow
+from store.scan import files
+from store.scan.files import FileScan, FileWindow, LedgerDigests, Slice
 from tests.encoders import encode_entry
 from tests.worlds import STATES, WORLD_NAMES, world
 
@@ -99,7 +98,7 @@ def test_recorded_files(name: str, state: str, file: str) -> None:
 @pytest.mark.parametrize("window_bytes", [1 << 12, 1 << 14, 1 << 16])
 def test_any_window(monkeypatch: pytest.MonkeyPatch, window_bytes: int) -> None:
     """Records that do not fit into the window widen it, and batches end anywhere."""
-    monkeypatch.setattr(filewindow, "WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr(files, "WINDOW_BYTES", window_bytes)
     monkeypatch.setattr(files, "BATCH_RECORDS", 7)
     path = world("small") / "clean/bookkeeper/current/1.log"
     assert scan_file(path, "entry-log").good == reference_of(path, "entry-log")
@@ -419,7 +418,7 @@ def test_a_vanished_and_a_shrinking_file(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(SourceChanged, match="is gone"):
         list(FileScan(Slice(str(tmp_path / "no"), "entry-log", 0, 9), NOTHING_KNOWN).batches())
     path = write_log(tmp_path / "0.log", *(entry_record(1, i, payload=bytes(3000)) for i in range(20)))
-    monkeypatch.setattr(filewindow, "WINDOW_BYTES", 8192)
+    monkeypatch.setattr(files, "WINDOW_BYTES", 8192)
     monkeypatch.setattr(files, "BATCH_RECORDS", 2)
     batches: Any = FileScan(Slice(str(path), "entry-log", 0, path.stat().st_size), NOTHING_KNOWN).batches()
     next(batches)
@@ -471,7 +470,7 @@ def test_many_plausible_heads_are_read_in_linear_time(
     kind: Kind, good: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_bytes: list[int]
 ) -> None:
     """Each of n heads that claim the rest of the file would be n times its bytes; here 150 KB would be more than 200 MB."""
-    monkeypatch.setattr(filewindow, "WINDOW_BYTES", 1 << 14)
+    monkeypatch.setattr(files, "WINDOW_BYTES", 1 << 14)
     monkeypatch.setattr(files, "STOP_BYTES", 1)
     start = encode_header(EntryLogHeader(1, 0, 0)) if kind == "entry-log" else journal.encode_header(6)
     damaged, good_records = heads(150_000, good)
@@ -514,15 +513,15 @@ def test_a_file_cut_while_the_next_good_record_is_looked_for(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who has a file mapped dies of SIGBUS when another process cuts it."""
-    damaged = bytearray(sample(kind)[:12_000].ljust(4 * wholefile.PAGE_BYTES, b"\x01"))
+    damaged = bytearray(sample(kind)[:12_000].ljust(4 * files.PAGE_BYTES, b"\x01"))
     path = tmp_path / "f"
     path.write_bytes(damaged)
     name = "_step_over_in_log" if kind == "entry-log" else "_step_over_in_journal"
     step_over: Any = getattr(FileScan, name)
 
-    def cut_and_step_over(scan: FileScan, whole: wholefile.WholeFile) -> None:
+    def cut_and_step_over(scan: FileScan, whole: files.WholeFile) -> None:
         with path.open("r+b") as file:
-            file.truncate(wholefile.PAGE_BYTES)
+            file.truncate(files.PAGE_BYTES)
         step_over(scan, whole)
 
     monkeypatch.setattr(FileScan, name, cut_and_step_over)
@@ -534,18 +533,18 @@ def test_a_file_cut_while_the_next_good_record_is_looked_for(
 def test_the_bytes_of_a_file_are_read_where_they_are_asked_for(
     page_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wholefile, "PAGE_BYTES", page_bytes)
+    monkeypatch.setattr(files, "PAGE_BYTES", page_bytes)
     read_bytes: list[int] = []
-    read_into = wholefile.read_into
+    read_into = files.read_into
     monkeypatch.setattr(
-        wholefile, "read_into", lambda view, *place: (read_bytes.append(len(view)), read_into(view, *place))
+        files, "read_into", lambda view, *place: (read_bytes.append(len(view)), read_into(view, *place))
     )
     random_ = random.Random(7)
     content = random_.randbytes(10_000)
     path = tmp_path / "f"
     path.write_bytes(content)
     with path.open("rb", buffering=0) as file:
-        data = wholefile.FileBytes(file, len(content))
+        data = files.FileBytes(file, len(content))
         assert len(data) == len(content)
         for _ in range(50):
             start = random_.randrange(len(content))

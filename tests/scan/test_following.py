@@ -12,8 +12,7 @@ import pytest
 
 from store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound, StoreError
 from store.scan import following
-from store.scan.following import Followed, Follower, Limit
-from store.scan.growing_files import list_files
+from store.scan.following import Followed, Follower, Limit, list_files
 from store.scan.offsets import FIRST, Offset
 from store.scan.operations import ReadEntries
 from tests.growing import Bookie, Id, ids, record

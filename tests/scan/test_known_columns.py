@@ -19,10 +19,9 @@ from store.model.reader import open_reader
 from store.model.schemas import TopicSchemas
 from store.model.topics import read_topic, select_topics
 from store.names import parse_topic, parse_topics
-from store.scan.connector_shapes import ConnectorShapes
 from store.scan.known_columns import KnownColumns, message_ids
 from store.scan.profiles import PROFILES, Profile
-from store.scan.typed_values import TypedValues
+from store.scan.typed_values import ConnectorShapes, TypedValues
 from tests.connector import Recorded, as_here, readings, written
 from tests.stores import imported
 from tests.worlds import oracle

@@ -14,7 +14,7 @@ from store.engine.operation import Finished, Operation
 from store.engine.slices import FileRange
 from store.model.ledgers import iter_blocks, iter_ledger_ids, read_ledger
 from store.model.reader import open_reader
-from store.scan.verifying import EngineRows
+from store.scan.spread import EngineRows
 from tests.stores import imported
 
 PIECE_BYTES = 3_000
@@ -33,7 +33,7 @@ class Recorder(LocalEngine):
 
 
 def test_blocks_of_large_entries_go_by_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.scan.verifying.BATCH_BYTES", PIECE_BYTES)
+    monkeypatch.setattr("store.scan.spread.BATCH_BYTES", PIECE_BYTES)
     engine = Recorder(1)
     with open_store(imported("small", "clean")) as store, open_reader(store) as reader, engine:
         ledgers = list(iter_ledger_ids(reader.txn))

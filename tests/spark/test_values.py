@@ -22,8 +22,7 @@ from store.scan.ledgertopics import read_topics
 from store.scan.message_rows import ReadMessages
 from store.scan.operations import ScanOptions
 from store.scan.schemas import MESSAGE_SCHEMA
-from store.scan.typed_values import TypedValues
-from store.scan.value_columns import Values
+from store.scan.typed_values import TypedValues, Values
 from tests.shapes import PREFIX, TOPICS, logs, sent, store
 from tests.worlds import oracle, world
 
