@@ -101,6 +101,10 @@ def _make_cells(reader: EntryReader, part: _Part) -> PackedCells | None:
                 return None
             if problems:
                 return None
+        try:
+            reader.txn.check_met()
+        except StoreError:  # an altered row, which this process cannot tell of
+            return None
         return cells.packed()
 
 

@@ -309,7 +309,9 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         asked = whole_number("top", top, 0)
         given_flag_or_none("check", check)
         with self._session.opened() as store, self._session.progress(None, "topics and ledgers", "overview") as advance:
-            return read_checked_overview(store, self._session.now, asked, check=check, advance=advance)
+            return read_checked_overview(
+                store, self._session.now, asked, check=check, advance=advance, jobs=self._session.processes
+            )
 
     def metrics(
         self, *, top: int = 1000, pattern: str | None = None, delayed: bool = False, check: bool | None = None
@@ -327,7 +329,9 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         chosen = Chosen(whole_number("top", top, 0), name, delayed)
         label = "topics, ledgers and rows", "metrics"
         with self._session.opened() as store, self._session.progress(None, *label) as advance:
-            return read_checked_metrics(store, self._session.now, chosen, check=check, advance=advance)
+            return read_checked_metrics(
+                store, self._session.now, chosen, check=check, advance=advance, jobs=self._session.processes
+            )
 
     def usage(self) -> Usage:
         """Return who fills the disks, in bytes: ``owners`` (topics), ``files`` (and what is dead in each), ``disks``.

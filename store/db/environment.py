@@ -271,6 +271,11 @@ class Txn:
             self._met = error
         return error
 
+    @property
+    def passes_altered(self) -> bool:
+        """Whether passes go on past altered rows now: somebody tells of them."""
+        return self._on_altered is not None
+
     def check_met(self) -> None:
         """Raise the IndexCorrupt of the first altered row that was met, but for those that were to be passed."""
         if self._met is not None:

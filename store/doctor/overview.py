@@ -8,6 +8,7 @@ from contextlib import nullcontext
 
 from store.db.environment import Store
 from store.doctor import DoctorOptions, Finding, count_of, diagnose
+from store.facts.spread import processes_that_pay
 from store.model.copy_age import Now, read_copied_ms
 from store.model.reader import EntryReader, open_reader
 from store.reports.metrics import Chosen, Metric, read_metrics
@@ -24,16 +25,17 @@ def read_checked_overview(
     *,
     check: bool | None = None,
     advance: Callable[[int], None] = lambda count: None,
+    jobs: int = 1,
 ) -> Overview:
     """Return the overview of STORE at NOW with TOP rows a list. CHECK: whether to check it; None: where it has few nodes.
 
-    ADVANCE gets the topics and ledgers looked at. Raises IndexCorrupt.
+    ADVANCE gets the topics and ledgers looked at. JOBS: how many processes may count very many topics, 0: one a core. Raises IndexCorrupt.
     """
     with open_reader(store) as reader:
         wanted = _wanted(store, reader, now, top)
         found = _findings(store, reader, now, check)
         with nullcontext() if found is None else reader.txn.passing_altered():  # the doctor has told of them
-            return read_overview(store, reader, wanted, found, advance)
+            return read_overview(store, reader, wanted, found, advance, processes=processes_that_pay(reader.txn, jobs))
 
 
 def read_checked_metrics(
@@ -43,13 +45,14 @@ def read_checked_metrics(
     *,
     check: bool | None = None,
     advance: Callable[[int], None] = lambda count: None,
+    jobs: int = 1,
 ) -> tuple[Metric, ...]:
-    """Return the metrics of STORE at NOW; CHECK, ADVANCE and what is raised: as ``read_checked_overview``."""
+    """Return the metrics of STORE at NOW; CHECK, ADVANCE, JOBS and what is raised: as ``read_checked_overview``."""
     with open_reader(store) as reader:
         wanted = _wanted(store, reader, now, 0)
         found = _findings(store, reader, now, check)
         with nullcontext() if found is None else reader.txn.passing_altered():  # the doctor has told of them
-            return read_metrics(store, reader, wanted, chosen, found, advance)
+            return read_metrics(store, reader, wanted, chosen, found, advance, processes_that_pay(reader.txn, jobs))
 
 
 def _wanted(store: Store, reader: EntryReader, now: Now, top: int) -> Wanted:

@@ -43,6 +43,15 @@ class TopicCounts:
             self.compactions + names.count(COMPACTION_CURSOR),
         )
 
+    def __add__(self, other: TopicCounts) -> TopicCounts:
+        """Return both together."""
+        return TopicCounts(
+            self.topics + other.topics,
+            self.system_topics + other.system_topics,
+            self.subscriptions + other.subscriptions,
+            self.compactions + other.compactions,
+        )
+
 
 def topics_text(topics: int, system_topics: int) -> str:
     """Return how many topics there are, those that brokers keep for themselves apart."""

@@ -20,7 +20,7 @@ from store.model.cursors import read_cursor
 from store.model.extent import extent_of, pending_intervals
 from store.model.reader import EntryReader
 from store.model.topics import read_topic
-from store.names import parse_topic
+from store.names import TopicName, parse_topic
 from store.policies.in_force import find_delivery
 from store.reports.overview import (
     FindingCount,
@@ -69,12 +69,13 @@ class _Rows:
     """What the pass over all topics finds for rows of their own; what is empty weighs least, and has a row as well."""
 
     def __init__(self, chosen: Chosen) -> None:
+        self._chosen = chosen
         self.subscriptions: Largest[tuple[str, str]] = Largest(chosen.top)
         self.topics: Largest[tuple[str, int]] = Largest(chosen.top)
         self.compacted: Largest[tuple[str, int]] = Largest(chosen.top)
         self._pattern = chosen.pattern
 
-    def visit(self, numbers: TopicNumbers) -> None:
+    def add(self, numbers: TopicNumbers) -> None:
         """Take a topic, if its name matches."""
         name = numbers.where
         short = name.removeprefix("persistent://")
@@ -85,6 +86,19 @@ class _Rows:
             self.subscriptions.add(1 + entries, (name, subscription))
         if numbers.compacted is not None:
             self.compacted.add(1 + numbers.entries - numbers.compacted, (name, numbers.compacted))
+
+    def add_unreadable(self, name: TopicName, cursors: Iterable[str]) -> None:
+        """A topic that cannot be read has no rows."""
+
+    def fresh(self) -> _Rows:
+        """Return one that takes the same, and has nothing yet."""
+        return _Rows(self._chosen)
+
+    def merge(self, later: _Rows) -> None:
+        """Take what LATER has of topics that come behind these."""
+        self.subscriptions.merge(later.subscriptions)
+        self.topics.merge(later.topics)
+        self.compacted.merge(later.compacted)
 
     def left_out(self) -> int:
         """Return how many rows that match are not among the largest."""
@@ -98,13 +112,14 @@ def read_metrics(
     chosen: Chosen,
     findings: tuple[FindingCount, ...] | None = None,
     advance: Callable[[int], None] = lambda count: None,
+    processes: int = 0,
 ) -> tuple[Metric, ...]:
-    """Return the metrics of STORE; ADVANCE gets the topics, ledgers and rows looked at.
+    """Return the metrics of STORE; ADVANCE gets the topics, ledgers and rows looked at. PROCESSES: as ``read_overview``.
 
     A topic or cursor that cannot be read is counted. Raises IndexCorrupt.
     """
     rows = _Rows(chosen)
-    found = read_overview(store, reader, wanted, findings, advance, rows.visit)
+    found = read_overview(store, reader, wanted, findings, advance, rows, processes)
     return (
         *_of_the_copy(found),
         *_of_namespaces(found),

@@ -7,10 +7,11 @@ their ledgers as brokers count them (``storageSize``), without copies; bytes of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappush, heapreplace
-from typing import Any, Generic, TypeVar
+from itertools import islice
+from typing import Any, Generic, Protocol, TypeVar
 
 from store.db.blocks import NO_MAX, decode_latest, ledger_of_key
 from store.db.environment import Store, Txn
@@ -33,7 +34,7 @@ from store.model.extent import pending_intervals
 from store.model.ledgers import find_block
 from store.model.reader import EntryReader
 from store.model.topics import iter_all_namespaces, iter_topics, list_all_tenants, read_topic
-from store.names import NamespaceName, Position, parse_topic
+from store.names import NamespaceName, Position, TopicName, parse_topic
 from store.search.by_time import read_entry_time
 from store.sources.roots import roots_of_row
 
@@ -187,6 +188,14 @@ class Largest(Generic[Item]):
         """Whether an item of WEIGHT would be among the largest so far."""
         return weight > 0 and self._count > 0 and (len(self._heap) < self._count or weight > self._heap[0][0])
 
+    def merge(self, later: Largest[Item]) -> None:
+        """Take the items of LATER, which come behind these."""
+        seen = self.seen
+        for weight, added, item in sorted(later._heap, key=lambda row: -row[1]):
+            self._added = added - seen + 1
+            self.add(weight, item)
+        self._added = -(seen + later.seen)
+
     @property
     def seen(self) -> int:
         """How many there were."""
@@ -203,17 +212,16 @@ def read_overview(
     wanted: Wanted,
     findings: tuple[FindingCount, ...] | None = None,
     advance: Callable[[int], None] = lambda count: None,
-    visit: Callable[[TopicNumbers], None] = lambda numbers: None,
+    tally: Tally | None = None,
+    processes: int = 0,
 ) -> Overview:
-    """Return the overview of STORE; ADVANCE gets the topics and ledgers looked at, VISIT sees every topic.
+    """Return the overview of STORE; ADVANCE gets the topics and ledgers looked at, TALLY is given every topic.
+    PROCESSES: how many others count, where there are very many topics (``processes_that_pay``).
 
     A topic or cursor that cannot be read is counted, not raised. Raises IndexCorrupt for rows of the index that cannot.
     """
-    totals = _Totals(wanted)
-    for numbers in _iter_numbers(reader, totals, wanted.now_ms):
-        totals.add(numbers)
-        visit(numbers)
-        advance(1)
+    totals = _Totals(wanted.top)
+    _count_all(reader, [totals] if tally is None else [totals, tally], wanted.now_ms, processes, advance)
     namespaces = totals.namespace_totals()
     return Overview(
         store=str(store.path),
@@ -272,6 +280,24 @@ def read_newest_ms(txn: Txn) -> int | None:
 
 
 _NONE = TopicCounts()
+_PART_TOPICS = 5_000
+"""Topics that one process counts at once."""
+
+
+class Tally(Protocol):
+    """What adds up something of topics."""
+
+    def add(self, numbers: TopicNumbers) -> None:
+        """Add a topic."""
+
+    def add_unreadable(self, name: TopicName, cursors: Iterable[str]) -> None:
+        """Add a topic that cannot be read, with the names of its cursors."""
+
+    def fresh(self) -> Tally:
+        """Return one that adds up the same, and has nothing yet."""
+
+    def merge(self, later: Any) -> None:  # Any: one of its own kind
+        """Add what LATER has added up of topics that come behind these."""
 
 
 @dataclass(slots=True)
@@ -285,12 +311,13 @@ class _Sums:
 class _Totals:
     """What the pass adds up."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, top: int) -> None:
+        self._top = top
         self.unreadable = 0
         self.namespaces: dict[NamespaceName, _Sums] = {}
-        self.largest: Largest[TopicTotal] = Largest(wanted.top)
-        self.backlogs: Largest[tuple[str, str]] = Largest(wanted.top)
-        self.blockers: Largest[Blocker] = Largest(wanted.top)
+        self.largest: Largest[TopicTotal] = Largest(top)
+        self.backlogs: Largest[tuple[str, str]] = Largest(top)
+        self.blockers: Largest[Blocker] = Largest(top)
         self.held: Counter[str] = Counter()
 
     def add(self, numbers: TopicNumbers) -> None:
@@ -317,6 +344,30 @@ class _Totals:
             if blocker.reason != "trim":
                 self.blockers.add(blocker.bytes, blocker)
 
+    def add_unreadable(self, name: TopicName, cursors: Iterable[str]) -> None:
+        """Add a topic that cannot be read, with the names of its cursors."""
+        self.unreadable += 1
+        sums = self.namespaces.setdefault(name.namespace, _Sums())
+        sums.counts = sums.counts.of(name, cursors)
+
+    def fresh(self) -> _Totals:
+        """Return one that adds up the same, and has nothing yet."""
+        return _Totals(self._top)
+
+    def merge(self, later: _Totals) -> None:
+        """Add what LATER has added up of topics that come behind these."""
+        self.unreadable += later.unreadable
+        for namespace, more in later.namespaces.items():
+            sums = self.namespaces.setdefault(namespace, _Sums())
+            sums.counts += more.counts
+            sums.entries += more.entries
+            sums.bytes += more.bytes
+            sums.backlog_entries += more.backlog_entries
+        self.largest.merge(later.largest)
+        self.backlogs.merge(later.backlogs)
+        self.blockers.merge(later.blockers)
+        self.held.update(later.held)
+
     def namespace_totals(self) -> tuple[NamespaceTotal, ...]:
         """Return the namespaces, those with most bytes first."""
         rows = [
@@ -335,23 +386,74 @@ class _Totals:
         return tuple(sorted(rows, key=lambda row: (-row.bytes, row.namespace)))
 
 
-def _iter_numbers(reader: EntryReader, totals: _Totals, now_ms: int) -> Iterator[TopicNumbers]:
-    """Yield the numbers of every topic that can be read; one that cannot is counted."""
-    plain = PlainTopics(reader.txn, now_ms)
+@frozen
+class _Part:
+    """Topics of a namespace, by their local names, to be counted in another process, and what counts them."""
+
+    namespace: NamespaceName
+    names: tuple[str, ...]
+    tallies: tuple[Tally, ...]
+    now_ms: int
+
+
+def _count_all(
+    reader: EntryReader, tallies: Sequence[Tally], now_ms: int, processes: int, advance: Callable[[int], None]
+) -> None:
+    """Give every topic to TALLIES, the first of which are the totals."""
+    totals = tallies[0]
+    assert isinstance(totals, _Totals)
+    parts: list[_Part] = []
     for namespace in iter_all_namespaces(reader.txn):
-        sums = totals.namespaces.setdefault(namespace, _Sums())
-        for name in iter_topics(reader.txn, namespace):
-            found = plain.find(name)
-            if found is not None:
-                yield found
-                continue
+        totals.namespaces.setdefault(namespace, _Sums())
+        names = iter_topics(reader.txn, namespace)
+        if not processes:
+            _count(reader, names, tallies, now_ms, advance)
+            continue
+        fresh = tuple(tally.fresh() for tally in tallies)
+        while some := tuple(name.local_name for name in islice(names, _PART_TOPICS)):
+            parts.append(_Part(namespace, some, fresh, now_ms))
+    if not parts:
+        return
+    from store.facts.spread import Spread  # of few stores
+
+    with Spread(reader, _count_part, parts, processes) as results:
+        for part, found in zip(parts, results, strict=True):
+            for tally, more in zip(tallies, found, strict=True):
+                tally.merge(more)
+            advance(len(part.names))
+
+
+def _count_part(reader: EntryReader, part: _Part) -> tuple[Tally, ...]:
+    tallies = tuple(tally.fresh() for tally in part.tallies)
+    names = (TopicName(part.namespace, name) for name in part.names)
+    _count(reader, names, tallies, part.now_ms, lambda count: None)
+    if not reader.txn.passes_altered:
+        reader.txn.check_met()  # of altered rows the process tells that asked
+    return tallies
+
+
+def _count(
+    reader: EntryReader,
+    names: Iterable[TopicName],
+    tallies: Sequence[Tally],
+    now_ms: int,
+    advance: Callable[[int], None],
+) -> None:
+    """Give every topic of NAMES that can be read to TALLIES; one that cannot is counted by the totals."""
+    plain = PlainTopics(reader.txn, now_ms)
+    for name in names:
+        numbers = plain.find(name)
+        if numbers is None:
             try:
                 topic = read_topic(reader.txn, name)
             except StoreError:
-                totals.unreadable += 1
-                sums.counts = sums.counts.of(name, iter_cursor_names(reader.txn, name))
-            else:
-                yield numbers_of(TopicFacts(reader, topic, None, now_ms))
+                for tally in tallies:
+                    tally.add_unreadable(name, iter_cursor_names(reader.txn, name))
+                continue
+            numbers = numbers_of(TopicFacts(reader, topic, None, now_ms))
+        for tally in tallies:
+            tally.add(numbers)
+        advance(1)
 
 
 # -- the age of a backlog ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The table of the subscriptions of very many topics is made in several processes, and is the one that a single process makes."""
+"""What several processes say of very many topics, screen by screen, is what a single process says."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from commands.topics import describing
 from pulsar_admin.spool import CellSpool, PackedCells
 from store.facts import spread
+from store.reports import overview
+from store.reports.overview import Largest
 from tests.conftest import Cli
 from tests.rules.test_quiet import damage_drawn
 from tests.stores import copied, imported
@@ -51,3 +53,32 @@ def test_processes_tell_the_same_of_damaged_rows(
     packed = _spread_over_processes(monkeypatch)
     assert _said(cli, store, "--jobs", "2") == alone
     assert packed or not alone[1]
+
+
+@pytest.mark.parametrize("screen", [("overview", "--top", "3"), ("metrics",), ("metrics", "--top", "4", "--no-check")])
+@pytest.mark.parametrize("seed", [None, 1, 2])
+def test_processes_count_the_same(
+    screen: tuple[str, ...], seed: int | None, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = copied("small", "clean", tmp_path)
+    if seed is not None:
+        damage_drawn(store, random.Random(seed))
+    words = ("--store", store, "--now", "2026-01-02T03:04:05Z", *screen, "-o", "json")
+    alone = cli(*words)
+    merged: list[object] = []
+    merge = Largest.merge
+    monkeypatch.setattr(spread, "MANY_NODES", 1)
+    monkeypatch.setattr(overview, "_PART_TOPICS", 4)
+    monkeypatch.setattr(Largest, "merge", lambda self, later: (merged.append(later), merge(self, later)))
+    found = cli(*words, "--jobs", "2")
+    assert (found.exit_code, _timeless(found.stdout), found.stderr) == (
+        alone.exit_code,
+        _timeless(alone.stdout),
+        alone.stderr,
+    )
+    assert merged or not alone.stdout
+
+
+def _timeless(text: str) -> str:
+    """Return TEXT without the time of asking."""
+    return "\n".join(line for line in text.split("\n") if "asked" not in line and "copyAge" not in line)
