@@ -110,18 +110,18 @@ def _make_cells(reader: EntryReader, part: _Part) -> PackedCells | None:
 
 def _add_cells(app: App, reader: EntryReader, names: Sequence[TopicName], cells: CellSpool, *, quick: bool) -> None:
     """Add the cells of all subscriptions of topics to CELLS, of very many made in several processes."""
-    from store.facts.spread import Spread, processes_that_pay
+    from store.facts.spread import Spread, others_that_pay
     from store.reports.subscriptions import Asked
 
-    processes = 0 if app.settings.spark else processes_that_pay(reader.txn, app.settings.jobs)
-    if not processes:
+    others = 0 if app.settings.spark else others_that_pay(reader.txn, app.settings.jobs)
+    if not others:
         for found in _each_facts(app, reader, names, quick=quick):
             cells.add(found)
         return
     asked = Asked.of(app.now_ms, quick=quick)
     several = [names[start : start + _PART] for start in range(0, len(names), _PART)]
     parts = [_Part(tuple(some), asked, app.now_ms, cells.bare, shown_zone.get()) for some in several]
-    with Spread(reader, _make_cells, parts, processes) as results:
+    with Spread(reader, _make_cells, parts, others) as results:
         for some, packed in zip(several, results, strict=True):
             if packed is not None:
                 cells.add_packed(packed)

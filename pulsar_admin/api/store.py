@@ -310,7 +310,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         given_flag_or_none("check", check)
         with self._session.opened() as store, self._session.progress(None, "topics and ledgers", "overview") as advance:
             return read_checked_overview(
-                store, self._session.now, asked, check=check, advance=advance, jobs=self._session.processes
+                store, self._session.now, asked, check=check, advance=advance, processes=self._session.processes
             )
 
     def metrics(
@@ -330,7 +330,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         label = "topics, ledgers and rows", "metrics"
         with self._session.opened() as store, self._session.progress(None, *label) as advance:
             return read_checked_metrics(
-                store, self._session.now, chosen, check=check, advance=advance, jobs=self._session.processes
+                store, self._session.now, chosen, check=check, advance=advance, processes=self._session.processes
             )
 
     def usage(self) -> Usage:

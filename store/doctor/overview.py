@@ -8,7 +8,7 @@ from contextlib import nullcontext
 
 from store.db.environment import Store
 from store.doctor import DoctorOptions, Finding, count_of, diagnose
-from store.facts.spread import processes_that_pay
+from store.facts.spread import others_that_pay
 from store.model.copy_age import Now, read_copied_ms
 from store.model.reader import EntryReader, open_reader
 from store.reports.metrics import Chosen, Metric, read_metrics
@@ -25,17 +25,20 @@ def read_checked_overview(
     *,
     check: bool | None = None,
     advance: Callable[[int], None] = lambda count: None,
-    jobs: int = 1,
+    processes: int = 1,
 ) -> Overview:
     """Return the overview of STORE at NOW with TOP rows a list. CHECK: whether to check it; None: where it has few nodes.
 
-    ADVANCE gets the topics and ledgers looked at. JOBS: how many processes may count very many topics, 0: one a core. Raises IndexCorrupt.
+    ADVANCE gets the topics and ledgers looked at. PROCESSES may be used, this one among them; 0: one a core. Raises
+    IndexCorrupt.
     """
     with open_reader(store) as reader:
         wanted = _wanted(store, reader, now, top)
-        found = _findings(store, reader, now, check)
+        found = _findings(store, reader, now, check, processes)
         with nullcontext() if found is None else reader.txn.passing_altered():  # the doctor has told of them
-            return read_overview(store, reader, wanted, found, advance, processes=processes_that_pay(reader.txn, jobs))
+            return read_overview(
+                store, reader, wanted, found, advance, processes=others_that_pay(reader.txn, processes)
+            )
 
 
 def read_checked_metrics(
@@ -45,24 +48,30 @@ def read_checked_metrics(
     *,
     check: bool | None = None,
     advance: Callable[[int], None] = lambda count: None,
-    jobs: int = 1,
+    processes: int = 1,
 ) -> tuple[Metric, ...]:
-    """Return the metrics of STORE at NOW; CHECK, ADVANCE, JOBS and what is raised: as ``read_checked_overview``."""
+    """Return the metrics of STORE at NOW; CHECK, ADVANCE, PROCESSES and what is raised: as ``read_checked_overview``."""
     with open_reader(store) as reader:
         wanted = _wanted(store, reader, now, 0)
-        found = _findings(store, reader, now, check)
+        found = _findings(store, reader, now, check, processes)
         with nullcontext() if found is None else reader.txn.passing_altered():  # the doctor has told of them
-            return read_metrics(store, reader, wanted, chosen, found, advance, processes_that_pay(reader.txn, jobs))
+            return read_metrics(store, reader, wanted, chosen, found, advance, others_that_pay(reader.txn, processes))
 
 
 def _wanted(store: Store, reader: EntryReader, now: Now, top: int) -> Wanted:
     return Wanted(now.time_ms, read_copied_ms(store, reader.txn), top, now.source, now.clock_ms)
 
 
-def _findings(store: Store, reader: EntryReader, now: Now, check: bool | None) -> tuple[FindingCount, ...] | None:
+def _findings(
+    store: Store, reader: EntryReader, now: Now, check: bool | None, processes: int
+) -> tuple[FindingCount, ...] | None:
     checked = reader.txn.count("tree") <= CHECKED_NODES if check is None else check
     options = DoctorOptions(each=1)
-    return count_findings(diagnose(store, now_ms=now.time_ms, options=options, reader=reader)) if checked else None
+    return (
+        count_findings(diagnose(store, now_ms=now.time_ms, options=options, reader=reader, processes=processes))
+        if checked
+        else None
+    )
 
 
 def count_findings(found: Iterable[Finding]) -> tuple[FindingCount, ...]:

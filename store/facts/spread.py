@@ -34,6 +34,11 @@ def processes_that_pay(txn: Txn, most: int) -> int:
     return 0 if most < 2 or is_small or PACE.is_limited else most
 
 
+def others_that_pay(txn: Txn, most: int) -> int:
+    """Return how many of ``processes_that_pay`` are to be beside this one, which does parts, too."""
+    return max(processes_that_pay(txn, most) - 1, 0)
+
+
 class Spread(Generic[Part, Result]):
     """Does WORK on each of PARTS in PROCESSES other processes, and yields what it returns in the order of PARTS::
 

@@ -9,7 +9,7 @@ from store.errors import IndexCorrupt
 from store.facts.cluster import ClusterFacts
 from store.facts.file_sums import FileSums
 from store.facts.quiet import FoundQuiet, Quiet, QuietPart, find_quiet, parts_of
-from store.facts.spread import Spread, processes_that_pay
+from store.facts.spread import Spread, others_that_pay
 from store.frozen import frozen
 from store.model.reader import EntryReader
 from store.rules.finding import Finding
@@ -38,7 +38,7 @@ class Beside(Spread[_Part, _Found]):
     def __init__(self, facts: ClusterFacts, now_ms: int | None, processes: int) -> None:
         self._facts = facts
         txn = facts.reader.txn
-        others = max(processes_that_pay(txn, processes) - 1, 0)
+        others = others_that_pay(txn, processes)
         parts: list[_Part] = [*parts_of(txn, now_ms), None] if others else []
         super().__init__(facts.reader, judge_part, parts, others)
         self.is_used = bool(others)
