@@ -30,7 +30,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from pulsar_admin.global_options import CHANGING, COMMON, GIVEN, IGNORED, OF_ROWS, SPARK, WORDS, HasLeft, TakesGlobals
+from pulsar_admin import table
+from pulsar_admin.global_options import (
+    CHANGING,
+    COMMON,
+    GIVEN,
+    IGNORED,
+    OF_ROWS,
+    SPARK,
+    WORDS,
+    HasLeft,
+    TakesGlobals,
+)
 from pulsar_admin.schemas import SCHEMA
 from store.errors import InvalidValue, Refused, StoreError
 from store.frozen import NamedTuple, fields_of
@@ -48,6 +59,17 @@ _APP = "pulsar_admin.app"
 
 
 # -- parameter types --------------------------------------------------------------------------------------------------
+
+
+class ColumnsOf(click.Choice[str]):
+    """The tools whose names of columns are known; some left with 0.1."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:  # Any: click's signature
+        if value in table.LEFT_COLUMNS:
+            raise HasLeft(f"`--columns {value}` left in 0.2: see {table.LEFT_COLUMNS[value]}", ctx)
+        return super().convert(value, param, ctx)
 
 
 class ParsedType(_ParamType):

@@ -65,6 +65,9 @@ LEFT: dict[str, str] = {
 """Commands (``group name``), options of all commands (``--name``) and of one (``group name --name``) that 0.1 had → the page
 that says what to use instead. They answer with a sentence for this version; help and completion do not know them."""
 
+LEFT_COLUMNS = dict.fromkeys(("trino", "lakehouse"), "docs/formats/dump.md")
+"""Values of an option, ``--columns`` of messages, that 0.1 had → the page."""
+
 COMMANDS: dict[str, dict[str, Row]] = {
     ROOT: {
         "overview": Row(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsar_admin.context import App
-from pulsar_admin.options import command, pass_app
+from pulsar_admin.options import ColumnsOf, command, pass_app
 from store.errors import (
     AlreadyExists,
     Corrupt,
@@ -68,8 +68,8 @@ if TYPE_CHECKING:
 @click.option("--payload", is_flag=True, help="Also payloads of messages.")
 @click.option(
     "--columns",
-    type=click.Choice(PROFILES),
-    help="Of messages, as a consumer sees them, under the names and types that another tool gives them; values are bytes.",
+    type=ColumnsOf(PROFILES),
+    help="Of messages, as a consumer sees them, under the names and types that the Spark connector gives them; values are bytes.",
 )
 @click.option("--iceberg", is_flag=True, help="Write Apache Iceberg tables, partitioned by cluster.")
 @click.option(

@@ -16,6 +16,7 @@ from pulsar_admin.options import (
     POSITION,
     TIME,
     TOPIC,
+    ColumnsOf,
     TopicSelection,
     command,
     gather,
@@ -97,9 +98,9 @@ class DumpRequest:
 @click.option(
     "--columns",
     "profile",
-    type=click.Choice(PROFILES),
-    help="Of messages, under the names and types that another tool gives them: the Spark connector, Pulsar's connector of Trino, or "
-    "Lakehouse tables. Decoded values are among them; --payload has them as bytes.",
+    type=ColumnsOf(PROFILES),
+    help="Of messages, under the names and types that the Spark connector gives them. Decoded values are among them; --payload has "
+    "them as bytes.",
 )
 @redact_option
 @private_key_option

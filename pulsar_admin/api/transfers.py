@@ -326,7 +326,7 @@ class Transfers:
         """Write what the store knows as tables of Parquet into DIRECTORY or a URL, by JOBS or SPARK of ``open_store``.
 
         CLUSTER: what to call it there; ONLY: these tables; MESSAGES: that one, too, with PAYLOAD, or with
-        COLUMNS under the names of ``pulsar-spark``, ``trino`` or ``lakehouse``, values as bytes.
+        COLUMNS under the names of ``pulsar-spark``, values as bytes.
         ICEBERG: commit them to Iceberg tables of CATALOG, a name or URI (default: catalog.db in DIRECTORY), for the cluster's rows.
         What cannot be read of metadata is left out with a PartialData warning. Raises InvalidValue, Refused, StalePlan, StoreBusy,
         SourceNotFound, SliceFailed, DiskFull, NotWritable; the tables are as before then.

@@ -90,7 +90,7 @@ def iter_window_rows(
 def _columns(reader: EntryReader, topic: Topic, options: DumpOptions) -> DumpColumns:
     schemas = read_schemas(reader, topic.name) if options.value or options.profile else None
     if options.profile is not None:
-        known = KnownColumns(options.profile, topic.name, schemas or TopicSchemas(), options.payload)
+        known = KnownColumns(topic.name, schemas or TopicSchemas(), options.payload)
         return DumpColumns(known=known)
     return DumpColumns(options.payload, schemas, options.markers, options.only, options.view is not None, options.match)
 

@@ -1,9 +1,6 @@
-"""Messages under the names that other tools gave their columns: profiles of column names, types and meanings.
+"""Messages under the names that the Spark connector gave their columns: names, types and meanings.
 
-Upstream: ``pulsar-spark`` is ``SchemaUtils`` and ``PulsarDeserializer`` of streamnative/pulsar-spark 3.4.1; ``trino`` is
-``PulsarInternalColumn``, ``PulsarRecordCursor`` and the row decoders of Pulsar SQL (pulsar-presto-connector 2.10, and Trino's connector
-made of it); ``lakehouse`` is ``__key`` and ``__meta`` of StreamNative's Lakehouse tables (features "persist key" and "persist extra
-metadata"), and the field ``message`` of ``PulsarObject`` (pulsar-io-lakehouse) for values that are no records.
+Upstream: ``SchemaUtils`` and ``PulsarDeserializer`` of streamnative/pulsar-spark 3.4.1.
 
 Columns of a value: the fields of its record, or one column. All columns may be null here: data on a disk has values that nobody
 can decode, and null values; a value's columns are null then.
@@ -11,7 +8,6 @@ can decode, and null values; a value's columns are null then.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -24,22 +20,14 @@ from store.codec.value import ValueSchema, key_bytes
 from store.errors import Unsupported
 from store.model.schemas import TopicSchemas
 from store.names import TopicName
-from store.scan.arrow import column, numbers_of
-from store.scan.profiles import Profile
-from store.scan.typed_values import NEEDS, STAMP, ConnectorShapes, Shapes, ValueColumns, Values
+from store.scan.arrow import numbers_of
+from store.scan.typed_values import NEEDS, STAMP, ConnectorShapes, ValueColumns, Values
 from store.timespec import MAX_TIME_MS
 
 _PROPERTIES = pa.map_(pa.string(), pa.string())
 _ID = ("ledgerId", "entryId", "batchIndex")
-_META = pa.struct(
-    [
-        ("__messageOffset", pa.string()),
-        ("__publishTime", pa.int64()),
-        ("__eventTime", pa.int64()),
-        ("__schemaVersion", pa.int64()),
-        ("__properties", _PROPERTIES),
-    ]
-)
+_SINGLE = "value"
+"""What a value that is no record is called."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +41,12 @@ class _Known:
 
 @dataclass(frozen=True)
 class KnownColumns:
-    """The columns of a profile, of messages of one topic, whose schemas say what values are.
+    """The connector's columns of messages of one topic, whose schemas say what values are.
 
     ``raw``: the value is the payload's bytes, whatever the schema (the connector's
     ``allowDifferentTopicSchemas``). ``only``: these columns; empty: all.
     """
 
-    profile: Profile
     topic: TopicName
     schemas: TopicSchemas = field(default_factory=TopicSchemas)
     raw: bool = False
@@ -69,7 +56,7 @@ class KnownColumns:
     def schema(self) -> pa.Schema:
         """The columns, the value's first; raises Unsupported, EntryCorrupt for a value without a type."""
         fields = [*self._value_fields.items()]
-        fields += [(name, known.kind) for name, known in _PROFILES[self.profile].items()]
+        fields += [(name, known.kind) for name, known in _COLUMNS.items()]
         names = [name for name, _ in fields]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -81,7 +68,7 @@ class KnownColumns:
     def needs(self) -> tuple[str, ...]:
         """The columns of ``store.scan.messages`` that all this is made of."""
         names = self.schema.names
-        found = [need for name in names for need in _known(self.profile, name).needs]
+        found = [need for name in names for need in _COLUMNS.get(name, _NOTHING).needs]
         if any(name in names for name in self._value_fields):
             found += NEEDS
         return tuple(dict.fromkeys(found))
@@ -95,8 +82,7 @@ class KnownColumns:
         def convert(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
             found, errors = self._read(batch, readers) if wanted else ({}, pa.nulls(len(batch), pa.string()))
             columns = [
-                found[name] if name in found else _PROFILES[self.profile][name].make(batch, self.topic)
-                for name in schema.names
+                found[name] if name in found else _COLUMNS[name].make(batch, self.topic) for name in schema.names
             ]
             return pa.RecordBatch.from_arrays(columns, schema=schema), errors
 
@@ -110,20 +96,17 @@ class KnownColumns:
 
     @property
     def _values(self) -> Values | None:
-        shapes = ConnectorShapes if self.profile == "pulsar-spark" else Shapes
-        return None if self._newest is None else Values({str(self.topic): self.schemas}, True, shapes)
+        return None if self._newest is None else Values({str(self.topic): self.schemas}, True, ConnectorShapes)
 
     @property
     def _value_fields(self) -> Mapping[str, pa.DataType]:
         """The columns of values by name."""
-        values, single = self._values, _SINGLE[self.profile]
+        values = self._values
         if values is None:
-            return {single: pa.binary()}
-        assert self._newest is not None
-        if self.profile == "trino" and self._newest.type_name == "KEY_VALUE":
-            key, value = values.kind
-            return {**_named(key.type, single, "__key."), **_named(value.type, single)}
-        return _named(values.kind, single)
+            return {_SINGLE: pa.binary()}
+        if not pa.types.is_struct(values.kind):
+            return {_SINGLE: values.kind}
+        return {part.name: part.type for part in values.kind}
 
     def _read(self, batch: pa.RecordBatch, readers: ValueColumns | None) -> tuple[dict[str, pa.Array], pa.Array]:
         """Return the columns of the values of BATCH, and why there are none."""
@@ -138,22 +121,9 @@ class KnownColumns:
         decoded = readers.read(
             batch.set_column(at, "schemaVersion", newest), [str(self.topic)] * len(batch), whole=True
         )
-        parts = [decoded["value"]]
-        if self.profile == "trino" and self._newest is not None and self._newest.type_name == "KEY_VALUE":
-            parts = parts[0].flatten()
-        flat = [column for part in parts for column in (part.flatten() if pa.types.is_struct(part.type) else [part])]
+        value = decoded["value"]
+        flat = value.flatten() if pa.types.is_struct(value.type) else [value]
         return dict(zip(names, flat, strict=True)), decoded["value_error"]
-
-
-def _named(kind: pa.DataType, single: str, prefix: str = "") -> dict[str, pa.DataType]:
-    """Return the columns of values of KIND: a record's fields, or one called SINGLE."""
-    if not pa.types.is_struct(kind):
-        return {prefix + single: kind}
-    return {prefix + part.name: part.type for part in kind}
-
-
-def _known(profile: Profile, name: str) -> _Known:
-    return _PROFILES[profile].get(name, _NOTHING)
 
 
 # -- message ids ------------------------------------------------------------------------------------------------------
@@ -231,10 +201,6 @@ def _times(values: pa.Array) -> pa.Array:
     return pc.if_else(shown, values, pa.scalar(None, pa.int64()))
 
 
-def _as(kind: pa.DataType, name: str) -> _Known:
-    return _Known(kind, (name,), lambda batch, topic: batch.column(name).cast(kind))
-
-
 def _key_bytes(batch: pa.RecordBatch, topic: TopicName) -> pa.Array:
     """Return keys as producers gave them; a key that says that it is base64, and is not, as it is there."""
     keys, encoded = batch.column("key"), batch.column("keyEncoded")
@@ -247,26 +213,6 @@ def _key_bytes(batch: pa.RecordBatch, topic: TopicName) -> pa.Array:
         except ValueError:
             found.append(key.encode())
     return pa.array(found, pa.binary())
-
-
-def _id_texts(*, raw: bool) -> Callable[[pa.RecordBatch, TopicName], pa.Array]:
-    """Return what makes ids of text: RAW ``(ledger,entry,batch index)``, else ``ledger:entry:partition[:batch index]``."""
-
-    def make(batch: pa.RecordBatch, topic: TopicName) -> pa.Array:
-        ledgers, entries, indexes = (batch.column(name).cast(pa.string()) for name in _ID)
-        alone = pc.less(batch.column("batchIndex"), 0)
-        if raw:
-            inside = pc.binary_join_element_wise(ledgers, entries, pc.if_else(alone, "0", indexes), ",")
-            return pc.binary_join_element_wise("(", inside, ")", "")
-        entry = pc.binary_join_element_wise(ledgers, entries, str(topic.partition_index), ":")
-        return pc.if_else(alone, entry, pc.binary_join_element_wise(entry, indexes, ":"))
-
-    return make
-
-
-def _json_properties(batch: pa.RecordBatch, topic: TopicName) -> pa.Array:
-    texts = [json.dumps(dict(pairs), ensure_ascii=False, separators=(",", ":")) for pairs in _pairs(batch)]
-    return pa.array(texts, pa.string())
 
 
 def _pairs(batch: pa.RecordBatch) -> list[list[tuple[str, str]]]:
@@ -282,48 +228,16 @@ def _properties(batch: pa.RecordBatch, topic: TopicName) -> pa.Array:
     return pa.array([list(dict(row).items()) for row in pairs], _PROPERTIES)
 
 
-def _meta(batch: pa.RecordBatch, topic: TopicName) -> pa.Array:
-    parts = [
-        _id_texts(raw=False)(batch, topic),
-        batch.column("publishTime"),
-        _times(batch.column("eventTime")),
-        batch.column("schemaVersion"),
-        _properties(batch, topic),
-    ]
-    return pa.StructArray.from_arrays(parts, fields=list(_META))
-
-
 _NOTHING = _Known(pa.null(), (), lambda batch, topic: pa.nulls(len(batch)))
-_KEY = _Known(pa.binary(), ("key", "keyEncoded"), _key_bytes)
-_PROFILES: Mapping[Profile, Mapping[str, _Known]] = {
-    "pulsar-spark": {
-        "__key": _KEY,
-        "__topic": _Known(pa.string(), (), lambda batch, topic: pa.array([str(topic)] * len(batch), pa.string())),
-        "__messageId": _Known(
-            pa.binary(),
-            (*_ID, "batchSize", "firstChunk"),
-            lambda batch, topic: message_ids(batch, topic.partition_index),
-        ),
-        "__publishTime": _Known(STAMP, ("publishTime",), _stamps("publishTime")),
-        "__eventTime": _Known(STAMP, ("eventTime",), _stamps("eventTime")),
-        "__messageProperties": _Known(_PROPERTIES, ("properties",), _properties),
-    },
-    "trino": {
-        "__partition__": _Known(
-            pa.int32(), (), lambda batch, topic: column(np.full(len(batch), topic.partition_index, np.int32))
-        ),
-        "__event_time__": _Known(STAMP, ("eventTime",), _stamps("eventTime")),
-        "__publish_time__": _Known(STAMP, ("publishTime",), _stamps("publishTime")),
-        "__message_id__": _Known(pa.string(), _ID, _id_texts(raw=True)),
-        "__sequence_id__": _as(pa.int64(), "sequenceId"),
-        "__producer_name__": _as(pa.string(), "producer"),
-        "__key__": _as(pa.string(), "key"),
-        "__properties__": _Known(pa.string(), ("properties",), _json_properties),
-    },
-    "lakehouse": {
-        "__key": _KEY,
-        "__meta": _Known(_META, (*_ID, "publishTime", "eventTime", "schemaVersion", "properties"), _meta),
-    },
+_COLUMNS: Mapping[str, _Known] = {
+    "__key": _Known(pa.binary(), ("key", "keyEncoded"), _key_bytes),
+    "__topic": _Known(pa.string(), (), lambda batch, topic: pa.array([str(topic)] * len(batch), pa.string())),
+    "__messageId": _Known(
+        pa.binary(),
+        (*_ID, "batchSize", "firstChunk"),
+        lambda batch, topic: message_ids(batch, topic.partition_index),
+    ),
+    "__publishTime": _Known(STAMP, ("publishTime",), _stamps("publishTime")),
+    "__eventTime": _Known(STAMP, ("eventTime",), _stamps("eventTime")),
+    "__messageProperties": _Known(_PROPERTIES, ("properties",), _properties),
 }
-_SINGLE: Mapping[Profile, str] = {"pulsar-spark": "value", "trino": "__value__", "lakehouse": "message"}
-"""What a value that is no record is called."""

@@ -23,7 +23,7 @@ from store.errors import InvalidValue
 from store.frozen import frozen
 from store.model.window import check_times
 from store.names import EARLIEST, LATEST, Position, TopicName, parse_namespace, parse_topic
-from store.scan.profiles import PROFILES, Profile
+from store.scan.profiles import PROFILES
 from store.scan.sources import plain_path, split_paths
 from store.timespec import parse_size_bytes, parse_time
 
@@ -290,7 +290,6 @@ class ConnectorRead:
     """What to read: ``kind`` of option and its text say which topics."""
 
     store: str
-    profile: Profile
     kind: Literal["topic", "topics", "topicsPattern"]
     text: str
     start: Places
@@ -429,7 +428,6 @@ def read_connector_options(
     _check_times(values["startingTime"], values["endingTime"])
     return ConnectorRead(
         values["store"],
-        values["columns"],
         kind,
         text,
         _places(values, "starting"),

@@ -57,7 +57,7 @@ def topics_operation(read: ConnectorRead, only: tuple[str, ...] = ()) -> ReadTop
     """Return what reads the topics; ONLY: these columns. Raises InvalidValue for topics of unlike schemas, as the connector does."""
     with _opened(read) as reader:
         columns = {
-            str(topic): KnownColumns(read.profile, topic, read_schemas(reader, topic), read.raw, only)
+            str(topic): KnownColumns(topic, read_schemas(reader, topic), read.raw, only)
             for topic in _chosen(reader.txn, read)
         }
     newest = [known.schemas.newest for known in columns.values()]

@@ -232,7 +232,7 @@ def make_tables(run: Exporting) -> MadeTables:
         made.parts |= {"entries": tuple(entries.parts), MESSAGES: tuple(entries.messages)}
         made.damaged, made.problems = entries.damaged, entries.problems
     if run.profile is not None and MESSAGES in run.tables:
-        made.parts[MESSAGES] = make_known(run.reader, _making(run), run.profile, run.fail)
+        made.parts[MESSAGES] = make_known(run.reader, _making(run), run.fail)
     made.parts = {table: made.parts[table] for table in run.tables}
     return made
 

@@ -100,7 +100,7 @@ class ExportedTables:
     def _table(self, name: str, parts: Sequence[Part]) -> MadeTable:
         schema = TABLES[name]
         if name == "messages" and self._columns is not None:
-            schema = known_schema(self._columns)
+            schema = known_schema()
         for part in parts:
             self._prove(part, schema)
         return MadeTable(schema, partial(self._rows, schema, parts), Lock(), self.errors)

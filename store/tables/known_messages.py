@@ -1,4 +1,4 @@
-"""The table ``messages`` under the names of another tool: topic by topic, as a consumer reads them, the rows of ``topics dump``.
+"""The table ``messages`` under the Spark connector's names: topic by topic, as a consumer reads them, the rows of ``topics dump``.
 
 Chunks are joined, and what a transaction wrote is there once it is committed. The schemas of a cluster's topics differ and a table
 has one, so values are bytes. Whoever runs slices reads the entries and writes the files; here are the places of the entries.
@@ -20,7 +20,6 @@ from store.model.reader import EntryReader
 from store.model.topics import iter_topics, read_topic
 from store.names import FileKind, TopicName, parse_owner, shell_word
 from store.scan.known_columns import KnownColumns
-from store.scan.profiles import Profile
 from store.scan.source_options import ConnectorRead, Places
 from store.scan.topic_pieces import ReadTopicPieces, TopicPiece
 from store.scan.topic_planning import has_transactions, iter_pieces
@@ -48,7 +47,7 @@ class TopicPieces(FileRange):
 
 @dataclass(frozen=True)
 class WriteKnown:
-    """The messages of pieces of topics, written into DIRECTORY of FOLDER under the names that PROFILE gives their columns.
+    """The messages of pieces of topics, written into DIRECTORY of FOLDER under the names that the Spark connector gives their columns.
 
     ``incomplete``: as of ``store.tables.writing.write_part``.
     """
@@ -57,7 +56,6 @@ class WriteKnown:
     directory: str
     cluster: str
     name: str
-    profile: Profile
     incomplete: str = ""
 
     @property
@@ -71,7 +69,7 @@ class WriteKnown:
         stem = f"{self.directory}/part-{piece.number:05d}-{self.name}"
         try:
             batches = self._batches(piece.pieces, lost)
-            for part in write_parts(self.folder, stem, known_schema(self.profile), batches, incomplete=self.incomplete):
+            for part in write_parts(self.folder, stem, known_schema(), batches, incomplete=self.incomplete):
                 yield finished("messages", part)
         except DiskFull as error:
             yield finished_row({"error": error.message})
@@ -79,28 +77,26 @@ class WriteKnown:
             yield finished_row({"problems": sum(lost)})
 
     def _batches(self, pieces: Sequence[TopicPiece], lost: list[int]) -> Iterator[pa.RecordBatch]:
-        schema = known_schema(self.profile)
+        schema = known_schema()
         for piece in pieces:
             for path in piece.files.values():
                 if not os.path.exists(path):  # the driver has seen it
                     raise unseen(path)
-            columns = KnownColumns(self.profile, parse_owner(piece.topic), raw=True)
+            columns = KnownColumns(parse_owner(piece.topic), raw=True)
             for batch in ReadTopicPieces({piece.topic: columns}).rows(piece, lost.append):
                 names = [pa.repeat(pa.scalar(name, pa.string()), len(batch)) for name in (self.cluster, piece.topic)]
                 yield pa.RecordBatch.from_arrays([*names, *batch.columns], schema=schema)
 
 
-def make_known(
-    reader: EntryReader, how: Making, profile: Profile, fail: Callable[[StoreError], None]
-) -> tuple[Part, ...]:
+def make_known(reader: EntryReader, how: Making, fail: Callable[[StoreError], None]) -> tuple[Part, ...]:
     """Write the files of the table, in the order of topics; what cannot be read is told to FAIL.
 
     Raises SourceNotFound (a path that an executor does not see), SliceFailed, LimitExceeded, DiskFull.
     """
     directory = f"{how.staging}/messages"
     how.folder.make(directory)
-    write = WriteKnown(how.folder, directory, how.cluster, how.name, profile, how.incomplete)
-    pieces = _joined(_pieces(reader, profile, fail))
+    write = WriteKnown(how.folder, directory, how.cluster, how.name, how.incomplete)
+    pieces = _joined(_pieces(reader, fail))
     parts: list[Part] = []
     lost = 0
     while waiting := list(islice(pieces, _ROUND_PIECES)):
@@ -116,9 +112,9 @@ def make_known(
     return tuple(sorted(parts, key=lambda part: part.path))
 
 
-def _pieces(reader: EntryReader, profile: Profile, fail: Callable[[StoreError], None]) -> Iterator[TopicPiece]:
+def _pieces(reader: EntryReader, fail: Callable[[StoreError], None]) -> Iterator[TopicPiece]:
     """Yield the pieces of all topics but the system's, in the order of their names."""
-    read = ConnectorRead("", profile, "topics", "", Places(), Places(), False, True, PIECE_BYTES)
+    read = ConnectorRead("", "topics", "", Places(), Places(), False, True, PIECE_BYTES)
     namespace, whole = None, False
     for name in iter_topics(reader.txn):
         if name.is_system:

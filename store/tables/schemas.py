@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from store.scan.profiles import Profile
 from store.scan.schemas import ENTRY_SCHEMA, MESSAGE_SCHEMA, TIME
 
 _PROPERTIES = pa.map_(pa.string(), pa.string())
@@ -137,9 +136,9 @@ TABLES: Mapping[str, pa.Schema] = {
 }
 
 
-def known_schema(profile: Profile) -> pa.Schema:
-    """Return the columns of ``messages`` under the names that PROFILE has: cluster and topic, which prune, then its own."""
+def known_schema() -> pa.Schema:
+    """Return the columns of ``messages`` under the Spark connector's names: cluster and topic, which prune, then its own."""
     from store.names import parse_topic
     from store.scan.known_columns import KnownColumns  # it decodes values: only this table needs it
 
-    return pa.schema([*_CLUSTER, ("topic", pa.string()), *KnownColumns(profile, parse_topic("any"), raw=True).schema])
+    return pa.schema([*_CLUSTER, ("topic", pa.string()), *KnownColumns(parse_topic("any"), raw=True).schema])

@@ -19,12 +19,7 @@ GROUP_BYTES = 32 << 20
 INCOMPLETE = "pulsar-admin.incomplete"
 """A key of what describes tables: why the metadata that they were made of were not whole."""
 PART_BYTES = 256 << 20  # of Arrow's columns; a file is a fraction of it
-_LARGE = frozenset(
-    [
-        *("payload", "value", "value_error", "data", "record", "key", "ordering_key"),
-        *("__value__", "message", "__key", "__key__", "__properties__"),  # other tools' names
-    ]
-)
+_LARGE = frozenset(["payload", "value", "value_error", "data", "record", "key", "ordering_key", "__key"])
 """Columns without statistics: these are copies of the least and the greatest value."""
 
 

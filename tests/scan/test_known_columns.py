@@ -1,4 +1,4 @@
-"""Messages under other tools' names: the Spark connector's rows to the byte, Trino's and Lakehouse's by their own definitions."""
+"""Messages under the Spark connector's names: its rows to the byte."""
 
 from __future__ import annotations
 
@@ -20,15 +20,13 @@ from store.model.schemas import TopicSchemas
 from store.model.topics import read_topic, select_topics
 from store.names import parse_topic, parse_topics
 from store.scan.known_columns import KnownColumns, message_ids
-from store.scan.profiles import PROFILES, Profile
 from store.scan.typed_values import ConnectorShapes, TypedValues
 from tests.connector import Recorded, as_here, readings, written
 from tests.stores import imported
-from tests.worlds import oracle
 
 
-def _batches(world: str, topics: str, profile: Profile, *, payload: bool = False) -> Iterator[pa.RecordBatch]:
-    options = DumpOptions(payload=payload, profile=profile)
+def _batches(world: str, topics: str, *, payload: bool = False) -> Iterator[pa.RecordBatch]:
+    options = DumpOptions(payload=payload, profile="pulsar-spark")
     with open_store(imported(world, "clean")) as opened, open_reader(opened) as reader:
         for name in select_topics(reader.txn, parse_topics(topics.split(","))):
             for batch in iter_batches(reader, read_topic(reader.txn, name), options, Dumped(), lambda count: None):
@@ -43,7 +41,7 @@ def test_rows_of_the_spark_connector(world: str) -> None:
         if "endingOffsets" in options:
             continue
         topics, raw = options.get("topic", options.get("topics")), "allowDifferentTopicSchemas" in options
-        made = [*_batches(world, topics, "pulsar-spark", payload=raw)]
+        made = [*_batches(world, topics, payload=raw)]
         _same_columns(made[0].schema, one)
         assert written(made) == as_here(one), options
         found += len(one["rows"])
@@ -56,52 +54,6 @@ def _same_columns(found: pa.Schema, one: Recorded) -> None:
 
     kinds = [(field.name, field.dataType.simpleString()) for field in from_arrow_schema(found).fields]
     assert kinds == [(field.name, field.dataType.simpleString()) for field in StructType.fromJson(one["schema"])]
-
-
-def test_columns_of_trino() -> None:
-    rows = [row for batch in _batches("small", "acme/orders/parts", "trino") for row in batch.to_pylist()]
-    sent = [
-        row for part in range(3) for row in oracle("small")["topics"][f"acme/orders/parts-partition-{part}"]["messages"]
-    ]
-    found = [
-        (
-            row["__message_id__"],
-            int(row["__publish_time__"].timestamp() * 1000),
-            row["__key__"],
-            row["__producer_name__"],
-        )
-        for row in rows
-    ]
-    assert found == [(f"({row[0]},{row[1]},{max(row[2], 0)})", row[3], row[5], row[10]) for row in sent]
-    assert [row["__partition__"] for row in rows] == [0] * 56 + [1] * 66 + [2] * 58
-    properties = [row["__properties__"] for batch in _batches("small", "plain", "trino") for row in batch.to_pylist()]
-    assert list(map(json.loads, properties)) == [
-        row[9] for row in oracle("small")["topics"]["public/default/plain"]["messages"]
-    ]
-
-
-def test_columns_of_lakehouse_tables() -> None:
-    rows = [
-        row for batch in _batches("small", "batched", "lakehouse") for row in batch.to_pylist(maps_as_pydicts="strict")
-    ]
-    for row, sent in zip(rows, oracle("small")["topics"]["public/default/batched"]["messages"], strict=True):
-        assert row["__key"] == (None if sent[5] is None else sent[5].encode())
-        assert row["__meta"] == {
-            "__messageOffset": f"{sent[0]}:{sent[1]}:-1:{sent[2]}",
-            "__publishTime": sent[3],
-            "__eventTime": sent[4] or None,
-            "__schemaVersion": None,
-            "__properties": sent[9],
-        }
-
-
-@pytest.mark.parametrize(
-    ("topic", "columns"),
-    [("kv-inline", {"__key.tenant", "__key.shard", "name", "amount"}), ("int32", {"__value__"})],
-)
-def test_values_of_trino(topic: str, columns: set[str]) -> None:
-    (batch,) = _batches("shapes", f"acme/shapes/{topic}", "trino")
-    assert {name for name in batch.schema.names if not name.endswith("__") or name == "__value__"} == columns
 
 
 def test_message_ids_of_every_length() -> None:
@@ -137,10 +89,8 @@ def test_a_record_inside_itself_has_no_columns() -> None:
         TypedValues(_avro(["null", "R"]), ConnectorShapes)
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-def test_a_field_of_the_names_of_metadata(profile: Profile) -> None:
-    name = {"pulsar-spark": "__topic", "trino": "__key__", "lakehouse": "__meta"}[profile]
-    definition = {"type": "record", "name": "R", "fields": [{"name": name, "type": "string"}]}
+def test_a_field_of_the_names_of_metadata() -> None:
+    definition = {"type": "record", "name": "R", "fields": [{"name": "__topic", "type": "string"}]}
     schemas = TopicSchemas({0: ValueSchema("AVRO", json.dumps(definition).encode())})
-    with pytest.raises(Unsupported, match=name):
-        _ = KnownColumns(profile, parse_topic("t"), schemas).schema
+    with pytest.raises(Unsupported, match="__topic"):
+        _ = KnownColumns(parse_topic("t"), schemas).schema
