@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bench.generate import generate
 from bench.generate.spec import parse_count
@@ -16,8 +17,7 @@ WORK = ROOT / ".benchmarks"
 TOPIC = "public/default/generated"
 
 
-@dataclass(frozen=True, slots=True)
-class Bench:
+class Bench(Struct, frozen=True):
     """What to measure with. ``sizes``: entries of topics; ``logs``: entries of the sets of logs; every count is divided by ``shrink``."""
 
     runs: int

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from bench.data import ROOT, TOPIC, WORK, Bench, logs_of, middle_time, size_of
 from bench.measuring import ADMIN, Row, median, run
@@ -19,8 +20,7 @@ RUNS_MAX = 3
 _TOPIC_ENTRIES = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     """One cluster to measure: its name on the axis, entries of a topic, and what else ``bench.generate`` is told."""
 
     name: str
@@ -28,8 +28,7 @@ class Point:
     options: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class Growth:
+class Growth(Struct):
     """Seconds of every command along one axis."""
 
     title: str

@@ -9,9 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 BIN = Path(sys.executable).parent
 ADMIN = str(BIN / "pulsar-admin")
@@ -20,8 +22,7 @@ CLICK = [sys.executable, "-c", "import click"]
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """One process: seconds on the clock, seconds of processor time, peak resident bytes."""
 
     seconds: float
@@ -29,8 +30,7 @@ class Run:
     peak_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One line of the result: medians of the subject and, in the same run, of its peer; RATIO is subject / peer."""
 
     what: str

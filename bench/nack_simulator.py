@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from bench.nack_timers import CppTimer, DeadlineTimer, GoTimer, IntervalTimer, MergedTimer, NackTimer, Redelivery
 from store.errors import InvalidValue
@@ -23,8 +23,7 @@ SAMPLES = 100
 """Points of the memory curve."""
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(Struct, frozen=True):
     """Of milliseconds; ``histogram`` pairs an upper bound (0, 1, 2, 4, …) with how many are at most that."""
 
     count: int
@@ -36,8 +35,7 @@ class Distribution:
     histogram: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySample:
+class MemorySample(Struct, frozen=True):
     """State at one simulated time."""
 
     time_ms: int
@@ -45,8 +43,7 @@ class MemorySample:
     size_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class TimerResult:
+class TimerResult(Struct, frozen=True):
     """One timer's run. ``doubled``: redeliveries of an entry beyond its first; ``visited``: entries looked at."""
 
     timer: str
@@ -162,8 +159,7 @@ def describe(values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Distribution
 # -- events -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class NackEvents:
+class NackEvents(Struct, frozen=True):
     """Columns of one length, in order of time; times in ms."""
 
     times_ms: Int64s
@@ -175,8 +171,7 @@ class NackEvents:
         return len(self.times_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratedLoad:
+class GeneratedLoad(Struct, frozen=True):
     """A stream of messages in batches, some of them nacked some time after they were delivered.
 
     Every message is nacked with probability ``nacked``, up to ``processing_ms`` after delivery, for a delay drawn

@@ -15,8 +15,9 @@ import os
 import statistics
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from bench.data import Bench, logs_of, size_of
 from bench.measuring import Row

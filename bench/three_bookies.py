@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from bench.bulk import beside_cat
 from bench.data import WORK, Bench, logs_of

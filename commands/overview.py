@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 import click
+from msgspec import Struct
 
 from pulsar_admin.columns import age_text, size_text, time_text
 from pulsar_admin.context import App
@@ -18,7 +19,6 @@ from store.errors import IndexCorrupt, StoreNotFound
 from store.facts.counts import subscriptions_text, topics_text
 from store.facts.numbers import Blocker
 from store.facts.trees import trees_text
-from store.frozen import frozen
 from store.names import shell_word
 from store.reports.overview import TOP, Backlog, Copy, FindingCount, Overview
 from store.wording import counted
@@ -50,8 +50,7 @@ def overview(app: App, top: int | None, check: bool | None) -> None:
     app.emit(found, plain=lambda document: render_overview(document, top))
 
 
-@frozen
-class Screen:
+class Screen(Struct, frozen=True):
     """Room for text: ROWS of each list, columns (None: any number), and whether lines are so few that none is empty or folded."""
 
     rows: int

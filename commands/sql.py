@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
 from commands.topics.moving import read_text
 from pulsar_admin.context import FEW_MESSAGES, App
@@ -28,7 +29,6 @@ from store.errors import (
     StoreNotFound,
 )
 from store.extras import require
-from store.frozen import frozen
 from store.model.reader import EntryReader
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 TERMINAL_ROWS = 500
 
 
-@frozen
-class Shown:
+class Shown(Struct, frozen=True):
     """How answers are shown."""
 
     plot: bool
@@ -128,8 +127,7 @@ def _tables_of(app: App) -> Iterator[tuple[StoreTables | ExportedTables, EntryRe
         yield StoreTables(reader, find_cluster_name(reader.txn)), reader
 
 
-@frozen
-class Asked:
+class Asked(Struct, frozen=True):
     """The tables of a snapshot of the store, or of --tables, where there is no reader."""
 
     app: App

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from store.errors import StoreError
 from store.model.broken_beside import find_broken_beside, find_lost_events
@@ -13,7 +13,6 @@ from store.model.whole import find_plain_size, may_be_broken
 from store.names import TopicName
 
 if TYPE_CHECKING:
-    from pulsar_admin.context import App
     from store.db.environment import Txn
 
 _SHOWN = 5
@@ -21,7 +20,17 @@ _MANY = 1_000
 """Topics for which one look at all ledgers is cheaper than one at each of theirs."""
 
 
-def warn_of_broken(app: App, txn: Txn, names: Iterable[TopicName]) -> None:
+class Told(Protocol):
+    """Who is warned: the running command."""
+
+    def warn(self, message: str) -> None:
+        """Say it on stderr."""
+
+    def problems(self, count: int) -> None:
+        """COUNT things are wrong with the data."""
+
+
+def warn_of_broken(told: Told, txn: Txn, names: Iterable[TopicName]) -> None:
     """Warn of the broken ledgers of the topics NAMES; any makes the exit code 1. One that cannot be read is told by who reads it."""
     listed = list(names)
     if len(listed) >= _MANY:
@@ -32,15 +41,15 @@ def warn_of_broken(app: App, txn: Txn, names: Iterable[TopicName]) -> None:
         with suppress(StoreError):
             if find_plain_size(txn, name) is not None and not find_lost_events(txn, name):
                 continue
-            warn_of_broken_ledgers(app, txn, read_topic(txn, name))
+            warn_of_broken_ledgers(told, txn, read_topic(txn, name))
 
 
-def warn_of_broken_ledgers(app: App, txn: Txn, topic: Topic) -> None:
+def warn_of_broken_ledgers(told: Told, txn: Txn, topic: Topic) -> None:
     """Warn of the broken ledgers of TOPIC and of what is not seen of it; any makes the exit code 1."""
     count, texts = _broken(txn, topic)
     for text in texts:
-        app.warn(text)
-    app.problems(count)
+        told.warn(text)
+    told.problems(count)
 
 
 def broken_texts(txn: Txn, names: Iterable[TopicName]) -> list[str]:

@@ -83,7 +83,7 @@ class TableGroup(TakesGlobals, click.Group):
         return command
 
     def _refusing(self, name: str) -> click.Command | None:
-        from pulsar_admin.needs_broker import refusing_command
+        from pulsar_admin.upstream import refusing_command
 
         return refusing_command(self.upstream, name)
 

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.typable import OWN_TEXT, own_text
 from pulsar_admin.visible import clean_text
-from store.frozen import frozen
 from store.names import Position, TopicName
 from store.wording import shown_zone
 
@@ -53,8 +54,7 @@ _DURATION_KEY = "(Millis|tickTime|width|tolerance|delay|Backwards)$"
 _ID_KEY = "(?i)(ids?|version|change|undoes|undoneby|index|offset|partition|ledger|transaction|entry)$"
 
 
-@frozen
-class Column:
+class Column(Struct, frozen=True):
     """A table column: header, how to get the value (attribute, JSON key, or function of the record), and its kind.
 
     Kinds: ``text``; ``prose``, words that may be folded; ``number``, with thousands separated; ``id``, digits as they are

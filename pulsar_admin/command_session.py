@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pulsar_admin.api.request import Moment
 from pulsar_admin.api.session import Item, Result, Session, Time
 from pulsar_admin.broken import warn_of_broken, warn_of_broken_ledgers
 from store.errors import InvalidValue, StoreError
-from store.frozen import replace
 from store.model.reader import open_reader
 from store.pace import PACE
 

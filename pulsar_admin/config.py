@@ -11,14 +11,15 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from msgspec import Struct
+
 from store.errors import InvalidValue, NotFound
-from store.frozen import frozen
 
 if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
-    from pulsar_admin.api.session import Clock
+    from pulsar_admin.api.given import Clock
     from pulsar_admin.query import Query
 
 PREFIX = "PULSAR_ADMIN_"
@@ -54,8 +55,7 @@ ENVIRONMENT_NAMES = (
 """Settings that may come from the environment or the file; consent (``--yes``, ``--dry-run``) may not."""
 
 
-@frozen
-class Settings:
+class Settings(Struct, frozen=True):
     """Global options, resolved. ``output`` None means the command's own default."""
 
     store: Path

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+from msgspec.structs import replace
 
 from pulsar_admin.config import Settings
 from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of
@@ -16,7 +17,6 @@ from pulsar_admin.global_options import GIVEN
 from pulsar_admin.results import Results
 from pulsar_admin.typable import own_items
 from store.errors import IndexCorrupt, NotFound, SourceChanged, StoreError, Unsupported
-from store.frozen import replace
 from store.wording import counted
 
 if TYPE_CHECKING:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_admin.config import java_home
 from store.errors import StoreError
-from store.frozen import NamedTuple
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,8 +1,8 @@
-"""Results as JSON values: dataclass fields in snake_case become upstream's camelCase keys.
+"""Results as JSON values: fields in snake_case become upstream's camelCase keys.
 
 The unit suffixes ``_ms`` and ``_bytes`` are Python's names, not JSON's: ``publish_time_ms`` is ``publishTime``,
-``size_bytes`` is ``size``. A field says otherwise with ``field(metadata={"json": "bytes"})``; ``{"json": None}`` leaves
-it out, ``{"json_optional": True}`` leaves it out while it is None. Times stay integers of milliseconds.
+``size_bytes`` is ``size``. A field says otherwise with ``field(name="bytes")``; its class's ``JSON_HIDDEN`` names the fields
+that are left out, ``JSON_OPTIONAL`` those that are left out while they are None. Times stay integers of milliseconds.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any
 
+from msgspec import Struct
+
 from pulsar_admin.typable import OWN_TEXT, is_carrying, own_text
-from store.frozen import fields_of, is_record
 from store.names import NamespaceName, Position, TopicName
 
 
@@ -37,22 +38,22 @@ def position_json(position: Position, partition_index: int = -1) -> dict[str, in
 
 
 @functools.cache
-def _fields(cls: type) -> tuple[tuple[str, str, bool], ...]:
-    rows = []
-    for field in fields_of(cls):
-        key = field.metadata.get("json", camel_case(field.name))
-        if key is not None:
-            rows.append((field.name, key, bool(field.metadata.get("json_optional"))))
-    return tuple(rows)
+def _fields(cls: type[Struct]) -> tuple[tuple[str, str, bool], ...]:
+    hidden, optional = getattr(cls, "JSON_HIDDEN", ()), getattr(cls, "JSON_OPTIONAL", ())
+    return tuple(
+        (name, camel_case(name) if name == key else key, name in optional)
+        for name, key in zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
+        if name not in hidden
+    )
 
 
 @functools.cache
-def _has_own_text(cls: type) -> bool:
+def _has_own_text(cls: type[Struct]) -> bool:
     return not OWN_TEXT.isdisjoint(name for name, _, _ in _fields(cls))
 
 
-def json_keys(cls: type) -> dict[str, str]:
-    """Return the JSON key of every field of dataclass CLS that has one."""
+def json_keys(cls: type[Struct]) -> dict[str, str]:
+    """Return the JSON key of every field of CLS that has one."""
     return {name: key for name, key, _ in _fields(cls)}
 
 
@@ -60,15 +61,15 @@ _PLAIN = frozenset({type(None), bool, int, float, str})
 
 
 def to_json(value: object) -> Any:  # Any: a JSON value
-    """Return VALUE as JSON values: dataclasses, named tuples and mappings as objects, positions as message ids, bytes as hex."""
+    """Return VALUE as JSON values: records, named tuples and mappings as objects, positions as message ids, bytes as hex."""
     if type(value) in _PLAIN or (isinstance(value, (bool, int, float, str)) and not isinstance(value, Enum)):
         return value
     if isinstance(value, Position):
         return position_json(value)
     if isinstance(value, (TopicName, NamespaceName, PurePath)):
         return str(value)
-    if is_record(value):
-        kind: Any = type(value)  # Any: a dataclass
+    if isinstance(value, Struct):
+        kind = type(value)
         get: Any = own_text if is_carrying() and _has_own_text(kind) else getattr
         return {
             key: item if type(item) in _PLAIN else to_json(item)
@@ -113,7 +114,7 @@ def dump_json(value: object, *, pretty: bool) -> str:
 
 
 def dump_gson(value: object) -> str:
-    """Return VALUE as Gson writes it, pretty and safe in HTML: what has no value is left out by ``json_optional``."""
+    """Return VALUE as Gson writes it, pretty and safe in HTML: what has no value is left out by ``JSON_OPTIONAL``."""
     text = json.dumps(to_json(value), indent=2, ensure_ascii=False)
     return re.sub("[<>&='\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)
 

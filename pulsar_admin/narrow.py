@@ -12,8 +12,9 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from msgspec import Struct
+
 from pulsar_admin.columns import GAP, Column
-from store.frozen import frozen
 
 _FOLD_WIDTH = 16
 _PIECE_WIDTH = 30
@@ -31,8 +32,7 @@ Measure = Callable[[str], int]
 Rows = Sequence[Sequence[str]]
 
 
-@frozen
-class _Manner:
+class _Manner(Struct, frozen=True):
     """What is done to a table. ``dropped``: columns that may be left out, so many of them."""
 
     short_times: bool
@@ -45,8 +45,7 @@ class _Manner:
     dropped: int
 
 
-@frozen
-class Layout:
+class Layout(Struct, frozen=True):
     """What a page of a table shows in a terminal: the columns' indices and widths, and what becomes of their cells."""
 
     indices: tuple[int, ...]

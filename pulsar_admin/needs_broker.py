@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
-
-from store.frozen import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from pulsar_admin.options import Command
+    pass
 
 
 class Need(NamedTuple):
@@ -164,18 +162,3 @@ def need_of(path: str) -> Need | None:
 def group_need(name: str) -> Need | None:
     """Return why commands of upstream's group NAME are not answered here, or None."""
     return next((need for need in NEEDS if any(one.startswith(f"{name} ") for one in need.patterns)), None)
-
-
-def refusing_command(path: str, name: str) -> Command | None:
-    """Return a command that takes the options of upstream's NAME in group PATH and says why it is not answered, or None."""
-    from pulsar_admin.upstream import refusing
-    from pulsar_admin.upstream_list import upstream_commands
-
-    names = (key for key, row in upstream_commands().items() if key.rpartition(" ")[0] == path)
-    found = next(
-        (key for key in names if name in (key[len(path) + 1 :], *upstream_commands()[key].get("aliases", ()))), ""
-    )
-    need = need_of(found)
-    if need is None:
-        return None
-    return refusing(found, need)

@@ -26,9 +26,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
+from msgspec import Struct
 
 from pulsar_admin import table
 from pulsar_admin.global_options import (
@@ -42,9 +43,7 @@ from pulsar_admin.global_options import (
     HasLeft,
     TakesGlobals,
 )
-from pulsar_admin.schemas import SCHEMA
 from store.errors import InvalidValue, Refused, StoreError
-from store.frozen import NamedTuple, fields_of
 from store.names import TopicSelection as TopicSelection
 
 if TYPE_CHECKING:
@@ -193,10 +192,30 @@ def _complete_from_store(ctx: click.Context, param: click.Parameter, incomplete:
     return from_store(ctx, param, incomplete)
 
 
+def _show_schema(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    from pulsar_admin.jsonify import dump_json
+    from pulsar_admin.schemas import schema_of
+
+    made = cast("Command", ctx.command)
+    group = "" if ctx.parent is None else ctx.parent.command_path.partition(" ")[2]
+    click.echo(dump_json(schema_of(f"{group} {made.name}".strip(), made.details.output), pretty=True))
+    ctx.exit()
+
+
+_SCHEMA = {
+    "is_flag": True,
+    "callback": _show_schema,
+    "hidden": True,
+    "help": "Show the JSON Schema of -o json and exit.",
+}
+
+
 class Command(TakesGlobals):
     """A click command with global options, examples, and a list of the errors it meets."""
 
-    declared = MappingProxyType({**COMMON, **SCHEMA})
+    declared = MappingProxyType({**COMMON, "schema": (("--schema",), _SCHEMA)})
 
     def __init__(self, *args: Any, details: Help, changes: bool, uses: Sequence[str], **kwargs: Any) -> None:
         # Any: click's own arguments pass through
@@ -413,9 +432,9 @@ def redact_properties_option(function: Function) -> Function:
     )
 
 
-def gather(cls: type) -> Callable[[Function], Function]:
-    """Hand the options named like the fields of dataclass CLS over as one ``options: CLS``."""
-    names = [field.name for field in fields_of(cls)]
+def gather(cls: type[Struct]) -> Callable[[Function], Function]:
+    """Hand the options named like the fields of CLS over as one ``options: CLS``."""
+    names = cls.__struct_fields__
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)

@@ -13,12 +13,14 @@ from itertools import chain, islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO, assert_never
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from pulsar_admin.columns import GAP, TONES, Column, derived_columns, is_message_id, kind_of, render_cell
 from pulsar_admin.errors import PipeClosed
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.visible import clean_document, clean_lines, clean_text
 from store.errors import InvalidValue
-from store.frozen import frozen, replace
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,8 +49,7 @@ _LINES_AT_ONCE = 1 << 12
 Plain = str | Callable[[Any], str]  # Any: the result's own type
 
 
-@frozen
-class Style:
+class Style(Struct, frozen=True):
     """How a result is wanted: format (None: its default), color, and what the command knows of its text and columns.
 
     ``live``: what comes slowly is seen as it comes; of a table, whose columns are as wide as what is in them, a page at a time.
@@ -63,8 +64,7 @@ class Style:
     total: bool = False
 
 
-@frozen
-class Asked:
+class Asked(Struct, frozen=True):
     """The rows to write, and how."""
 
     rows: Iterable[Any]  # Any: the records' own type
@@ -292,8 +292,7 @@ class _Sums:
         return ["TOTAL" if self._sums[0] is None else cells[0], *cells[1:]]
 
 
-@frozen
-class _Page:
+class _Page(Struct, frozen=True):
     """Cells of some rows, and their tones where a column has any."""
 
     cells: Rows

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from pulsar_admin.pictures import require_plot
 from store.errors import InvalidValue
 from store.extras import require
-from store.frozen import frozen
 
 WIDTH_MAX = 120
 HEIGHT = 16
@@ -22,8 +22,7 @@ _TICK_GAP = 3
 _AXIS_COLUMNS = 12  # what values on the left take at most
 
 
-@frozen
-class Chart:
+class Chart(Struct, frozen=True):
     """Series over common x values. ``labels``: the text of each x value; ``series``: name → one number an x value."""
 
     title: str
@@ -31,7 +30,7 @@ class Chart:
     series: Mapping[str, Sequence[float]]
     unit: str = ""
     bars: bool = False
-    note: str = field(default="", compare=False)
+    note: str = ""
 
 
 def bar_chart(chart: Chart, *, width: int | None = None, height: int = HEIGHT) -> str:

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.visible import clean_text, write_error
@@ -26,15 +25,12 @@ def _none() -> int:
     return 0
 
 
-@dataclass(slots=True)
 class Progress:
     """What a long task calls as it goes; this one shows nothing. ``failed`` tells how many slices have failed so far."""
 
-    total: int | None
-    unit: str
-    label: str
-    failed: Callable[[], int] = _none
-    done: int = 0
+    def __init__(self, total: int | None, unit: str, label: str, failed: Callable[[], int] = _none) -> None:
+        self.total, self.unit, self.label, self.failed = total, unit, label, failed
+        self.done = 0
 
     def advance(self, amount: int) -> None:
         """AMOUNT more units are done."""

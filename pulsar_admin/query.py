@@ -10,14 +10,14 @@ import heapq
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from pulsar_admin.columns import Column, derived_column, is_message_id, kind_of, render_cell
 from pulsar_admin.jsonify import json_keys, to_json
 from store.errors import InvalidValue, StoreError
-from store.frozen import frozen
 from store.names import Position
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ _HOLDS = {
 _EXAMPLE = "write --where BYTES>10MiB, STATE=OPEN, TOPIC~orders, OWNER!=- (in quotes: < and > are the shell's)"
 
 
-@frozen
-class Condition:
+class Condition(Struct, frozen=True):
     """One ``--where``: the column as typed, what is compared how, and the text that it is compared with."""
 
     column: str
@@ -49,16 +48,14 @@ class Condition:
     operand: str
 
 
-@frozen
-class SortKey:
+class SortKey(Struct, frozen=True):
     """One column of ``--sort``, as typed."""
 
     column: str
     descending: bool
 
 
-@frozen
-class Query:
+class Query(Struct, frozen=True):
     """What is asked of the rows of a list. NOW_MS and TZ are for times in ``--where``."""
 
     where: tuple[Condition, ...]
@@ -126,8 +123,7 @@ def _parse_sort(word: str) -> SortKey:
 # -- from rows to rows ------------------------------------------------------------------------------------------------
 
 
-@frozen
-class Chosen:
+class Chosen(Struct, frozen=True):
     """The rows to show, and the columns to show of them."""
 
     rows: Iterator[object]
@@ -219,7 +215,9 @@ class _Known:
         """Return the JSON key that COLUMN shows; of one that is computed its header in camel case."""
         first = self._ahead[0] if self._ahead else None
         if isinstance(column.getter, str):
-            return json_keys(type(first)).get(column.getter, column.getter) if is_dataclass(first) else column.getter
+            return (
+                json_keys(type(first)).get(column.getter, column.getter) if isinstance(first, Struct) else column.getter
+            )
         words: list[str] = re.findall(r"\w+", column.header.lower()) or [column.header]
         return words[0] + "".join(map(str.capitalize, words[1:]))
 
@@ -240,7 +238,7 @@ class _Known:
 def _keys(row: object) -> Iterable[str]:
     if isinstance(row, Mapping):
         return map(str, row)
-    if is_dataclass(row):
+    if isinstance(row, Struct):
         return json_keys(type(row)).values()
     plain = to_json(row)
     return plain if isinstance(plain, dict) else ()

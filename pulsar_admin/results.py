@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
+from msgspec.structs import replace
 
 from pulsar_admin.config import Settings
 from pulsar_admin.typable import typable
 from store.errors import StoreError
-from store.frozen import replace
 
 if TYPE_CHECKING:
     from pulsar_admin.output import Column, Plain, Style, Writer

@@ -10,9 +10,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from pulsar_admin.columns import Column, render_cell
 from store.files import raise_write_error
-from store.frozen import frozen, replace
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -24,8 +26,7 @@ _HELD_BYTES = 64 << 20
 _NOTHING = (None, 0, "")
 
 
-@frozen
-class PackedCells:
+class PackedCells(Struct, frozen=True):
     """Pages of rows, the columns of which no row says anything, and how many rows there are."""
 
     pages: tuple[bytes, ...]

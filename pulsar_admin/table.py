@@ -6,7 +6,7 @@ aliases. Only what exists is listed; help and documentation pages follow the ord
 
 from __future__ import annotations
 
-from store.frozen import NamedTuple
+from typing import NamedTuple
 
 
 class Row(NamedTuple):

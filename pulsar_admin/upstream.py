@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from pulsar_admin.needs_broker import Need, need_of
 from pulsar_admin.numbers import Number, whole
 from pulsar_admin.options import (
     DURATION_OR_MINUS,
@@ -24,9 +25,6 @@ from pulsar_admin.upstream_list import Json, upstream_commands
 from store.codec.java import java_split
 from store.errors import NeedsBroker
 from store.names import INT_MAX, LONG_MIN
-
-if TYPE_CHECKING:
-    from pulsar_admin.needs_broker import Need
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]  # Any: click calls commands with whatever was declared
 
@@ -113,6 +111,18 @@ def refusing(path: str, need: Need) -> Command:
     declared = click.argument("parameters", nargs=-1)(declared)
     text = f"Needs {need.needed}: {need.reason}."
     return command(path.rpartition(" ")[2], examples=(), help=text, errors=[NeedsBroker])(declared)
+
+
+def refusing_command(path: str, name: str) -> Command | None:
+    """Return a command that takes the options of upstream's NAME in group PATH and says why it is not answered, or None."""
+    names = (key for key, row in upstream_commands().items() if key.rpartition(" ")[0] == path)
+    found = next(
+        (key for key in names if name in (key[len(path) + 1 :], *upstream_commands()[key].get("aliases", ()))), ""
+    )
+    need = need_of(found)
+    if need is None:
+        return None
+    return refusing(found, need)
 
 
 def name_of(names: Sequence[str]) -> str:

@@ -14,8 +14,10 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from pulsar_admin.typable import own_text
-from store.frozen import fields_of, is_record, replace
 
 # Controls; what reorders or hides text (categories Cf, Zl, Zp of Unicode); halves of surrogate pairs.
 _HIDDEN = (
@@ -48,8 +50,8 @@ def clean_document(document: Any) -> Any:  # Any: a result of any type, and the 
         return type(document)(*(clean_document(own_text(document, name)) for name in document._fields))
     if isinstance(document, (list, tuple)):
         return type(document)(map(clean_document, document))
-    if is_record(document):
-        named = [field.name for field in fields_of(type(document)) if field.settings.get("init", True)]
+    if isinstance(document, Struct):
+        named = document.__struct_fields__
         return replace(document, **{name: clean_document(own_text(document, name)) for name in named})
     return document
 

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
+from msgspec import Struct
+
 from store.errors import InvalidValue
-from store.frozen import frozen
 
 EVENTS = "__change_events"
 """The topic of a namespace's topic policies."""
@@ -127,8 +128,7 @@ def is_encoded(component: str) -> bool:
     return _UNCHANGED.fullmatch(component) is not None or encode_name(decode_name(component)) == component
 
 
-@frozen(order=True)
-class Position:
+class Position(Struct, frozen=True, order=True):
     """A place in a managed ledger: ledger id, entry id and, inside a batch, the message's index (else −1)."""
 
     ledger_id: int
@@ -168,8 +168,7 @@ def parse_position(text: str) -> Position:
     return Position(ledger_id, entry_id, batch_index)
 
 
-@frozen(order=True)
-class NamespaceName:
+class NamespaceName(Struct, frozen=True, order=True):
     """``tenant/namespace`` (legacy ``tenant/cluster/namespace`` keeps its cluster)."""
 
     tenant: str
@@ -215,8 +214,7 @@ def parse_namespace(text: str) -> NamespaceName:
     return NamespaceName(parts[0], parts[2], parts[1])
 
 
-@frozen(order=True)
-class TopicName:
+class TopicName(Struct, frozen=True, order=True):
     """A persistent topic or one partition of one.
 
     Of another ``domain`` (a newer Pulsar's) it is a managed ledger alone: what no command takes for a topic, and what owns its ledgers.
@@ -297,8 +295,7 @@ class TopicName:
         return local.startswith((EVENTS, "__transaction_buffer_snapshot")) or local.endswith(PENDING_ACK_SUFFIX)
 
 
-@frozen
-class TopicSelection:
+class TopicSelection(Struct, frozen=True):
     """Which topics are meant, none of a broker's own: those named, or all of the store, or those whose names match a glob."""
 
     topics: tuple[TopicName, ...] = ()

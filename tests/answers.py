@@ -15,9 +15,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 FOLDER = Path(__file__).resolve().parent / "golden" / "answers"
 Nodes: TypeAlias = dict[str, Any]  # Any: JSON, or the text of what is none
@@ -28,8 +29,7 @@ _GIVEN = re.compile(
 )
 
 
-@dataclass
-class Answer:
+class Answer(Struct):
     """One command line, and what was said to it. ``error`` None: it worked."""
 
     line: str
@@ -41,8 +41,7 @@ class Answer:
         return shlex.split(self.line)
 
 
-@dataclass
-class Answers:
+class Answers(Struct):
     """One file."""
 
     head: str = ""

@@ -9,16 +9,17 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from types import TracebackType
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 NO_NODE, NODE_EXISTS, BAD_VERSION, NO_AUTH, NOT_EMPTY, RUNTIME = -101, -110, -103, -102, -111, -2
 CREATED, DELETED, CHANGED = 1, 2, 3
 SEQUENTIAL = 2
 
 
-@dataclass
-class Znode:
+class Znode(Struct):
     """A node, of a session when it has an OWNER; CHILDREN_MADE: how many were ever made below it."""
 
     value: bytes
@@ -29,8 +30,7 @@ class Znode:
     children_made: int = 0
 
 
-@dataclass
-class FakeZooKeeper:
+class FakeZooKeeper(Struct, dict=True):
     """Serves NODES; BEFORE is called with the number of each request and its type; True drops the connection."""
 
     nodes: dict[str, Znode]

@@ -14,9 +14,10 @@ import random
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from store.codec.bookie import LogMark, encode_last_mark
 from store.codec.digest import DigestType
@@ -39,8 +40,7 @@ def record(entry: Id, size_bytes: int = 200) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-@dataclass
-class Bookie:
+class Bookie(Struct, dict=True):
     """Writes into FOLDER/current; a log is sealed after LOG_BYTES. With JOURNAL_BYTES a journal has that size from its beginning, and
     is deleted when lastMark is past it."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import click
+from msgspec import Struct, field
 
 from pulsar_admin.api.plan import Plan as ApiPlan
 from pulsar_admin.context import App
@@ -33,17 +33,19 @@ from store.model.extent import Extent
 from store.names import NamespaceName, Position, TopicName
 
 
-@dataclass(frozen=True, slots=True)
-class SampleRow:
+class SampleRow(Struct, frozen=True):
     topic: TopicName
     position: Position
     publish_time_ms: int
     size_bytes: int
     key: bytes
     event_time_ms: int | None = None
-    length_bytes: int = field(default=7, metadata={"json": "bytes"})
-    hidden: int = field(default=1, metadata={"json": None})
-    absent: int | None = field(default=None, metadata={"json_optional": True})
+    length_bytes: int = field(default=7, name="bytes")
+    hidden: int = 1
+    absent: int | None = None
+
+    JSON_HIDDEN = ("hidden",)
+    JSON_OPTIONAL = ("absent",)
 
 
 COLUMNS = (
@@ -88,8 +90,7 @@ def rows(app: App, selection: TopicSelection, count: int) -> None:
     app.emit_rows(produced(), COLUMNS)
 
 
-@dataclass(frozen=True, slots=True)
-class ParseOptions:
+class ParseOptions(Struct, frozen=True):
     time_ms: int | None
     point_ms: int | None
     ago_ms: int | None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from store.codec.batch import encode_batch
 from store.codec.brokerentry import BrokerEntry
@@ -30,8 +31,7 @@ from tests.encoders import encode_compacted_to, encode_entry
 CREATED_MS = 1_700_000_000_000
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(Struct, frozen=True):
     """One entry to write: publish time, broker time (None: no broker metadata), messages (0: not a batch)."""
 
     publish_ms: int
@@ -42,8 +42,7 @@ class Made:
     raw: bytes | None = None  # the entry's exact payload, instead of one made of the fields above
 
 
-@dataclass(frozen=True)
-class MadeCompacted:
+class MadeCompacted(Struct, frozen=True):
     """A compacted ledger: the exact payloads of its entries, and what the ``__compaction`` cursor says of it."""
 
     ledger_id: int
@@ -56,8 +55,7 @@ class MadeCompacted:
     listed: bool = True  # False: it has no metadata, its entries are in no log
 
 
-@dataclass(frozen=True)
-class MadeTopic:
+class MadeTopic(Struct, frozen=True):
     """Ledgers of entries, oldest first; the last one is open when ``open_last``. Cursors by name."""
 
     ledgers: Sequence[Sequence[Made]]

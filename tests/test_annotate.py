@@ -6,11 +6,11 @@ import shlex
 import shutil
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from google.protobuf.unknown_fields import UnknownFieldSet
+from msgspec.structs import replace
 
 from store.check import check_store
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger

@@ -41,7 +41,7 @@ MAY_READ_ENVIRONMENT = {"pulsar_admin/config.py", "store/engine/spark_session.py
 MAY_PRINT = {"store/proto/generate.py"}
 MAY_CATCH_EVERYTHING = {"pulsar_admin/cli.py:run"}
 
-FLOOR = {"aliases", "errors", "extras", "names", "pace", "timespec", "files", "frozen", "wording"}
+FLOOR = {"aliases", "errors", "extras", "names", "pace", "timespec", "files", "wording"}
 """Modules of ``store`` that every package may import; they import no package."""
 
 ARROWS = {
@@ -346,19 +346,11 @@ def test_commands_import_nothing_heavy() -> None:
 
 # -- what code may do -------------------------------------------------------------------------------------------------
 
-_NOT_FROZEN = {"Tracker"}
-"""Records with a field that is no parameter, which ``store.frozen`` does not make."""
-
 
 @no_offence_in(MODULES)
 def test_records_are_cheap_to_import(module: str) -> Iterator[str]:
-    """``store.frozen`` makes them: a standard one compiles seven functions, a standard named tuple each annotation."""
-    if module != "store/frozen.py":
-        yield from (f"{module}:{line}: {name}" for name, line in imports_of(module) if name == "typing.NamedTuple")
-    for node in nodes_of(module):
-        decorators = map(ast.unparse, node.decorator_list) if isinstance(node, ast.ClassDef) else ()
-        if "dataclass(frozen=True, slots=True)" in decorators and node.name not in _NOT_FROZEN:
-            yield f"{module}:{node.lineno}: {node.name}"
+    """They are ``msgspec.Struct``: a dataclass compiles seven functions."""
+    yield from (f"{module}:{line}: {name}" for name, line in imports_of(module) if name.startswith("dataclasses"))
 
 
 _WRITERS = ("write_text", "write_bytes", "touch", "symlink_to", "hardlink_to")

@@ -7,10 +7,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import pulsar_admin as pa
 from store.codec.bookie import decode_cookie, encode_cookie

@@ -11,12 +11,12 @@ import sys
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
+from msgspec.structs import replace
 
 from bench.generate import generate
 from store.check import check_store

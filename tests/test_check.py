@@ -6,11 +6,11 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from msgspec.structs import replace
 
 from store.check import Finding, check_store
 from store.codec import ledgermetadata, managedledger

@@ -6,11 +6,11 @@ import json
 import re
 import shutil
 import tarfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from store.codec.bookie import decode_cookie
 from store.codec.digest import DigestType

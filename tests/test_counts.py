@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pulsar_admin import import_bundle, import_standalone
 from pulsar_admin import open_store as open_api

@@ -6,11 +6,11 @@ import shlex
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import pulsar_admin as pa
 from store.codec.digest import DigestType

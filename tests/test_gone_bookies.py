@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
 from store.db.environment import open_store

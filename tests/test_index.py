@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import Struct
 
 from store.db.blocks import NO_MAX, NO_MIN, Block, block_key, decode_times, encode_times
 from store.db.environment import Store, Txn, create_store, open_store
@@ -22,8 +22,7 @@ from store.model.ledgers import find_place, find_times, iter_blocks, iter_entry_
 SEEDS = range(24)
 
 
-@dataclass(frozen=True)
-class Copy:
+class Copy(Struct, frozen=True):
     """One record: an entry's bytes at a place of a file."""
 
     file_id: int
@@ -32,8 +31,7 @@ class Copy:
     bad: bool
 
 
-@dataclass(frozen=True)
-class World:
+class World(Struct, frozen=True):
     """Files (id → is a journal) and every record in them."""
 
     files: dict[int, bool]

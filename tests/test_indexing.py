@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from bench.generate import generate
 from store.codec.logscan import Record, iter_records

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from store.codec.brokerentry import BrokerEntry, encode_broker_entry
 from store.codec.interceptors import (

@@ -8,11 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from store.codec.logscan import Record, iter_records
 from store.db.blocks import Block
@@ -39,8 +39,7 @@ JOURNAL_BYTES = 4 << 20
 ENTRY_BYTES = 16 << 10
 
 
-@dataclass
-class Running:
+class Running(Struct):
     """A bookie that runs in another process, and its folder."""
 
     folder: Path

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from bench.generate import draws, kernel
 from bench.generate.logs import EntryLogs
@@ -26,8 +26,7 @@ _WINDOW_ENTRIES = 1 << 18
 Advance = Callable[[int], None]  # told how many more entries are written
 
 
-@dataclass(frozen=True, slots=True)
-class GenerateResult:
+class GenerateResult(Struct, frozen=True):
     """What was written."""
 
     directory: str
@@ -139,8 +138,7 @@ def _windows(spec: ClusterSpec) -> Iterator[int]:
         yield now_ms
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(Struct, frozen=True):
     """Entries of one ledger within a window: numbers FIRST to STOP (not included) of the topic."""
 
     topic: TopicWriter

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from bench.generate import draws
 from bench.generate.cursors import cursors_of

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from bench.generate.spec import (
     ClusterSpec,
@@ -31,8 +33,7 @@ from store.names import TopicName, parse_topic
 DEFAULT_TOPIC = "public/default/generated"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterRequest:
+class ClusterRequest(Struct, frozen=True):
     """The options of the whole cluster. ``topics`` 0 and no ``topic``: one topic of the default name."""
 
     topic: tuple[TopicName, ...] = ()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bench.generate import draws
 from store.codec import compression
@@ -25,8 +26,7 @@ CLOCK_NAME_MAX = 100
 _SPAN = re.compile(r"(\w+)(?:(\.\.|~)(\w+))?")
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """Numbers from ``low`` to ``high``, equally likely; with ``by_doubling`` every doubling is as likely as any other."""
 
     low: int
@@ -39,8 +39,7 @@ class Span:
         return choose(bits, self.low, self.high)
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """A producer's clock: always off by ``skew_ms``, and jumping by up to ``jump_ms`` both ways."""
 
     name: str
@@ -63,8 +62,7 @@ CLOCKS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSpec:
+class TopicSpec(Struct, frozen=True):
     """One topic. Shares are in hundredths of a percent; ``batch`` None: entries are not batches."""
 
     name: TopicName
@@ -100,8 +98,7 @@ class TopicSpec:
         return min(max(before, 0), self.entries)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSpec:
+class ClusterSpec(Struct, frozen=True):
     """A whole cluster. ``data_path`` is where a broker will find the bookie: its cookie names it."""
 
     seed: int

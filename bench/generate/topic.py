@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from msgspec import Struct
 
 from bench.generate import draws, kernel
 from bench.generate.logs import BUFFER_BYTES, EntryLogs
@@ -25,8 +25,7 @@ _GIVEN_ENTRIES = 4096
 _NOTHING_GIVEN: tuple[Array, Array, int] = (np.zeros(1, np.uint8), np.zeros(1, np.int64), 0)
 
 
-@dataclass(slots=True)
-class WrittenLedger:
+class WrittenLedger(Struct):
     """A ledger of the topic: its first entry's number in the topic, its entries and payload bytes."""
 
     ledger_id: int

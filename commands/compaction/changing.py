@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from commands.topics.answers import selected
 from pulsar_admin.context import App
@@ -12,14 +13,12 @@ from pulsar_admin.numbers import whole
 from pulsar_admin.options import TOPIC, TopicSelection, command, gather, pass_app, topics_argument
 from store.compaction.forms import FORMATS, INDEXED, RULE_4_2, RULES
 from store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt, Refused, StalePlan, TopicNotFound
-from store.frozen import frozen
 from store.names import TopicName
 
 KEEP, BY_KEY = "keep", "by-key"
 
 
-@frozen
-class RunOptions:
+class RunOptions(Struct, frozen=True):
     """How to compact."""
 
     retain_null_key: bool

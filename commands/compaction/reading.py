@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from commands.topics.answers import answer_each, selected
 from commands.topics.printout import emit_messages, message_columns
@@ -17,7 +18,6 @@ from pulsar_admin.numbers import whole
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
 from store.compaction.reading import FoundInView, views_bytes
 from store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
-from store.frozen import frozen
 from store.names import Position, TopicName, parse_topic, shell_word
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def _status(app: App, topic: Topic) -> CompactionStatus:
 # -- read -------------------------------------------------------------------------------------------------------------
 
 
-@frozen
-class ReadOptions:
+class ReadOptions(Struct, frozen=True):
     """Which messages of the view, and how much of them to show."""
 
     keys: tuple[str, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from msgspec import Struct
 
 from commands.delayed.choosing import UNKNOWN_TYPE, delaying
 from pulsar_admin.columns import Column
@@ -10,7 +11,6 @@ from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection, command, gather, pass_app
 from store.errors import DiskFull, IndexCorrupt, StoreBusy, TopicNotFound, Unsupported
-from store.frozen import frozen
 
 _COLUMNS = (
     Column("TOPIC", "topic"),
@@ -24,8 +24,7 @@ _COLUMNS = (
 )
 
 
-@frozen
-class BuildOptions:
+class BuildOptions(Struct, frozen=True):
     """What to build."""
 
     subscription: str | None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from commands.delayed.choosing import delaying, noted
 from pulsar_admin.columns import Column, time_text, zone_name
@@ -15,7 +16,6 @@ from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, g
 from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.visible import clean_document
 from store.errors import AlreadyExists, DiskFull, IndexCorrupt, InvalidValue, MissingComponent, TopicNotFound
-from store.frozen import frozen
 from store.names import LONG_MAX, LONG_MIN, Position
 from store.timespec import format_duration_ms
 
@@ -103,8 +103,7 @@ def message_row(topic: str, subscription: str, time_ms: int, position: Position)
 # -- histogram --------------------------------------------------------------------------------------------------------
 
 
-@frozen
-class HistogramOptions:
+class HistogramOptions(Struct, frozen=True):
     """What to draw, and where."""
 
     subscription: str | None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from commands.delayed.choosing import delaying, noted
 from commands.delayed.listing import REPLAY_COLUMNS, message_row
@@ -16,15 +17,13 @@ from pulsar_admin.numbers import NUMBER
 from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, gather, pass_app
 from pulsar_admin.progress import Progress
 from store.errors import DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
-from store.frozen import frozen
 from store.names import Position
 
 if TYPE_CHECKING:
     from store.delayed.replay import Replayed
 
 
-@frozen
-class ReplayOptions:
+class ReplayOptions(Struct, frozen=True):
     """What to replay, and how fast. ``speed``: seconds of due time a second; None: at once."""
 
     subscription: str | None

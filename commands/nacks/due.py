@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
@@ -22,7 +23,6 @@ from store.errors import (
     StoreBusy,
     TopicNotFound,
 )
-from store.frozen import frozen
 from store.names import TopicName
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ STATS_COLUMNS = (
 # -- due --------------------------------------------------------------------------------------------------------------
 
 
-@frozen
-class DueRequest:
+class DueRequest(Struct, frozen=True):
     """Whose nacks, and what to do with them."""
 
     topics: tuple[TopicName, ...]

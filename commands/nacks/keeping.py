@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from msgspec import Struct
 
 from commands.topics.moving import read_lines, shown_path
 from pulsar_admin.api.nacks import Nacks
@@ -20,14 +21,12 @@ from store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from store.frozen import frozen
 from store.names import Position, TopicName
 
 # -- add --------------------------------------------------------------------------------------------------------------
 
 
-@frozen
-class AddRequest:
+class AddRequest(Struct, frozen=True):
     """What to track, and for how long."""
 
     delay_ms: int

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from pulsar_admin.columns import Column, size_text
 from pulsar_admin.context import App
@@ -18,7 +19,6 @@ from pulsar_admin.options import DURATION, SIZE, TOPIC, command, gather, pass_ap
 from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.plot import Chart, line_chart, save_chart
 from store.errors import AlreadyExists, InvalidValue, MissingComponent, SubscriptionNotFound, TopicNotFound
-from store.frozen import frozen
 from store.nacks.buckets import MIN_NACK_DELAY_MS
 from store.names import TopicName
 from store.timespec import format_duration_ms
@@ -56,8 +56,7 @@ DOCUMENT_COLUMNS = (
 )
 
 
-@frozen
-class PlanRequest:
+class PlanRequest(Struct, frozen=True):
     """The load, or where to take it from, and where to draw."""
 
     rate: float | None

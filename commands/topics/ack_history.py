@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from commands.mending import zookeeper_option
 from commands.topics.answers import TOPIC_COLUMN
@@ -17,7 +18,6 @@ from pulsar_admin.numbers import whole
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
 from pulsar_admin.pictures import plot_option
 from store.errors import MissingComponent, SourceNotFound, SubscriptionNotFound, TopicNotFound
-from store.frozen import frozen
 from store.model.cursors import range_text
 from store.recovery.acks import AckState, Bound
 
@@ -37,8 +37,7 @@ _COLUMNS = (
 )
 
 
-@frozen
-class HistoryOptions:
+class HistoryOptions(Struct, frozen=True):
     """What to show of the states, and where else to look for them."""
 
     last: int | None

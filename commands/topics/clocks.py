@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
+from msgspec import Struct
 
 from commands.topics.answers import selected, size_of
 from pulsar_admin.columns import Column, time_text, zone_name
@@ -18,7 +19,6 @@ from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.visible import clean_text
 from store.db.clocks import check_clock
 from store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent, TopicNotFound
-from store.frozen import frozen
 from store.names import TopicName
 from store.timespec import format_duration_ms
 from store.wording import counted
@@ -92,8 +92,7 @@ def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> None:
 # -- timeline ---------------------------------------------------------------------------------------------------------
 
 
-@frozen
-class PlotOptions:
+class PlotOptions(Struct, frozen=True):
     """What to count and where to draw it."""
 
     bucket_ms: int | None

@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
 from commands.topics.answers import TOPIC_COLUMN, choose, size_of
 from pulsar_admin.columns import Column, render_cell, size_text, telling, times_shown_in
@@ -16,7 +17,6 @@ from pulsar_admin.options import TopicSelection, command, pass_app, topics_argum
 from pulsar_admin.spool import CellSpool, PackedCells
 from pulsar_admin.visible import clean_text
 from store.errors import MetadataCorrupt, StoreError, TopicNotFound
-from store.frozen import frozen
 from store.model.cursors import is_subscription, iter_cursor_names
 from store.model.topics import partition_count
 from store.names import TopicName
@@ -69,8 +69,7 @@ def _ttl_text(row: SubscriptionFacts) -> str | None:
     return None if ttl is None or ttl.seconds <= 0 else f"{format_age_ms(ttl.seconds * 1000)} ({ttl.source})"
 
 
-@frozen
-class _Part:
+class _Part(Struct, frozen=True):
     """Topics whose cells another process may make: what is asked of them, and how it is shown."""
 
     names: tuple[TopicName, ...]

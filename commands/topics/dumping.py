@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from commands.topics.values import open_with, private_key_option, redact_option
 from pulsar_admin.context import App
@@ -25,7 +26,6 @@ from pulsar_admin.options import (
 )
 from store.db.clocks import check_clock
 from store.errors import AlreadyExists, Corrupt, DiskFull, InvalidValue, NotFound, Refused, TopicNotFound
-from store.frozen import frozen
 from store.names import Position, TopicName
 from store.scan.profiles import PROFILES, Profile
 from store.wording import counted
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from store.dump.job import DumpSize
 
 
-@frozen
-class DumpRequest:
+class DumpRequest(Struct, frozen=True):
     """What to dump, and where to."""
 
     level: str

@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from commands.topics.answers import TOPIC_COLUMN, choose, emit_answers
 from commands.topics.describing import emit_subscriptions, quick_option
@@ -13,14 +14,12 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pass_app, topics_argument
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, TopicNotFound
-from store.frozen import frozen
 from store.model.partitions import select_partitioned
 from store.model.topics import iter_all_namespaces
 from store.names import NamespaceName, in_hash_order
 
 
-@frozen
-class ListOptions:
+class ListOptions(Struct, frozen=True):
     """Which topics to list."""
 
     topic_domain: str | None

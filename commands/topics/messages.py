@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from commands.topics.answers import answer, choose
 from commands.topics.printout import SEPARATOR, Printing, columns_for, message_columns, render_message
@@ -18,7 +19,6 @@ from pulsar_admin.numbers import INTEGER, whole
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
 from pulsar_admin.visible import clean_text
 from store.errors import EntryCorrupt, EntryNotFound, NothingMatches, SubscriptionNotFound, TopicNotFound
-from store.frozen import frozen
 from store.model.entries import find_topic_of, nth_position
 from store.model.message_row import redacted
 from store.names import Position
@@ -52,8 +52,7 @@ def last_message_id(app: App, selection: TopicSelection) -> None:
     answer(app, selection, lambda topic: topic.last_entry_id(), _ID_COLUMNS)
 
 
-@frozen
-class MessageOptions:
+class MessageOptions(Struct, frozen=True):
     """How to show single messages."""
 
     value: bool
@@ -146,8 +145,7 @@ def examine_messages(app: App, selection: TopicSelection, origin: str, number: i
     app.report(found.problems)
 
 
-@frozen
-class _Style:
+class _Style(Struct, frozen=True):
     """What is shown of messages beside themselves: of SEVERAL topics their names, and VALUE."""
 
     several: bool
@@ -183,8 +181,7 @@ def _emit_messages(app: App, found: Messages, style: _Style, *, one: bool = Fals
 _COMMITTED = "READ_COMMITTED"
 
 
-@frozen
-class PeekOptions:
+class PeekOptions(Struct, frozen=True):
     """How many, and what beside committed messages."""
 
     count: int

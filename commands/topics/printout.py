@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from pulsar_admin.api.messages import COLUMNS, Messages
 from pulsar_admin.columns import Column, time_text
 from pulsar_admin.context import App
 from pulsar_admin.visible import clean_text
-from store.frozen import frozen
 from store.model.message_row import marker_name, redacted
 from store.model.messages import Message
 from store.model.redaction import redact
@@ -93,8 +94,7 @@ def emit_messages(app: App, found: Messages, *, several: bool, value: bool, hide
         app.emit_rows(rows, columns_for(app.settings.output, several=several, value=value))
 
 
-@frozen
-class Printing:
+class Printing(Struct, frozen=True):
     """How to print messages: ``iso`` times in place of milliseconds; ``redelivery`` adds the count that only ``get-message-by-id``
     shows, ``markers`` the type of a server's marker; ``redact`` shows SHA-256 and length of property values and payload.
     """

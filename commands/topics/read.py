@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from msgspec import Struct
 
 from commands.topics.answers import choose, size_of
 from commands.topics.printout import emit_messages, message_columns
@@ -14,12 +15,10 @@ from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import POSITION, TIME, TopicSelection, command, gather, pass_app, topics_argument
 from store.errors import InvalidValue, TopicNotFound
-from store.frozen import frozen
 from store.names import Position
 
 
-@frozen
-class Request:
+class Request(Struct, frozen=True):
     """Which part of the topic, and what of its messages."""
 
     first: Position | None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from commands.topics.answers import choose, size_of
 from commands.topics.printout import columns_for, message_columns
@@ -27,7 +28,6 @@ from pulsar_admin.options import (
     topics_argument,
 )
 from store.errors import InvalidValue, NothingMatches, TopicNotFound
-from store.frozen import frozen
 from store.model.jsonpath import PathTest, parse_path_test
 from store.model.message_row import redacted
 from store.names import Position
@@ -47,8 +47,7 @@ _PATH = ParsedType("path", parse_path_test, "PATH[=VALUE]")
 _PROPERTY = ParsedType("property", _property, "NAME[=VALUE]")
 
 
-@frozen
-class Request:
+class Request(Struct, frozen=True):
     """What is looked for, where, and what is shown of it."""
 
     keys: tuple[str, ...]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import click
+from msgspec import Struct
 
 from commands.topics.answers import answer, answer_partitioned
 from pulsar_admin.columns import Column, caution
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, redact_properties_option, topics_argument
 from store.errors import MetadataCorrupt, TopicNotFound
-from store.frozen import frozen
 
 _COLUMNS = (
     Column("BYTES", "storageSize", "bytes", sums=True),
@@ -43,8 +43,7 @@ _earliest = click.option(
 )
 
 
-@frozen
-class TopicOptions:
+class TopicOptions(Struct, frozen=True):
     """Which sizes and times are there, and whether to show properties."""
 
     sizes: bool
@@ -80,8 +79,7 @@ def stats(app: App, selection: TopicSelection, options: TopicOptions, precise: b
     answer(app, selection, lambda topic: topic.stats(**wanted), _COLUMNS, redact=options.redact)
 
 
-@frozen
-class PartitionedOptions:
+class PartitionedOptions(Struct, frozen=True):
     """What to add to the sums, whether sizes of backlogs are there, and whether to show properties."""
 
     per_partition: bool

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from pulsar_admin.api.given import (
+    Clock,
+    Duration,
     given_flag,
     given_flags,
     given_items,
@@ -21,7 +23,7 @@ from pulsar_admin.api.given import (
 )
 from pulsar_admin.api.plan import Plan, check_planned_on, plan_of, read_again, steps_of
 from pulsar_admin.api.request import Planner
-from pulsar_admin.api.session import Clock, Duration, Session, check_choice
+from pulsar_admin.api.session import Session, check_choice
 from store.errors import IndexCorrupt, InvalidValue
 from store.model.topics import select_topics
 from store.names import INT_MAX, INT_MIN, parse_namespace, parse_topic, parse_topics

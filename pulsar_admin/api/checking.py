@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from msgspec.structs import replace
+
 from pulsar_admin.api.given import given_path, given_texts, whole_number
 from pulsar_admin.api.session import Session, check_choice
 from store.errors import InvalidValue
-from store.frozen import replace
 
 if TYPE_CHECKING:
     from store.doctor import DoctorOptions

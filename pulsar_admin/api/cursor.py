@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from pulsar_admin.api.cursors import Cursors
 from pulsar_admin.api.given import given_flag
 from pulsar_admin.api.session import Place, Session, position_of
 from store.db.tree import read_node
-from store.frozen import frozen
 from store.model.cursors import backlog_entries, backlog_size_bytes, read_cursor
 from store.model.topics import read_topic
 from store.names import Position, TopicName, TopicSelection
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from store.why.subscription import Why
 
 
-@frozen
-class CursorPlace:
+class CursorPlace(Struct, frozen=True):
     """Where the cursor of one topic or partition stands.
 
     ``mark_delete``: everything through it is acknowledged. ``individually_deleted``: (lower, upper] ranges behind it that are too.

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pulsar_admin.api.given import duration_ms, given_flag, given_places, given_properties, given_text, whole_number
-from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.request import Planner
-from pulsar_admin.api.session import (
+from pulsar_admin.api.given import (
     Clock,
     Duration,
-    Place,
-    Session,
-    Time,
-    check_choice,
-    position_of,
+    duration_ms,
+    given_flag,
+    given_places,
+    given_properties,
+    given_text,
+    whole_number,
 )
+from pulsar_admin.api.plan import Plan, plan_of
+from pulsar_admin.api.request import Planner
+from pulsar_admin.api.session import Place, Session, Time, check_choice, position_of
 from store.db.clocks import check_clock
 from store.errors import InvalidValue, NothingMatches, SubscriptionNotFound
 from store.model.cursors import Cursor as CursorModel

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from pulsar_admin.api.cursors import read_cursors, read_topics
 from pulsar_admin.api.given import given_flags, given_text
 from pulsar_admin.api.session import Session, Time
@@ -26,7 +28,6 @@ from store.delayed.build import (
 from store.delayed.runs import RunFile, open_runs
 from store.delayed.summary import DelayedSummary, Delivery, open_delivery, summarize
 from store.errors import InvalidValue, SubscriptionNotFound
-from store.frozen import frozen
 from store.model.cursors import Cursor, is_consumed, iter_cursor_names, read_cursor
 from store.model.reader import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
@@ -109,8 +110,7 @@ class DelayedBacklogs:
                     yield result
 
 
-@frozen
-class _Build:
+class _Build(Struct, frozen=True):
     """How to build indexes. ALONE: one subscription is meant, whose error ends the work."""
 
     session: Session

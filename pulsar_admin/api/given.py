@@ -8,16 +8,23 @@ from math import isfinite
 from operator import index
 from os import fsencode
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar
 
 from store.errors import InvalidValue
 from store.names import LONG_MAX
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.session import Delay, Duration
     from store.sources.roots import Wanted
 
 Kind = TypeVar("Kind")
+
+Duration = timedelta | str
+"""A length of time: a timedelta, or ``5m``, ``3h``, ``2d`` and whatever else the command line takes."""
+Delay = Duration | int
+"""So long: a length of time, or milliseconds as an int."""
+
+Clock = Literal["auto", "publish", "broker", "event"]
+"""Which time of a message counts: the broker's where the entry carries one, else the publish time (auto); or always one of them."""
 
 
 def given_text(what: str, value: object) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from pulsar_admin.api.given import given_flags, given_places, wanted_of
 from pulsar_admin.api.session import Caller, Time, time_ms_of, warn_partial
-from store.frozen import frozen
 
 if TYPE_CHECKING:
     from store.history.as_of import Moment
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from store.sources.zookeeper import Gap, ServerFiles
 
 
-@frozen
-class MetadataChange:
+class MetadataChange(Struct, frozen=True):
     """One change of a metadata node: at ``time_ms``, by transaction ``zxid`` of ``session`` (None: only a snapshot has it) and ``who``, the
     broker or bookie of that session. ``kind``: create, set, delete, snapshot; ``what`` in words; ``old`` and ``new`` are exact bytes."""
 

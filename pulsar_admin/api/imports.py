@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
 
 from pulsar_admin.api.given import given_flags, given_items, given_object, given_path, given_rate, given_text, wanted_of
 from pulsar_admin.api.session import Caller, Time, check_choice

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pulsar_admin.api.batches import Batches, first_rows
 from pulsar_admin.api.given import given_text, given_texts
@@ -16,7 +18,6 @@ from store.db.environment import Txn
 from store.dump.messages import EntryMessage, TopicMessages, ViewMessages
 from store.dump.options import DumpOptions
 from store.errors import InvalidValue, StoreError
-from store.frozen import frozen
 from store.model.cursors import iter_backlog, read_cursor
 from store.model.entries import as_admin_shows
 from store.model.message_row import MessageRow
@@ -43,8 +44,7 @@ ON_DEMAND = ("topic", "payload", "marker_type", "schema_version", "value", "valu
 """Further columns, which only callers that name them pay for."""
 
 
-@frozen
-class MessageQuery:
+class MessageQuery(Struct, frozen=True):
     """Which messages, and which of their columns. ``limit``: of all topics together, or of EACH. ``subscription``: only its backlog.
 
     ``match``: what is looked for; records have ``before`` messages in front of each, and ``after`` behind it.

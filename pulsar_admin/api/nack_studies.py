@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from pulsar_admin.api.given import delay_ms, given_number, given_object, whole_number
 from store.errors import InvalidValue
-from store.frozen import frozen
 from store.nacks.buckets import DEFAULT_PRECISION_BITS
 from store.nacks.sizes import ENTRIES_PER_LEDGER, NackLoad, TrackerSizing, size_sample, size_table
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.session import Delay
+    from pulsar_admin.api.given import Delay
     from store.nacks.measured import TopicNacks
 
 
-@frozen
-class NackSizes:
+class NackSizes(Struct, frozen=True):
     """What a load costs: ``precisions`` has a sizing for each of 0 to 16 bits. ``measured``: the topic that it was taken from."""
 
     load: NackLoad

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pulsar_admin.api.given import delay_ms, given_flag, given_items, given_text, whole_number
+from msgspec import Struct
+
+from pulsar_admin.api.given import Delay, delay_ms, given_flag, given_items, given_text, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.request import Planner
-from pulsar_admin.api.session import Delay, Place, Session, position_of
+from pulsar_admin.api.session import Place, Session, position_of
 from store.db.environment import Txn
-from store.frozen import frozen
 from store.nacks.kept import KeptGroup, KeptStats, iter_due, iter_trackers, read_stats
 from store.names import Position, TopicName
 from store.timespec import moment
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from store.nacks.holes import NackedEntries
 
 
-@frozen
-class DueNack:
+class DueNack(Struct, frozen=True):
     """One entry to redeliver. ``due_ms``: when it was due, to the precision of its bucket, never too late."""
 
     topic: str

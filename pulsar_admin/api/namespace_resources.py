@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from pulsar_admin.api.given import given_flag, given_items, given_properties, given_text, given_texts, whole_number
 from pulsar_admin.api.plan import Plan
 from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Session
-from store.frozen import frozen
 from store.model.bundles import find_local_policies, read_policies
 from store.names import NamespaceName
 
@@ -21,8 +22,7 @@ Json = dict[str, Any]  # Any: JSON values, by upstream's keys
 _NOT_FOUND = "Namespace not found"
 
 
-@frozen
-class BundleTopics:
+class BundleTopics(Struct, frozen=True):
     """The hashes of topics' names in a bundle, ``0xLOW_0xHIGH``."""
 
     namespace: str

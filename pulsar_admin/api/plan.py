@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from store.errors import InvalidValue, Refused
-from store.frozen import field, frozen, replace
 
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import ChangeReport
@@ -19,17 +21,19 @@ if TYPE_CHECKING:
     from store.db.environment import Txn
 
 
-@frozen
-class Plan:
+class Plan(Struct, frozen=True):
     """A change that is worked out and not made: ``preview`` shows it, ``Store.apply`` makes it.
 
     It is of the store's state at that moment. When the store changed since, by whatever, ``apply`` raises StalePlan: plan again.
     """
 
-    _plan: StorePlan | WritingPlan = field(repr=False)
-    _state: str = field(default="", repr=False)
+    _plan: StorePlan | WritingPlan
+    _state: str = ""
     """Of the store that it is of."""
-    _request: Request | None = field(default=None, repr=False)
+    _request: Request | None = None
+
+    def __repr__(self) -> str:
+        return f"<plan: {self.command}>"
 
     @property
     def command(self) -> str:

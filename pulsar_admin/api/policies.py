@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
-from pulsar_admin.api.given import duration_ms, given_flags, given_text, whole_number
+from pulsar_admin.api.given import Duration, duration_ms, given_flags, given_text, whole_number
 from pulsar_admin.api.request import Planner
-from pulsar_admin.api.session import Duration, check_choice
+from pulsar_admin.api.session import check_choice
 from store.errors import InvalidValue
 from store.names import LONG_MAX
 

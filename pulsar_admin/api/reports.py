@@ -7,21 +7,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from store.changes.plan import Change as ChangeRow
 from store.changes.plan import ChangePart, Step, parts_of
 from store.changes.plan import ChangeReport as Report
-from store.frozen import field, frozen
 from store.timespec import moment
 
 
-class ChangeReport(Report):
+class ChangeReport(Report, frozen=True):
     """What a plan would do (``dry_run``), or what a change did; as text it is what the command line prints.
 
     ``number``: of the change in the audit log, None for a plan and where nothing was to change. ``parts``: one a cursor or other
     thing that it concerns.
     """
-
-    __slots__ = ()
 
     def __str__(self) -> str:
         from pulsar_admin.changes import render_change
@@ -29,8 +28,7 @@ class ChangeReport(Report):
         return render_change(self)
 
 
-@frozen
-class Change:
+class Change(Struct, frozen=True):
     """One line of the audit log. ``undoes``, ``undone_by``: numbers of other changes."""
 
     number: int
@@ -38,7 +36,10 @@ class Change:
     command: str
     undoes: int | None
     undone_by: int | None
-    _row: ChangeRow = field(repr=False)
+    _row: ChangeRow
+
+    def __repr__(self) -> str:
+        return f"<change {self.number}: {self.command}>"
 
     @property
     def time(self) -> datetime | None:

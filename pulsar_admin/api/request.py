@@ -14,8 +14,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from store.errors import InvalidValue
-from store.frozen import frozen, replace
 from store.names import (
     LONG_MAX,
     NamespaceName,
@@ -94,8 +96,7 @@ def _kept(value: object) -> object:
     return tuple(value) if isinstance(value, Iterator) and not hasattr(value, "readline") else value
 
 
-@frozen
-class Moment:
+class Moment(Struct, frozen=True):
     """When a plan was made: the clock in epoch milliseconds, whether the caller named it, and the broker's interceptors in force."""
 
     now_ms: int
@@ -103,8 +104,7 @@ class Moment:
     interceptors: tuple[str, ...] | None
 
 
-@frozen
-class Request:
+class Request(Struct, frozen=True):
     """A call: the class and what it was made of, the method and what it was given, and when."""
 
     of: type

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from pulsar_admin.api.given import given_path, given_properties
 from pulsar_admin.api.session import Session
 from store.errors import InvalidValue, reason_of
-from store.frozen import frozen
 from store.model.schemas import live_versions
 from store.names import TopicName
 
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from store.changes.schemas import NewSchema
 
 
-@frozen
-class SchemaVersion:
+class SchemaVersion(Struct, frozen=True):
     """One version of a topic's schema. ``type`` is upstream's name of it, ``definition`` what was uploaded, such as JSON of Avro."""
 
     version: int

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypedDict
 
 from pulsar_admin.api.given import (
+    Clock,
     given_flags,
     given_keywords,
     given_mapping,
@@ -15,7 +16,7 @@ from pulsar_admin.api.given import (
     whole_number,
 )
 from pulsar_admin.api.messages import Choose, MessageQuery, Messages, chosen_columns, messages_of
-from pulsar_admin.api.session import Clock, Place, Session, Time
+from pulsar_admin.api.session import Place, Session, Time
 from store.model.jsonpath import parse_path_test
 from store.scan.matching import Match
 

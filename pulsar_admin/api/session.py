@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Literal, TypeVar, TypeVarTuple, get_args
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, get_args
 
 from pulsar_admin.api.given import given_spark, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
@@ -41,14 +41,6 @@ Time = datetime | timedelta | str | int
 ``3h`` or a timedelta; epoch milliseconds as an int."""
 Place = Position | str
 """A position: a ``Position``, or ``LEDGER:ENTRY``, ``LEDGER:ENTRY:BATCH``, ``earliest``, ``latest``."""
-Duration = timedelta | str
-"""A length of time: a timedelta, or ``5m``, ``3h``, ``2d`` and whatever else the command line takes."""
-Delay = Duration | int
-"""So long: a length of time, or milliseconds as an int."""
-
-Clock = Literal["auto", "publish", "broker", "event"]
-"""Which time of a message counts: the broker's where the entry carries one, else the publish time (auto); or always one of them."""
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Given = TypeVarTuple("Given")

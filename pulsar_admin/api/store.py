@@ -7,6 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
+from msgspec.structs import replace
+
 from pulsar_admin.api.changing import Changes
 from pulsar_admin.api.columns import Columns
 from pulsar_admin.api.dumping import Dumps
@@ -29,7 +31,6 @@ from pulsar_admin.incomplete import incomplete_text
 from store.db.environment import open_store as open_store_file
 from store.db.tree import Node, iter_children, read_node
 from store.errors import TopicNotFound
-from store.frozen import replace
 from store.model.topics import (
     check_namespace,
     expand_topic,

@@ -9,16 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from pulsar_admin.api.given import duration_ms, given_flag, given_flags, given_text, whole_number
-from pulsar_admin.api.session import (
-    Clock,
-    Duration,
-    Place,
-    Session,
-    Time,
-    check_choice,
-    position_of,
-)
+from pulsar_admin.api.given import Clock, Duration, duration_ms, given_flag, given_flags, given_text, whole_number
+from pulsar_admin.api.session import Place, Session, Time, check_choice, position_of
 from pulsar_admin.api.topic_plans import TopicPlans
 from store.errors import InvalidValue, NothingMatches, StoreError
 from store.model.topics import expand_topic, partition_count, read_topic

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.policies import PolicyPlans, policy_named
 from pulsar_admin.api.session import Session
 from store.errors import InvalidValue
-from store.frozen import frozen
 from store.model.topics import select_topics
 from store.names import TopicName, TopicSelection
 
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from store.db.environment import Txn
 
 
-@frozen
-class PolicyValue:
+class PolicyValue(Struct, frozen=True):
     """What a topic has of a policy, JSON as upstream stores it, and where that is set: ``source`` is None where it is not."""
 
     topic: str

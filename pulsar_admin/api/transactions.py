@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from pulsar_admin.api.given import delay_ms, given_flag, whole_number
+from pulsar_admin.api.given import Delay, delay_ms, given_flag, whole_number
 from pulsar_admin.api.plan import Plan
 from pulsar_admin.api.request import Planner
-from pulsar_admin.api.session import Delay, Session
+from pulsar_admin.api.session import Session
 from store.codec.transactions import TxnId
 from store.model.reader import EntryReader
 from store.model.topics import read_topic

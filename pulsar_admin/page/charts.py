@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import NamedTuple
+
+from msgspec import Struct
 
 from pulsar_admin.columns import size_text, time_text
-from store.frozen import NamedTuple, frozen
 from store.reports.strips import STATES, Cell, Strip
 
 STATE_NAMES = {
@@ -96,8 +98,7 @@ def shares(parts: Sequence[tuple[str, int]]) -> Iterator[tuple[float, float, str
         at += WIDTH * size / total
 
 
-@frozen
-class Bars:
+class Bars(Struct, frozen=True):
     """Values in buckets of time, all of them, empty ones too."""
 
     start_ms: int

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pulsar_admin.columns import size_text
 from pulsar_admin.page.values import Disk, Due, Fact, Page, Rest, Share, Standing, TopicRow, Traffic
@@ -19,7 +20,6 @@ from store.errors import StoreError
 from store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes, subscriptions_of
 from store.facts.disk_totals import read_disk_totals
 from store.facts.topics import TopicFacts
-from store.frozen import frozen
 from store.model.cursors import (
     Cursor,
     backlog_entries,
@@ -38,11 +38,10 @@ from store.rules.finding import Finding
 
 _DUE_BARS_MAX = 120
 _SIZE_BITS = 64  # topics with findings come before all others
-REST_FIELDS = tuple(field.name for field in fields(Rest))
+REST_FIELDS = Rest.__struct_fields__
 
 
-@frozen
-class Limits:
+class Limits(Struct, frozen=True):
     """How much is shown. ``scanned``: entries of backlogs that are read for their delays."""
 
     topics: int = 10_000
@@ -52,8 +51,7 @@ class Limits:
     scanned: int = 2_000_000
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     """A topic that may be shown. ``oldest``: the first entry that the subscription with the largest backlog has not acknowledged."""
 
     row: TopicRow
@@ -61,8 +59,7 @@ class _Found:
     done_bytes: int
 
 
-@frozen
-class _Waits:
+class _Waits(Struct, frozen=True):
     """A subscription and the due times of what waits for it."""
 
     topic: str
@@ -70,8 +67,7 @@ class _Waits:
     times: Array
 
 
-@dataclass(slots=True)
-class _Sums:
+class _Sums(Struct):
     count: int = 0
     entries: int = 0
     size_bytes: int = 0

@@ -6,12 +6,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 from pulsar_admin.columns import kind_of, render_cell, size_text, time_text
 from pulsar_admin.page.charts import Bars, amount, shares
 from pulsar_admin.page.texts import clipped
 from pulsar_admin.page.values import Disk, Due, Page, Rest, Share, Traffic
-from store.frozen import NamedTuple
 from store.reports.timeline import Timeline
 from store.rules.finding import Finding, Severity
 from store.timespec import format_duration_ms

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from pulsar_admin.columns import size_text
 from pulsar_admin.page.charts import Group, Rect
 from pulsar_admin.page.texts import clipped
 from pulsar_admin.page.values import Share
-from store.frozen import frozen
 from store.wording import counted
 
 TILES = 160
@@ -21,8 +22,7 @@ _CHARACTER = 6.4  # what a character of 11 px takes, about
 _LABEL_WIDTH, _LABEL_HEIGHT = 34, 16
 
 
-@frozen
-class Box:
+class Box(Struct, frozen=True):
     """A rectangle of the picture."""
 
     x: float

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
-from store.frozen import frozen
+from msgspec import Struct, field
+
 from store.reports.strips import Strip
 from store.reports.timeline import Timeline
 from store.rules.finding import Finding
 
 
-@frozen
-class Fact:
+class Fact(Struct, frozen=True):
     """One number of the head of the page, and what to know of it."""
 
     label: str
@@ -20,8 +19,7 @@ class Fact:
     note: str = ""
 
 
-@frozen
-class Disk:
+class Disk(Struct, frozen=True):
     """The entry logs, every copy counted: records of ledgers that have metadata, of deleted ones, and all else in the files."""
 
     live_bytes: int = 0
@@ -31,8 +29,7 @@ class Disk:
     freed_bytes: int = 0
 
 
-@frozen
-class Share:
+class Share(Struct, frozen=True):
     """What one topic (or several, together) takes as brokers count it, one copy: ``done_bytes`` of it no subscription needs."""
 
     tenant: str
@@ -43,24 +40,21 @@ class Share:
     topics: int = 1
 
 
-@frozen
-class Standing:
+class Standing(Struct, frozen=True):
     """Where a subscription stands; ``oldest_ms``: when its first unacknowledged entry was published, None where nobody knows."""
 
     strip: Strip
     oldest_ms: int | None = None
 
 
-@frozen
-class Traffic:
+class Traffic(Struct, frozen=True):
     """How much of one topic arrived when."""
 
     topic: str
     timeline: Timeline
 
 
-@frozen
-class Due:
+class Due(Struct, frozen=True):
     """Entries of one subscription that wait, by due time: ``counts[i]`` from ``start_ms + i * width_ms`` on, ``first_ms`` the first."""
 
     topic: str
@@ -76,8 +70,7 @@ class Due:
         return sum(self.counts)
 
 
-@frozen
-class TopicRow:
+class TopicRow(Struct, frozen=True):
     """One line of the table of topics. ``backlog_entries``: of the subscription that has most, ``worst`` by name."""
 
     namespace: str
@@ -92,8 +85,7 @@ class TopicRow:
     findings: int = 0
 
 
-@frozen
-class Rest:
+class Rest(Struct, frozen=True):
     """What was left out of a list, in numbers."""
 
     count: int = 0
@@ -103,8 +95,7 @@ class Rest:
     backlog_entries: int = 0
 
 
-@frozen
-class Page:
+class Page(Struct, frozen=True):
     """All of it. ``now_ms``: the time that ages are counted at; ``as_of``: what says it, in words; ``made_ms``: when the page was made,
     None: then. ``titles``: of codes of findings.
 

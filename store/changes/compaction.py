@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.changes.log_writer import LedgerSpec, PayloadColumns, apply_written, write_ledgers
 from store.changes.plan import (
@@ -43,7 +45,6 @@ from store.db.environment import Store, Txn
 from store.db.owners import find_owners
 from store.db.tree import find_node
 from store.errors import Refused
-from store.frozen import frozen
 from store.model.cursors import COMPACTION_CURSOR, Cursor
 from store.model.extent import Extent
 from store.model.reader import EntryReader, open_reader
@@ -56,8 +57,7 @@ if TYPE_CHECKING:
     from store.engine.operation import Engine
 
 
-@frozen
-class LedgerSwap:
+class LedgerSwap(Struct, frozen=True):
     """A new compacted ledger for a topic. ``ledger_id`` None: of a dry run. ``extent``: what it holds."""
 
     topic: Topic
@@ -174,8 +174,7 @@ _REDUCED = (
 )
 
 
-@frozen
-class Compactor:
+class Compactor(Struct, frozen=True):
     """Compacts topics of STORE, which is open for writing unless it only previews; scans run on ENGINE.
 
     ``warn`` is told what the user should know, ``progress`` (total, unit, label) opens what is told how far the work is.

@@ -7,8 +7,10 @@ a broker keeps for itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.changes.plan import ChangePart, Deletable, ExpiryDetails, LedgerPart, MoveBasis, Plan, Step, put_value_step
 from store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
@@ -17,7 +19,6 @@ from store.db.tree import read_node
 from store.errors import Refused
 from store.facts.chunks import find_cut
 from store.facts.markers import extent_of_messages
-from store.frozen import frozen
 from store.model.coverage import absent_of
 from store.model.cursors import (
     COMPACTION_CURSOR,
@@ -39,8 +40,7 @@ from store.policies.trimming import Freed, freed_ledgers, read_mark_deletes
 from store.wording import counted
 
 
-@frozen
-class CursorMove:
+class CursorMove(Struct, frozen=True):
     """One cursor and the state it is to have, and what the report says of it beyond that."""
 
     topic: Topic

@@ -6,9 +6,11 @@ Upstream: ``DelayedDeliveryPolicies`` (active, tickTime, maxDeliveryDelayInMilli
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.changes.plan import ChangePart, Plan, Step
 from store.changes.policies import change_policies
@@ -24,14 +26,12 @@ from store.db.delayed_rules import (
 )
 from store.db.environment import Txn
 from store.errors import MetadataCorrupt
-from store.frozen import frozen
 from store.names import NamespaceName
 from store.policies.in_force import iter_own_policies
 from store.wording import counted
 
 
-@frozen
-class DelayedPolicy:
+class DelayedPolicy(Struct, frozen=True):
     """What a namespace says about delays: Pulsar's part, and ours (None: never set, the defaults count)."""
 
     delivery: DelayedDelivery | None

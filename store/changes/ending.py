@@ -8,7 +8,8 @@ the bookies' files until these collect their garbage, so that undo brings everyt
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from store.changes.cursors import CursorMove, check_ending, cleared, plan_moves
 from store.changes.log_writer import last_broker_entry, put_managed_ledger

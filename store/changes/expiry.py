@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.changes.cursors import CursorMove, advanced, cleared, ledger_parts
 from store.changes.plan import BrokerMove, ExpiryDetails, FutureDated, MoveBasis
@@ -10,7 +11,6 @@ from store.changes.resets import batch_size, bit_words, check_position, start_po
 from store.codec.cursor import CursorState
 from store.db.clocks import Clock
 from store.errors import InvalidValue, NotSeen, Refused
-from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.extent import Extent, extent_of, pending_intervals, subtract
 from store.model.reader import EntryReader
@@ -27,8 +27,7 @@ from store.wording import counted
 _OR_BROKER = ", or add --rule broker: it goes by the next entry there is"
 
 
-@frozen
-class ExpiryRequest:
+class ExpiryRequest(Struct, frozen=True):
     """What to expire: everything older than LIMIT_MS, or up to POSITION (EXCLUDE: it stays). TTL: the policy LIMIT_MS comes from.
 
     BROKER: whom rule ``broker`` asks, and the comparison of the other one. FORCE: also what drops nothing, and what drops all that

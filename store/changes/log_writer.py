@@ -16,9 +16,11 @@ import os
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.changes.cursors import CursorMove, plan_moves
 from store.changes.plan import ChangePart, ChangeReport, Plan, Step, apply_plan, put_value_step
@@ -51,7 +53,6 @@ from store.db.owners import find_owners
 from store.db.tree import find_node, iter_children
 from store.errors import EntryCorrupt, EntryNotFound, IndexCorrupt, LedgerNotFound, LimitExceeded, Refused, StoreError
 from store.files import create_file, mode_below, open_regular, remove_file
-from store.frozen import frozen
 from store.model.cursors import read_cursor
 from store.model.ledgers import find_metadata, find_times
 from store.model.reader import EntryReader
@@ -71,8 +72,7 @@ _RECORD_HEAD = struct.Struct(
 )
 
 
-@frozen
-class LedgerSpec:
+class LedgerSpec(Struct, frozen=True):
     """A ledger to write. ``custom``: what it says of itself (``store.codec.claims``).
 
     ``ledger_id`` None takes the next own id; a given one must be unknown to the store. ``digest_type``: CRC32C or CRC32.
@@ -83,8 +83,7 @@ class LedgerSpec:
     ledger_id: int | None = None
 
 
-@frozen
-class PayloadColumns:
+class PayloadColumns(Struct, frozen=True):
     """Payloads of many entries: data[starts[i]:starts[i] + sizes[i]]; numpy arrays (u8, i64, i64, i64).
 
     ``entry_ids`` ascend, None: the next ones.
@@ -99,8 +98,7 @@ class PayloadColumns:
 Payload = bytes | memoryview | PayloadColumns
 
 
-@frozen
-class WrittenLedger:
+class WrittenLedger(Struct, frozen=True):
     """A ledger that is on disk. ``entries``: last entry id + 1; ``size_bytes``: payload bytes, as LedgerInfo.size counts."""
 
     ledger_id: int
@@ -109,8 +107,7 @@ class WrittenLedger:
     spec: LedgerSpec
 
 
-@frozen
-class WrittenLedgers:
+class WrittenLedgers(Struct, frozen=True):
     """Durable ledgers that the store does not know yet. Use in ``with``: an error that leaves it removes their files."""
 
     store: Store

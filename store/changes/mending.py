@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NoReturn, assert_never
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.changes.cursors import info_of_state, state_json
 from store.changes.log_writer import put_managed_ledger
@@ -63,8 +65,7 @@ _NAMED = 20
 Ids = Collection[int]
 
 
-@dataclass(slots=True)
-class _Referring:
+class _Referring(Struct):
     """What references the ledgers to forget, each with those that it does."""
 
     topics: dict[TopicName, set[int]] = field(default_factory=dict)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.changes.plan import Change, ChangePart, Plan, Step
 from store.db.environment import Txn
@@ -20,7 +22,6 @@ from store.db.nacks import (
     tracker_key,
 )
 from store.errors import NothingMatches, Refused
-from store.frozen import frozen
 from store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits, trim_lower_bits
 from store.nacks.kept import KeptGroup, find_tracker, group_of, next_deadline_ms, pending_entries
 from store.wording import counted
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 DUE_COMMAND = "nacks due --pop"
 
 
-@frozen
-class Nacks:
+class Nacks(Struct, frozen=True):
     """Entries to track for one subscription: (due time in epoch ms, ledger id) → entry ids.
 
     ``precision_bits``: None takes the subscription's own, 8 for a new one.

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec import Struct
+
 from store.changes.plan import ChangePart, Plan, put_value_step
 from store.codec.java import hash_order
 from store.codec.policies import JsonObject, encode_json_object
 from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import InvalidValue, Refused, ResourceNotFound, TopicNotFound
-from store.frozen import frozen
 from store.model.bundles import DEFAULT_BUNDLES, bundles_of, local_policies_path, read_policies
 from store.model.resources import find_json, read_tenant
 from store.names import NamespaceName, TopicName, shell_word
@@ -22,8 +23,7 @@ from store.names import NamespaceName, TopicName, shell_word
 ACTIONS = ("produce", "consume", "functions", "sources", "sinks", "packages")
 
 
-@frozen
-class JsonJob:
+class JsonJob(Struct, frozen=True):
     """What to do with a JSON object: the command's name, the change, and the keys that reports show."""
 
     command: str
@@ -31,16 +31,14 @@ class JsonJob:
     keys: Sequence[str]
 
 
-@frozen
-class Node:
+class Node(Struct, frozen=True):
     """Where a JSON object stands, and what it is, or would be made as."""
 
     path: str
     found: JsonObject
 
 
-@frozen
-class Grant:
+class Grant(Struct, frozen=True):
     """What a role may do in place of what it might; nothing: it is forgotten."""
 
     role: str

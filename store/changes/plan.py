@@ -17,10 +17,12 @@ import json
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.codec.given import integer, json_object, text
 from store.codec.rocksvalue import NodeStat
@@ -39,7 +41,6 @@ from store.errors import (
     reason_of,
 )
 from store.files import read_file
-from store.frozen import frozen
 from store.model.extent import Extent
 from store.model.reader import EntryReader
 from store.model.redaction import hide_secrets_in
@@ -53,8 +54,7 @@ _HINT = "make one with --plan FILE on any command that changes"
 _AGAIN = "make the plan again and look at it"
 
 
-@frozen
-class Step:
+class Step(Struct, frozen=True):
     """One row to write: its bytes before (None: not there) and after (None: delete)."""
 
     database: str
@@ -63,8 +63,7 @@ class Step:
     after: bytes | None
 
 
-@frozen
-class Plan:
+class Plan(Struct, frozen=True):
     """A change that was computed on the store's transaction ``txn_id`` and is applied on exactly that state or not at all.
 
     ``parts``: what it does to each topic, subscription or namespace that it concerns. ``loses``: what undo cannot bring back, in numbers.
@@ -89,8 +88,7 @@ class Plan:
         return ChangeReport(None, False, self.parts, self.warnings, command=self.command)
 
 
-@frozen
-class WritingPlan:
+class WritingPlan(Struct, frozen=True):
     """A change that writes ledgers before its steps are known: ``shown`` returns what it would do, ``made`` does it in a store open
     for writing.
 
@@ -155,8 +153,7 @@ def _check_current(txn: Txn, plan: Plan, found: int) -> None:
         written[row] = step.after
 
 
-@frozen
-class Change:
+class Change(Struct, frozen=True):
     """One line of the audit log. ``reports``: its parts, as JSON."""
 
     change: int
@@ -251,8 +248,7 @@ def delete_step(txn: Txn, path: str) -> Step:
 # -- plan files -------------------------------------------------------------------------------------------------------
 
 
-@frozen
-class PlanFile:
+class PlanFile(Struct, frozen=True):
     """A plan as a file keeps it: what was asked for (``request``), and what that came to: ``steps`` and ``reports`` are for who reviews it,
     and must come out the same when it is asked for again.
 
@@ -566,7 +562,7 @@ def _sealed(digests: list[bytes]) -> str:
 # -- parts as the audit log has them, of older versions too ------------------------------------------------------------
 
 
-Details = TypeVar("Details")
+Details = TypeVar("Details", bound=Struct)
 
 
 def decode_part(document: Json) -> ChangePart:
@@ -670,7 +666,8 @@ def _not_due(found: Json | None) -> NotDue | None:
 
 
 def _from_camel(cls: type[Details], document: Json) -> Details:
-    return cls(**{name: document[key] for name, key in camel_keys(cls)})
+    found: Details = cls(**{name: document[key] for name, key in camel_keys(cls)})
+    return found
 
 
 # -- what a change does: parts, and reports of all of them -------------------------------------------------------------
@@ -679,8 +676,7 @@ def _from_camel(cls: type[Details], document: Json) -> Details:
 Json = Mapping[str, Any]  # Any: JSON values
 
 
-@frozen
-class BrokerMove:
+class BrokerMove(Struct, frozen=True):
     """Where a broker would move the cursor to. ``entries``: how many more than we; below 0: fewer."""
 
     mark_delete: Position
@@ -688,8 +684,7 @@ class BrokerMove:
     entries: int
 
 
-@frozen
-class Deletable:
+class Deletable(Struct, frozen=True):
     """The ledgers that a broker may delete after the change, and what retains the others."""
 
     ledgers: tuple[int, ...]
@@ -704,16 +699,14 @@ class Deletable:
     """The ledgers that it retains; not in JSON."""
 
 
-@frozen
-class LedgerPart:
+class LedgerPart(Struct, frozen=True):
     """How much of one ledger a change concerns."""
 
     ledger_id: int
     extent: Extent
 
 
-@frozen
-class FutureDated:
+class FutureDated(Struct, frozen=True):
     """What no age expires, because producers dated it in the future: how much, and the first position."""
 
     extent: Extent
@@ -722,16 +715,14 @@ class FutureDated:
     producers: tuple[str, ...]
 
 
-@frozen
-class NotDue:
+class NotDue(Struct, frozen=True):
     """Delayed messages that go before they are due: how many, and the first of them with their due times."""
 
     messages: int
     first: tuple[tuple[Position, int], ...]
 
 
-@frozen
-class DelayLoss:
+class DelayLoss(Struct, frozen=True):
     """What an expiry does to delayed messages.
 
     ``ttl_conflict``: what the TTL drops of the rest before it is due; ``evicting_quotas``: types of backlog quotas that drop
@@ -745,8 +736,7 @@ class DelayLoss:
     checks_quotas: bool = False
 
 
-@frozen
-class MoveBasis:
+class MoveBasis(Struct, frozen=True):
     """What a cursor was moved by: a position, a time, or the age limit of an expiry, of which ``ttl_seconds`` may be the reason.
 
     ``asked_broker``: whether the broker's answer was looked for; ``broker`` is None then where it answers an error.
@@ -762,8 +752,7 @@ class MoveBasis:
     broker: BrokerMove | None = None
 
 
-@frozen
-class ExpiryDetails:
+class ExpiryDetails(Struct, frozen=True):
     """What an expiry says beyond a move. ``delays`` None: delayed messages were not looked for."""
 
     ledgers: tuple[LedgerPart, ...]
@@ -771,16 +760,14 @@ class ExpiryDetails:
     delays: DelayLoss | None = None
 
 
-@frozen
-class WrittenEvent:
+class WrittenEvent(Struct, frozen=True):
     """The event of a topic policy. ``topic`` None: the policies stand in a node. ``position`` None: it is not written."""
 
     topic: str | None
     position: Position | None
 
 
-@frozen
-class CompactionDetails:
+class CompactionDetails(Struct, frozen=True):
     """What a compaction read and kept. Bytes are payload bytes of entries; ``payload_bytes``: of messages, before and after."""
 
     format: str
@@ -794,8 +781,7 @@ class CompactionDetails:
     damaged: int
 
 
-@frozen
-class SplitIndex:
+class SplitIndex(Struct, frozen=True):
     """What narrower partitions do to one delayed index."""
 
     topic: str
@@ -805,8 +791,7 @@ class SplitIndex:
     partitions_after: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangePart:
+class ChangePart(Struct, frozen=True, kw_only=True):
     """What a change does to one thing: a cursor, the policies of a namespace, the nacks of a subscription …
 
     ``before`` and ``after`` have the keys of the command line's JSON, positions as text and times in ms; ``before`` is None for
@@ -911,8 +896,7 @@ class ChangePart:
             yield "warnings", list(self.warnings)
 
 
-@frozen
-class ChangeReport:
+class ChangeReport(Struct, frozen=True):
     """What a plan would do (``dry_run``), or what a change did.
 
     ``number``: of the change in the audit log, None for a plan and where nothing was to change. ``untouched``: places in ``parts``
@@ -1048,8 +1032,8 @@ def _camel_json(found: CompactionDetails | SplitIndex) -> dict[str, Any]:  # Any
     return {key: getattr(found, name) for name, key in camel_keys(type(found))}
 
 
-def camel_keys(cls: type) -> Iterator[tuple[str, str]]:
-    """Yield (field, JSON key) of dataclass CLS."""
-    for one in fields(cls):
-        first, *rest = one.name.split("_")
-        yield one.name, first + "".join(map(str.capitalize, rest))
+def camel_keys(cls: type[Struct]) -> Iterator[tuple[str, str]]:
+    """Yield (field, JSON key) of CLS."""
+    for name in cls.__struct_fields__:
+        first, *rest = name.split("_")
+        yield name, first + "".join(map(str.capitalize, rest))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from store.changes.plan import ChangePart, Plan, Step, put_value_step
 from store.codec.policies import (
@@ -19,7 +20,6 @@ from store.codec.policies import (
 from store.db.environment import Txn
 from store.db.tree import Node, find_node
 from store.errors import NamespaceNotFound, Refused
-from store.frozen import frozen
 from store.model.topics import check_namespace
 from store.names import NamespaceName
 from store.policies.places import Entry, Options, PerCluster, Place
@@ -30,8 +30,7 @@ from store.policies.values import find_cluster
 Change = Callable[[Policies], Policies]
 
 
-@frozen
-class PolicyJob:
+class PolicyJob(Struct, frozen=True):
     """Setting a policy, or with a VALUE of None removing it. ``command``: upstream's; ``options``: what names a part of it."""
 
     command: str
@@ -78,8 +77,7 @@ def policy_job(command: str, name: str, options: Options) -> PolicyJob:
     return PolicyJob(command, policy, value, options)
 
 
-@frozen
-class PolicyChange:
+class PolicyChange(Struct, frozen=True):
     """What a namespace's policies were and become. ``steps`` is empty when they stay."""
 
     before: Policies

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.changes.cursors import CursorMove, advanced, plan_moves
 from store.changes.plan import BrokerMove, MoveBasis, Plan
@@ -29,7 +31,6 @@ from store.errors import (
     StoreError,
     reason_of,
 )
-from store.frozen import frozen
 from store.model.broken import find_broken
 from store.model.copy_age import AsOf, find_as_of, read_copy_age
 from store.model.cursors import COMPACTION_CURSOR, Cursor, read_cursor
@@ -216,8 +217,7 @@ EXACT: ResetRule = "exact"
 BROKER: ResetRule = "broker"
 
 
-@frozen
-class ResetTarget:
+class ResetTarget(Struct, frozen=True):
     """Where to: exactly one of the four; ``exclude``: start behind it."""
 
     time_ms: int | None = None
@@ -227,8 +227,7 @@ class ResetTarget:
     exclude: bool = False
 
 
-@frozen
-class ResetRequest:
+class ResetRequest(Struct, frozen=True):
     """How to get there. ``broker``: whom rule ``broker`` asks, and the exact one is compared with.
 
     ``clock``: that of a reset to a time by rule ``exact``. ``force``: also move the cursors of compaction and deduplication, into what
@@ -246,8 +245,7 @@ class ResetRequest:
         return target.time_ms is not None and self.rule == EXACT
 
 
-@frozen
-class ResetRow:
+class ResetRow(Struct, frozen=True):
     """The reset that one line of a file asks for; ``where`` names the line."""
 
     where: str
@@ -256,8 +254,7 @@ class ResetRow:
     target: ResetTarget
 
 
-@frozen
-class Reset:
+class Reset(Struct, frozen=True):
     """One cursor, and where to. ``where``: the line of a file that asks for it, empty for none."""
 
     topic: Topic

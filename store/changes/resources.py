@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.changes.delayed import conflict_warnings, plan_remove_delivery, plan_set_delivery
 from store.changes.namespace_json import check_tenant_clusters, with_deleter
@@ -28,7 +30,6 @@ from store.errors import (
     reason_of,
 )
 from store.files import read_file
-from store.frozen import frozen
 from store.model.bundles import (
     DEFAULT_BUNDLES,
     Bundle,
@@ -69,8 +70,7 @@ from store.model.topics import iter_namespaces
 from store.names import NamespaceName, is_allowed_name, shell_word
 
 
-@frozen
-class NodeChange:
+class NodeChange(Struct, frozen=True):
     """What a node becomes; ``after`` None: it is deleted. ``resource``: its name in reports, such as ``tenant acme``."""
 
     resource: str

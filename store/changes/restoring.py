@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, assert_never
 
+from msgspec import Struct
+
 from store.changes.plan import ChangePart, Plan, Step, put_value_step
 from store.codec.claims import APPLICATION, bucket_claims, cursor_claims, schema_claims, topic_claims
 from store.codec.ledgermetadata import (
@@ -26,7 +28,6 @@ from store.db.owners import Owner, OwnerKind, find_owners, iter_owners
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, Refused, StoreError, Unsupported
 from store.facts.unlisted import Unlisted, UnlistedLedgers
-from store.frozen import frozen
 from store.model.coverage import read_disks, read_held
 from store.model.cursors import COMPACTION_CURSOR, read_cursor
 from store.model.ledger_owners import custom_text, read_owners
@@ -45,8 +46,7 @@ _SIBLINGS = 1000
 """Ledgers of others that are looked at for quorums."""
 
 
-@frozen
-class _End:
+class _End(Struct, frozen=True):
     """Where a ledger ends: its last entry, and the payload bytes up to it."""
 
     last_entry_id: int

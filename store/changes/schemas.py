@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.changes.log_writer import LedgerSpec, apply_written, write_ledgers
 from store.changes.plan import (
@@ -37,7 +39,6 @@ from store.codec.schema import (
 from store.db.environment import Store, Txn
 from store.db.tree import find_node
 from store.errors import EntryCorrupt, InvalidValue, Refused
-from store.frozen import frozen
 from store.model.managed_nodes import other_path
 from store.model.reader import EntryReader
 from store.model.schemas import find_locator, live_versions
@@ -51,8 +52,7 @@ BROKER_DEFAULT = "FULL"
 """``schemaCompatibilityStrategy`` of a broker that sets nothing."""
 
 
-@frozen
-class NewSchema:
+class NewSchema(Struct, frozen=True):
     """A schema to register: upstream's ``PostSchemaPayload``."""
 
     type: str

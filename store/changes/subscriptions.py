@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.changes.cursors import (
     CursorMove,
@@ -21,7 +23,6 @@ from store.codec.cursor import CursorState, encode_cursor_info
 from store.codec.given import parse_integer
 from store.db.tree import find_node, read_node
 from store.errors import AlreadyExists, InvalidValue, Refused
-from store.frozen import frozen
 from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, INTERNAL_PROPERTY_PREFIX, REPLICATOR_PREFIX, Cursor
 from store.model.extent import extent_of, pending_intervals
 from store.model.reader import EntryReader
@@ -33,8 +34,7 @@ from store.policies.trimming import freed_ledgers, read_mark_deletes
 REPLICATED_PROPERTY = "pulsar.replicated.subscription"
 
 
-@frozen
-class NewSubscription:
+class NewSubscription(Struct, frozen=True):
     """A subscription to make: where it starts, whether clusters share its position, its properties."""
 
     name: str

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.changes.delayed import conflict_warnings
 from store.changes.log_writer import (
@@ -55,7 +57,6 @@ from store.codec.topicpolicies import decode_topic_policies
 from store.db.environment import Store, Txn
 from store.db.tree import find_node, iter_children
 from store.errors import MetadataCorrupt, Refused
-from store.frozen import frozen
 from store.model.extent import Extent
 from store.model.reader import EntryReader, open_reader
 from store.model.schemas import find_locator, find_schema
@@ -73,8 +74,7 @@ _SCHEMA_PROPERTIES = {"__jsr310ConversionEnabled": "false", "__alwaysAllowNull":
 _NODES = ("/admin/topic-policies/local", "/admin/topic-policies/global")
 
 
-@frozen
-class TopicChange:
+class TopicChange(Struct, frozen=True):
     """What one topic's policies were and become. ``events``: where its event goes, None: its node is written.
 
     ``deletes``: all of them go.
@@ -221,8 +221,7 @@ def apply_changes(
         return apply_written(written, plan, now_ms)
 
 
-@frozen
-class _Batch:
+class _Batch(Struct, frozen=True):
     """The events that go to one topic. ``schema``: the definition to register, None when the topic has one.
 
     ``properties``: what the topic's ManagedLedgerInfo is to keep for its interceptors.

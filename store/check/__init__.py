@@ -7,8 +7,9 @@ what Pulsar left is damaged, incomplete or contradicts itself. ``store.rules`` j
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from store.db.environment import Store
 from store.facts.deep import DeepFacts

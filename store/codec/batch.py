@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from store.codec.protobuf import parse_protobuf, text_of
 from store.errors import EntryCorrupt
@@ -19,8 +20,7 @@ from store.proto.pulsar_api_pb2 import SingleMessageMetadata
 _SIZE = struct.Struct(">I")
 
 
-@dataclass(slots=True)
-class SingleMessage:
+class SingleMessage(Struct):
     """One message of a batch; ``payload`` is a view into the batch."""
 
     index: int

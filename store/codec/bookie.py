@@ -20,10 +20,11 @@ from __future__ import annotations
 import re
 import struct
 
+from msgspec import Struct
+
 from store.codec.given import parse_integer
 from store.codec.prototext import parse_text, render_text
 from store.errors import MetadataCorrupt, Unsupported
-from store.frozen import frozen
 from store.proto.bookkeeper_pb2 import CookieFormat
 
 COOKIE_FILE = "VERSION"
@@ -41,8 +42,7 @@ _MARK = struct.Struct(
 )
 
 
-@frozen
-class Cookie:
+class Cookie(Struct, frozen=True):
     """Who a bookie is: ``bookie_id`` is its name in ensembles; the order of ``ledger_dirs`` assigns ledgers to them."""
 
     layout_version: int
@@ -53,8 +53,7 @@ class Cookie:
     index_dirs: tuple[str, ...] | None = None
 
 
-@frozen(order=True)
-class LogMark:
+class LogMark(Struct, frozen=True, order=True):
     """Journal id and byte offset before which everything is in entry logs; of several copies the greatest holds."""
 
     journal_id: int

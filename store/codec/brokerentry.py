@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import struct
 
+from msgspec import Struct
+
 from store.codec.protobuf import parse_protobuf
 from store.errors import EntryCorrupt
-from store.frozen import frozen
 from store.proto import pulsar_api_pb2
 
 MAGIC = b"\x0e\x02"
@@ -22,8 +23,7 @@ _HEADER = struct.Struct(
 )
 
 
-@frozen
-class BrokerEntry:
+class BrokerEntry(Struct, frozen=True):
     """When the broker appended an entry (ms) and the index of its last message; each is optional."""
 
     timestamp_ms: int | None

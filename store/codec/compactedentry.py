@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import struct
 
+from msgspec import Struct
+
 from store.codec.protobuf import parse_protobuf
 from store.errors import EntryCorrupt
-from store.frozen import frozen
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageIdData
 
 _SIZE = struct.Struct(">I")
 
 
-@frozen
-class CompactedEntry:
+class CompactedEntry(Struct, frozen=True):
     """The original position (without batch index) and id of an entry, and the entry itself, as a view."""
 
     position: Position

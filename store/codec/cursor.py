@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from store.codec.protobuf import parse_protobuf, parse_protobuf_or_text, replace_pairs, text_of
 from store.codec.unknown import loses_unknown_fields, unknown_fields
 from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
 from store.errors import Corrupt, EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
-from store.frozen import NamedTuple, field, frozen
 from store.names import Position
 from store.proto import managed_ledger_pb2
 
@@ -35,8 +37,7 @@ _ALL_BITS = 2**64 - 1
 _PARTS_LIMIT = 4096
 
 
-@frozen
-class CursorState:
+class CursorState(Struct, frozen=True):
     """Where a cursor is: the part of it that moves, whichever of the two places it is stored in."""
 
     mark_delete: Position
@@ -45,8 +46,7 @@ class CursorState:
     properties: Mapping[str, int] = field(default_factory=dict)
 
 
-@frozen
-class CursorInfo:
+class CursorInfo(Struct, frozen=True):
     """A ManagedCursorInfo; ``last_active_ms`` is None when absent."""
 
     cursors_ledger_id: int

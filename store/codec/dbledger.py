@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import struct
 
+from msgspec import Struct
+
 from store.codec.entrylog import decode_location, encode_location
 from store.codec.protobuf import parse_protobuf
 from store.errors import MetadataCorrupt
-from store.frozen import frozen
 from store.proto.bookkeeper_pb2 import LedgerData as LedgerDataMessage
 
 _PAIR = struct.Struct(
@@ -35,8 +36,7 @@ FLAGS_KEY = _LONG.pack(-0xEEFD)
 """The row of ``ledgers`` that is of no ledger."""
 
 
-@frozen
-class LocationRow:
+class LocationRow(Struct, frozen=True):
     """Where an entry lies: ``pos`` points past the record's size field. Valid inside one ledger directory only."""
 
     ledger_id: int
@@ -45,8 +45,7 @@ class LocationRow:
     pos: int
 
 
-@frozen
-class LedgerData:
+class LedgerData(Struct, frozen=True):
     """What a bookie keeps about a ledger; ``limbo`` means that an absent entry proves nothing."""
 
     exists: bool

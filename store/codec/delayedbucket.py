@@ -11,9 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from store.codec.protobuf import parse_protobuf
 from store.errors import EntryCorrupt
-from store.frozen import frozen
 from store.proto import delayed_bucket_pb2
 
 if TYPE_CHECKING:
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 _KEY = re.compile(r"#pulsar\.internal\.delayed\.bucket_(\d{1,19})_(\d{1,19})")
 
 
-@frozen
-class SegmentMetadata:
+class SegmentMetadata(Struct, frozen=True):
     """What a segment holds: its earliest and latest delivery time (ms) and, per ledger, a bitmap of entry ids."""
 
     min_schedule_ms: int
@@ -31,8 +31,7 @@ class SegmentMetadata:
     bitmaps: Mapping[int, bytes]
 
 
-@frozen
-class DelayedIndex:
+class DelayedIndex(Struct, frozen=True):
     """An entry to be delivered at ``timestamp_ms``."""
 
     timestamp_ms: int

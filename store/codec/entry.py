@@ -20,10 +20,10 @@ and the digest; length and payload survive.
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
 from store.errors import EntryCorrupt
-from store.frozen import NamedTuple
 
 ENTRY_HEADER_BYTES = 32
 RECORD_MAX_BYTES = 256 << 20

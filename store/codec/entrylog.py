@@ -38,10 +38,11 @@ import struct
 from collections.abc import Mapping
 from itertools import islice
 
+from msgspec import Struct
+
 from store.codec.buffer import Reader
 from store.codec.logscan import HEADER_BYTES, Gap, GapReason, Record, TornTail, iter_records
 from store.errors import EntryLogCorrupt, Unsupported
-from store.frozen import frozen
 
 __all__ = [
     "HEADER_BYTES",
@@ -94,8 +95,7 @@ _PADDING = 0xF0
 _LOG_NAME = re.compile(r"([0-9a-fA-F]{1,16})\.log")
 
 
-@frozen
-class EntryLogHeader:
+class EntryLogHeader(Struct, frozen=True):
     """The used fields of an entry log's header; ``ledgers_map_offset`` is in bytes from the start of the file."""
 
     version: int

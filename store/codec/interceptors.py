@@ -9,15 +9,16 @@ makes one interceptor.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.codec.brokerentry import BrokerEntry
 from store.codec.given import parse_integer
 from store.codec.properties import read_properties
 from store.errors import InvalidValue, NotFound
-from store.frozen import frozen
 
 ENTRY_POINT_GROUP = "pulsar_admin.broker_entry_metadata_interceptors"
 INDEX_PROPERTY = "index"
@@ -27,8 +28,7 @@ _SETTING = "brokerEntryMetadataInterceptors"
 _PACKAGE = "org.apache.pulsar.common.intercept."
 
 
-@frozen
-class Append:
+class Append(Struct, frozen=True):
     """An entry about to be appended: the broker's clock in ms, and the messages the broker was told it holds."""
 
     now_ms: int

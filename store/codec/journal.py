@@ -30,12 +30,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from store.codec.buffer import Bytes, run_end, written_end
 from store.codec.entry import ENTRY_HEADER_BYTES
 from store.codec.logscan import TornTail as TornTail
 from store.codec.proof import Proofs
 from store.errors import JournalCorrupt, Unsupported
-from store.frozen import frozen
 
 MAGIC = b"BKLG"
 LATEST_VERSION = 6
@@ -59,16 +60,14 @@ _IDS = struct.Struct(
 )
 
 
-@frozen
-class JournalHeader:
+class JournalHeader(Struct, frozen=True):
     """Format version of a journal and the offset of its first record."""
 
     version: int
     header_bytes: int
 
 
-@frozen
-class JournalEntry:
+class JournalEntry(Struct, frozen=True):
     """An entry: ``offset`` is that of the len field, ``size`` counts the body behind it."""
 
     offset: int
@@ -81,8 +80,7 @@ class JournalEntry:
         return memoryview(view)[self.offset + 4 : self.offset + 4 + self.size]
 
 
-@frozen
-class MasterKey:
+class MasterKey(Struct, frozen=True):
     """A ledger's master key, written before its first entry on this bookie."""
 
     offset: int
@@ -90,16 +88,14 @@ class MasterKey:
     key: bytes
 
 
-@frozen
-class Fence:
+class Fence(Struct, frozen=True):
     """The ledger was fenced: no writer may add to it any more."""
 
     offset: int
     ledger_id: int
 
 
-@frozen
-class ExplicitLac:
+class ExplicitLac(Struct, frozen=True):
     """A ledger's explicit LAC, still in its buffer: ledgerId i64, lastAddConfirmed i64, the digest of these 16 bytes."""
 
     offset: int
@@ -107,8 +103,7 @@ class ExplicitLac:
     buffer: bytes
 
 
-@frozen
-class UnknownRecord:
+class UnknownRecord(Struct, frozen=True):
     """A record with a negative entry id that BookKeeper skips."""
 
     offset: int
@@ -117,16 +112,14 @@ class UnknownRecord:
     entry_id: int
 
 
-@frozen
-class Padding:
+class Padding(Struct, frozen=True):
     """Filler up to the next alignment block; LENGTH includes its 8 bytes of head."""
 
     offset: int
     length: int
 
 
-@frozen
-class Leftover:
+class Leftover(Struct, frozen=True):
     """First to last non-zero byte behind the zero that ends the journal: lost pages, or a reused file.
 
     BookKeeper never reads them. A record there starts up to 3 bytes before ``offset``.

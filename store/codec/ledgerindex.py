@@ -24,11 +24,12 @@ import re
 import struct
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from store.codec.buffer import Reader
 from store.codec.dbledger import LocationRow
 from store.codec.entrylog import decode_location
 from store.errors import MetadataCorrupt, Unsupported
-from store.frozen import frozen
 
 HEADER_BYTES = 1024
 MAGIC = b"BKLE"
@@ -39,8 +40,7 @@ _LONG = struct.Struct(">q")
 _NAME = re.compile(r"([0-9a-f]{1,16})\.idx")
 
 
-@frozen
-class LedgerIndexHeader:
+class LedgerIndexHeader(Struct, frozen=True):
     """The header of a ``.idx`` file; ``explicit_lac`` None where its version has none."""
 
     version: int

@@ -24,16 +24,16 @@ import re
 from collections.abc import Mapping
 from enum import IntEnum
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from google.protobuf.message import Message
+from msgspec import Struct, field
 
 from store.codec.buffer import Reader, encode_varint
 from store.codec.digest import DigestType
 from store.codec.protobuf import parse_protobuf, text_of
 from store.codec.unknown import loses_unknown_fields, unknown_fields
 from store.errors import MetadataCorrupt, Unsupported
-from store.frozen import NamedTuple, field, frozen
 from store.names import LONG_MAX
 from store.proto.bookkeeper_pb2 import LedgerMetadataFormat
 
@@ -75,8 +75,7 @@ class Segment(NamedTuple):
     members: tuple[str, ...]
 
 
-@frozen
-class LedgerMetadata:
+class LedgerMetadata(Struct, frozen=True):
     """A ledger as its creator and its closer described it.
 
     ``length`` (payload bytes) and ``last_entry_id`` mean something when CLOSED and are 0 and -1 otherwise.

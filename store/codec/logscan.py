@@ -36,12 +36,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from store.codec.buffer import Bytes, run_end, written_end
 from store.codec.proof import Proofs
 from store.errors import EntryLogCorrupt
-from store.frozen import NamedTuple, frozen
 
 HEADER_BYTES = 1024
 MAX_RECORD_BYTES = 256 << 20
@@ -91,8 +92,7 @@ class GapReason(StrEnum):
     UNREADABLE = "unreadable"
 
 
-@frozen
-class Gap:
+class Gap(Struct, frozen=True):
     """LENGTH bytes from OFFSET that hold no records."""
 
     offset: int
@@ -100,8 +100,7 @@ class Gap:
     reason: GapReason
 
 
-@frozen
-class TornTail:
+class TornTail(Struct, frozen=True):
     """The file ends inside a record: WANTED bytes with its size field (4 when even that is cut), GOT are there."""
 
     offset: int

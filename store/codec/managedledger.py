@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import attrgetter
+from typing import NamedTuple
 
 from google.protobuf.unknown_fields import UnknownFieldSet
+from msgspec import Struct, field
 
 from store.codec.buffer import encode_varint, signed
 from store.codec.protobuf import parse_protobuf_or_text, properties_of, replace_pairs
 from store.codec.unknown import loses_unknown_fields, unknown_fields
 from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
 from store.errors import MetadataCorrupt, StoreError
-from store.frozen import NamedTuple, field, frozen
 from store.names import Position
 from store.proto import managed_ledger_pb2
 
@@ -51,8 +52,7 @@ class LedgerInfo(NamedTuple):
     bookkeeper_deleted: bool = False
 
 
-@frozen
-class ManagedLedger:
+class ManagedLedger(Struct, frozen=True):
     """A topic's ledgers by ascending id, its end when terminated, and its properties."""
 
     ledgers: tuple[LedgerInfo, ...] = ()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -19,7 +20,6 @@ from store.codec.brokerentry import MAGIC as BROKER_MAGIC
 from store.codec.brokerentry import BrokerEntry, encode_broker_entry, split_broker_entry
 from store.codec.protobuf import parse_protobuf, text_of
 from store.errors import EntryCorrupt
-from store.frozen import NamedTuple
 from store.proto import pulsar_api_pb2
 from store.proto.pulsar_api_pb2 import MessageMetadata
 

@@ -11,11 +11,11 @@ import re
 import struct
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 from store.codec.buffer import Reader
 from store.codec.ledgermetadata import LedgerMetadata, decode_offloaded_metadata
 from store.errors import EntryLogCorrupt, Unsupported
-from store.frozen import NamedTuple
 
 INDEX_MAGIC, INDEX_V2_MAGIC, BLOCK_MAGIC = 0xDE47DE47, 0x3D1FB0BC, 0xFBDBABCB
 INDEX_SUFFIX = "-index"

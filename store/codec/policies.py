@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
 
 from store.codec.given import finite, kind_of
 from store.errors import MetadataCorrupt
-from store.frozen import frozen
 
 JsonObject = dict[str, Any]  # whatever the broker wrote: kept, not understood
 ValueT = TypeVar("ValueT")
@@ -21,8 +21,7 @@ EVICTION = "consumer_backlog_eviction"
 """The policy of a backlog quota that drops messages."""
 
 
-@frozen
-class DelayedDelivery:
+class DelayedDelivery(Struct, frozen=True):
     """``delayed_delivery_policies``; a maximum delay of 0 is none."""
 
     active: bool
@@ -30,16 +29,14 @@ class DelayedDelivery:
     max_delay_ms: int = 0
 
 
-@frozen
-class Retention:
+class Retention(Struct, frozen=True):
     """``retention_policies`` in upstream's own units; −1 is infinite."""
 
     time_minutes: int
     size_mb: int
 
 
-@frozen
-class BacklogQuota:
+class BacklogQuota(Struct, frozen=True):
     """One value of ``backlog_quota_map``; −1 means no limit."""
 
     limit_size_bytes: int
@@ -47,8 +44,7 @@ class BacklogQuota:
     policy: str
 
 
-@frozen
-class Policies:
+class Policies(Struct, frozen=True):
     """The policies of a namespace or a topic that this toolkit reads or changes; None = not set.
 
     ``backlog_quotas`` is keyed by upstream's type, ``destination_storage`` or ``message_age``.
@@ -60,13 +56,14 @@ class Policies:
     backlog_quotas: Mapping[str, BacklogQuota] = field(default_factory=dict)
 
 
-@frozen
-class PartitionedTopic:
+class PartitionedTopic(Struct, frozen=True):
     """The value at ``/admin/partitioned-topics/…``."""
+
+    JSON_OPTIONAL = ("properties",)
 
     partitions: int
     deleted: bool = False
-    properties: Mapping[str, str] | None = field(default=None, metadata={"json_optional": True})
+    properties: Mapping[str, str] | None = None
 
 
 NEW_POLICIES: JsonObject = {

@@ -8,16 +8,16 @@ broker registers it. Offsets and fields: docs/formats/topic-policies.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
+
+from msgspec import Struct, field
 
 from store.codec.avro import avro_decoder, avro_encoder
 from store.codec.message import encode_message_entry
 from store.codec.value import DECODE_ERRORS
 from store.errors import EntryCorrupt, InvalidValue, reason_of
-from store.frozen import frozen
 from store.names import TopicName, parse_topic
 from store.proto.pulsar_api_pb2 import MessageMetadata
 
@@ -34,8 +34,7 @@ NEW_POLICIES: Mapping[str, Any] = {  # Any: values by the schema
 _TOPIC_POLICY = "TOPIC_POLICY"
 
 
-@frozen
-class PolicyEvent:
+class PolicyEvent(Struct, frozen=True):
     """A change of one topic's policies. ``policies``: fields of ``TopicPolicies``, None where the event has none.
 
     ``replicate_to``: the clusters that are to have it; the local one alone for policies of this cluster, None: all.
@@ -52,8 +51,7 @@ class PolicyEvent:
         return bool((self.policies or {}).get("isGlobal"))
 
 
-@frozen
-class AvroSchema:
+class AvroSchema(Struct, frozen=True):
     """A definition that events are written by. ``version``: the bytes that messages name it by."""
 
     definition: bytes

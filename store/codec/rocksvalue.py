@@ -8,9 +8,9 @@ them apart by name (``decode_counter``).
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 from store.errors import MetadataCorrupt, Unsupported
-from store.frozen import NamedTuple
 
 FORMAT_VERSION = 1
 COUNTER_KEYS = (b"__metadata_instanceId_key", b"__metadata_sequentialId_key")

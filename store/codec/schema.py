@@ -7,12 +7,12 @@ position of a SchemaEntry, which wraps a SchemaInfo. Entries are bare protobuf (
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from store.codec.protobuf import parse_protobuf, properties_of, text_of
 from store.codec.unknown import unknown_fields
 from store.errors import EntryCorrupt, MetadataCorrupt
-from store.frozen import frozen
 from store.names import Position
 from store.proto import schema_pb2
 
@@ -31,8 +31,7 @@ TYPE_NUMBERS = {name: number for number, name in _TYPE_NAMES.items()} | {"BYTES"
 """The stored number of each of upstream's names; a schema of bytes is stored as none."""
 
 
-@frozen
-class IndexEntry:
+class IndexEntry(Struct, frozen=True):
     """Where a version of a schema lies (−1:−1 = in the entry itself) and the SHA-256 of its definition."""
 
     version: int
@@ -40,8 +39,7 @@ class IndexEntry:
     hash: bytes
 
 
-@frozen
-class SchemaLocator:
+class SchemaLocator(Struct, frozen=True):
     """The value at ``/schemas/<tenant>/<namespace>/<topic>``: the newest version, and every version."""
 
     newest: IndexEntry
@@ -54,8 +52,7 @@ class SchemaLocator:
         return tuple(dict.fromkeys(ledger_id for ledger_id in ids if ledger_id >= 0))
 
 
-@frozen
-class SchemaEntry:
+class SchemaEntry(Struct, frozen=True):
     """One version of a schema; ``type`` is upstream's number, see ``type_name``."""
 
     schema_id: str

@@ -11,10 +11,10 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from store.codec.buffer import Reader
 from store.errors import EntryLogCorrupt, Unsupported
-from store.frozen import NamedTuple
 
 METADATA_KEY = -1
 _MAGIC, _VERSION = b"SEQ", 6

@@ -6,9 +6,10 @@ Upstream: ``PulsarTransactionMetadata.proto``, ``TransactionPendingAck.proto`` (
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from store.codec.protobuf import parse_protobuf
 from store.errors import EntryCorrupt, Unsupported
-from store.frozen import frozen
 from store.names import Position
 from store.proto import transaction_pb2
 
@@ -19,8 +20,7 @@ _CUMULATIVE = 1
 _BATCHED = b"\x0e\x01"
 
 
-@frozen(order=True)
-class TxnId:
+class TxnId(Struct, frozen=True, order=True):
     """A transaction: its coordinator and its number there."""
 
     most: int
@@ -30,8 +30,7 @@ class TxnId:
         return f"({self.most},{self.least})"
 
 
-@frozen
-class LogEntry:
+class LogEntry(Struct, frozen=True):
     """One step of a transaction in its coordinator's log; ``status``: the new one. ``subscriptions``: (topic, subscription)."""
 
     operation: int
@@ -43,8 +42,7 @@ class LogEntry:
     start_ms: int = 0
 
 
-@frozen
-class PendingAckEntry:
+class PendingAckEntry(Struct, frozen=True):
     """One step of a transaction's acknowledgements on a subscription."""
 
     operation: int

@@ -12,13 +12,14 @@ import struct
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock_time
 from decimal import Decimal
 from functools import cached_property, partial
 from typing import Any
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from store.codec.avro import avro_decoder
 from store.codec.schema import SchemaEntry
@@ -33,8 +34,7 @@ _EPOCH = datetime(1970, 1, 1)
 _DAY_NANOS = 86_400 * 10**9
 
 
-@dataclass(frozen=True)
-class ValueSchema:
+class ValueSchema(Struct, frozen=True, dict=True):
     """One version of a topic's schema; ``type_name`` is upstream's SchemaType."""
 
     type_name: str

@@ -9,10 +9,11 @@ from __future__ import annotations
 import struct
 from typing import Literal
 
+from msgspec import Struct
+
 from store.codec import compression
 from store.codec.protobuf import parse_protobuf
 from store.errors import MetadataCorrupt
-from store.frozen import frozen
 from store.proto import managed_ledger_pb2
 
 Kind = Literal["managed-ledger", "cursor"]
@@ -25,8 +26,7 @@ _HEADER = struct.Struct(
 )
 
 
-@frozen
-class Wrapping:
+class Wrapping(Struct, frozen=True):
     """How a value was stored; the compression type NONE means plain protobuf."""
 
     compression: int = compression.NONE

@@ -18,13 +18,14 @@ import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
+
+from msgspec import Struct
 
 from store.codec.buffer import Reader
 from store.codec.jute import HEADER, INT, LONG, VERSION, check_header
 from store.codec.ledger_ids import LedgerIds
 from store.errors import MetadataCorrupt
-from store.frozen import NamedTuple, frozen
 
 SNAPSHOT_MAGIC = b"ZKSN"
 _SEAL = struct.Struct(
@@ -63,8 +64,7 @@ class ZooKeeperNode(NamedTuple):
     modified_zxid: int
 
 
-@frozen
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """The nodes of a snapshot by path, without the root; ``newest_zxid``: of the newest transaction that it shows to have been;
     ``ledger_ids``: those that were given then."""
 
@@ -192,8 +192,7 @@ def decode_snapshot(file: BinaryIO, where: str) -> Snapshot:
     return Snapshot(nodes, reader.newest_zxid, ledger_ids)
 
 
-@frozen
-class Salvaged:
+class Salvaged(Struct, frozen=True):
     """What can be read of a damaged snapshot: ``nodes`` and ``newest_zxid`` as of a ``Snapshot``; ``lost_bytes``: what is no node."""
 
     nodes: dict[str, ZooKeeperNode]

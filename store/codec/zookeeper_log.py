@@ -18,12 +18,13 @@ from collections import deque
 from collections.abc import Iterator
 from io import FileIO
 from itertools import pairwise
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
+
+from msgspec import Struct
 
 from store.codec.buffer import Reader, written_end
 from store.codec.jute import HEADER, INT, LONG, check_header, read_buffer, read_count, read_text, skip_acls
 from store.errors import MetadataCorrupt
-from store.frozen import NamedTuple, frozen
 
 LOG_MAGIC = b"ZKLG"
 _RECORD_HEAD = struct.Struct(
@@ -94,8 +95,7 @@ class Transaction(NamedTuple):
     changes: tuple[Put | Delete, ...]
 
 
-@frozen
-class BadRecord:
+class BadRecord(Struct, frozen=True):
     """Bytes at OFFSET that are not a whole record. ``unfinished``: they are what a write leaves that was stopped, the beginning of a record
     with nothing but the zeros of preallocation behind it, which begin where writes stop; damage there looks alike."""
 

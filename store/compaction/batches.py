@@ -7,9 +7,9 @@ trimmed since are not missed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from store.aliases import Array
 from store.codec.compactedentry import decode_compacted_entry
@@ -41,8 +41,7 @@ _LEAST_SLOT_BYTES = 6
 _PLACE = ("ledger_id", "entry_id")
 
 
-@dataclass(slots=True)
-class MessageBatch:
+class MessageBatch(Struct):
     """Some entries in order and the messages in them. Spans are offsets into ``data`` or, IN_SCRATCH, into ``scratch``.
 
     ``rows``: kernel.ENTRY; ``slots``: slot_kernel.SLOT; ``firsts``: number of the first slot of each entry, one more for the end.
@@ -86,8 +85,7 @@ class MessageBatch:
         return Position(int(row["ledger_id"]), int(row["entry_id"]))
 
 
-@dataclass(slots=True)
-class MessageSource:
+class MessageSource(Struct):
     """What to compact: the entries of VIEW's ledger (None: no such part), then PARTS of the topic.
 
     ``transactions`` tells the outcomes for the topic's part, when its entries ask for them; ``transactional``: they will. With

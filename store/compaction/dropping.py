@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from store.compaction.reading import CompactedReader
 from store.compaction.view import CompactedView
-from store.frozen import frozen
 from store.model.messages import Message, MessageReader, ReadOptions
 from store.model.reader import EntryReader
 from store.model.topics import Topic
@@ -16,8 +17,7 @@ _READ_MAX = 20_000
 """Entries of a topic and its view that are read for their keys."""
 
 
-@frozen
-class DroppedKeys:
+class DroppedKeys(Struct, frozen=True):
     """``of_view``: keys of which the compacted ledger has the latest message that is left; ``gone``: of which no ledger has it."""
 
     of_view: tuple[str, ...]

@@ -6,9 +6,9 @@ The same of entries read here and of those that an engine's executors read, who 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from store.aliases import Array
 from store.compaction.batches import MessageBatch
@@ -20,8 +20,7 @@ WHOLE = (kernel.ENCRYPTED_BATCH, kernel.STRANGE, kernel.CHUNK)
 """Kinds of entries that phase two has to look at whatever is the latest."""
 
 
-@dataclass(slots=True)
-class Survey:
+class Survey(Struct):
     """Numbers of what was read. ``keyed``: messages with a key and a value; bytes as in ``CompactionResult``."""
 
     entries: int = 0
@@ -37,12 +36,11 @@ class Survey:
 
     def add(self, other: Survey) -> None:
         """Add what OTHER counted."""
-        for name in Survey.__slots__:
+        for name in Survey.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-@dataclass(slots=True)
-class EntryFacts:
+class EntryFacts(Struct):
     """Entries in order. ``runs``: (ledger, first entry, how many) where they were read; ``counts``: u32 messages of each, None: 1.
 
     ``always``: bool, entries that are wanted whatever is the latest; None: none of them. ``chunk_ends``: (uuid, number of the

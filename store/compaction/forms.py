@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from store.frozen import frozen
+from msgspec import Struct
 
 INDEXED, REDUCED, LEGACY = FORMATS = "indexed", "reduced", "legacy"
 """``legacy``: a placeholder, ``compacted_out``, for every message taken out (brokers before PIP-429). ``indexed``: the indexes of those
@@ -14,8 +14,7 @@ RULE_4_2, RULE_4_0 = RULES = "4.2", "4.0"
 an empty one that states none never is (upstream ``AbstractTwoPhaseCompactor.extractKeyAndSize``; PR 25817)."""
 
 
-@frozen
-class CompactionJob:
+class CompactionJob(Struct, frozen=True):
     """What to do with a topic: ``command`` names it in the audit log; the form of batches, the rule for null values.
 
     ``by_key``: an encrypted batch is one message with the entry's key, as 4.0.8 takes it; else it stays. ``from_start``: read the

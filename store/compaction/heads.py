@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import struct
 
+from msgspec import Struct
+
 from store.codec.brokerentry import MAGIC as BROKER_MAGIC
 from store.codec.message import CHECKSUM_MAGIC
 from store.codec.protobuf import parse_protobuf
 from store.compaction.view import CompactedView, compacted_where
 from store.errors import EntryCorrupt, EntryLogCorrupt
-from store.frozen import frozen
 from store.model.ledgers import find_block
 from store.model.reader import EntryReader
 from store.names import Position
@@ -30,8 +31,7 @@ _RECORD = struct.Struct(
 )
 
 
-@frozen
-class EntryHead:
+class EntryHead(Struct, frozen=True):
     """What stands in front of an entry's payload. ``position`` is the original one; sizes in bytes.
 
     ``bytes_read``: what was read of the file for it, which does not grow with the payload.

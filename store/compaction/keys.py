@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import IO
 
 import numpy as np
+from msgspec import Struct
 
 from store.aliases import Array
 from store.compaction.batches import MessageBatch
 from store.engine.memory import BASE_BYTES
-from store.frozen import frozen
 from store.kernels import slots as slot_kernel
 
 Table = tuple[Array, Array, Array]
@@ -41,8 +41,7 @@ def keys_for(memory_bytes: int | None) -> int:
     return max(1 << max(room.bit_length() - 1, 0), _LEAST_KEYS)
 
 
-@frozen
-class Latest:
+class Latest(Struct, frozen=True):
     """Which messages are the latest of their keys. ``bits``: one a message, by ordinal; ``nulls``: keys whose latest is null."""
 
     bits: Array  # u8
@@ -185,8 +184,7 @@ def _in_order(table: Table) -> Iterator[Array]:
     yield from (places[start : start + _RUN_ROWS] for start in range(0, len(places), _RUN_ROWS))
 
 
-@frozen
-class _Run:
+class _Run(Struct, frozen=True):
     """Keys in a file from byte START on, in the order of their first hash: ``_RUN_ROWS`` at a time column by column.
 
     ``firsts``: the first hash of each such part.

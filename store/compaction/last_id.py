@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain, islice, pairwise
 
+from msgspec import Struct
+
 from store.codec.message import EntryHeader, is_batch, is_encrypted
 from store.compaction.heads import EntryHead, read_compacted_head
 from store.compaction.tail import TopicEnd, find_topic_end
 from store.compaction.view import CompactedView, compacted_where, open_view, read_compacted_entry
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
-from store.frozen import frozen
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
@@ -29,16 +30,14 @@ NO_POSITION = Position(-1, -1, 0)
 """Upstream's ``MessagePosition.EARLIEST``: its publish time is 0."""
 
 
-@frozen
-class Rejected:
+class Rejected(Struct, frozen=True):
     """A message that is not the last one, and why. ``batch_index`` −1: a whole entry."""
 
     position: Position
     reason: str
 
 
-@frozen
-class LastId:
+class LastId(Struct, frozen=True):
     """The last message. ``batch_index`` of the position is −1 outside batches and in a batch of one.
 
     ``rule``: how it was found. ``compacted_entry``: (ledger, entry) of the compacted ledger that told, None for the topic itself.
@@ -127,8 +126,7 @@ def _of_compacted_ledger(
     return LastId(NO_POSITION, 0, NOTHING, view.horizon, rejected=tuple(rejected))
 
 
-@frozen
-class Judged:
+class Judged(Struct, frozen=True):
     """The last message of one compacted entry: its index (−1: the entry is one message, None: none is left), and the rule."""
 
     batch_index: int | None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from store.aliases import Array
 from store.codec.message import decode_message_entry
@@ -17,7 +17,6 @@ from store.compaction.forms import RULE_4_2
 from store.compaction.tail import has_transactions, read_transactions
 from store.compaction.view import CompactedView
 from store.errors import StoreError
-from store.frozen import frozen
 from store.kernels import compaction as kernel
 from store.kernels import slots as slot_kernel
 from store.model.extent import iter_ledger_parts
@@ -31,9 +30,10 @@ KEPT, SUPERSEDED, TOMBSTONE, UNCOMMITTED, BEHIND = "kept", "superseded", "tombst
 """Fates of messages: up to the horizon, by compaction; behind it nothing is decided."""
 
 
-@frozen
-class Occurrence:
+class Occurrence(Struct, frozen=True):
     """A message of the key. ``in_view``: the compacted ledger holds it; ``size``: of the value; ``next``: what compacting now does."""
+
+    JSON_OPTIONAL = ("is_wrong",)
 
     position: Position
     publish_time: int
@@ -43,11 +43,10 @@ class Occurrence:
     fate: str
     next: str
     why: str
-    is_wrong: bool = field(default=False, metadata={"json_optional": True})
+    is_wrong: bool = False
 
 
-@dataclass(slots=True)
-class KeyHistory:
+class KeyHistory(Struct):
     """The messages of a key in order. ``horizon`` None: never compacted. ``sealed``: encrypted batches, which stay whole and may
     hold it; ``undecodable``: entries that stay whole; ``damaged``: what could not be read."""
 
@@ -61,8 +60,7 @@ class KeyHistory:
     lost: int = 0
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     """A message of the key, and what the kernels know of it."""
 
     position: Position

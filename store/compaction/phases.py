@@ -10,9 +10,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from store.aliases import Array
 from store.compaction.batches import MessageBatch, MessageSource
@@ -22,7 +22,6 @@ from store.compaction.inventory import Inventory
 from store.compaction.keys import LIMIT_KEYS, Latest, LatestKeys
 from store.compaction.rewrite import EntryColumns, Rewriter
 from store.compaction.surveying import iter_facts
-from store.frozen import frozen
 from store.kernels import compaction as kernel
 from store.kernels import slots as slot_kernel
 from store.scan.places import Part
@@ -30,8 +29,7 @@ from store.scan.places import Part
 Advance = Callable[[int], None]  # told how many more entries are done
 
 
-@frozen
-class CompactionRules:
+class CompactionRules(Struct, frozen=True):
     """What to keep and how. ``form``: one of ``forms.FORMATS``; ``everything``: keep all that was not taken out before."""
 
     form: str = INDEXED
@@ -40,8 +38,7 @@ class CompactionRules:
     limit_keys: int = LIMIT_KEYS
 
 
-@dataclass(slots=True)
-class MessageCounts:
+class MessageCounts(Struct):
     """What became of the messages read. Kept: retained, encrypted, undecodable; the rest is dropped, by reason."""
 
     retained: int = 0
@@ -54,8 +51,7 @@ class MessageCounts:
     markers: int = 0
 
 
-@dataclass(slots=True)
-class CompactionResult:
+class CompactionResult(Struct):
     """The numbers of a compaction. ``is_changed``: something else than the compacted ledger that was read came out.
 
     Bytes are payload bytes of ledger entries, ``message_bytes…`` the stored payloads of messages alone.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from msgspec import Struct
+
 from store.codec.claims import compacted_claims
 from store.compaction.batches import MessageSource
 from store.compaction.floor import compacted_floor
@@ -12,7 +14,6 @@ from store.compaction.heads import read_compacted_head
 from store.compaction.tail import Transactions, find_topic_end, has_transactions, rank_behind, read_transactions
 from store.compaction.view import CompactedView, find_compaction_cursor, open_view
 from store.errors import EntryCorrupt, EntryNotFound, MetadataCorrupt
-from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.extent import iter_ledger_parts
 from store.model.reader import EntryReader
@@ -21,8 +22,7 @@ from store.model.topics import Topic
 from store.names import Position
 
 
-@frozen
-class SourceOptions:
+class SourceOptions(Struct, frozen=True):
     """How to read. ``from_start``: as if the topic had never been compacted; ``encrypted_by_key``: see ``MessageSource``;
     ``view_only``: nothing behind the horizon. ``transactional``: the topic has transactions, whatever the broker's snapshots say.
     """
@@ -35,8 +35,7 @@ class SourceOptions:
     rule: str = RULE_4_2
 
 
-@frozen
-class Prepared:
+class Prepared(Struct, frozen=True):
     """A topic before compaction. ``horizon``: where the new view will end; ``entries``: how many there are to read, once.
 
     ``old_ledger_id``: the compacted ledger that the cursor names now, None for none.

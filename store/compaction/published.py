@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from store.aliases import Array
 from store.compaction.reading import FoundInView, read_published
@@ -18,8 +18,7 @@ from store.scan.places import Places, PlacesReader, doubtful
 from store.scan.spread import PlacesOperation, PlainFiles, run_places
 
 
-@dataclass(frozen=True)
-class FindPublished(PlacesOperation):
+class FindPublished(Struct, PlacesOperation, frozen=True):
     """Which of the entries at given places (i32) are published at or after ``time_ms``, or are to be read again to tell."""
 
     time_ms: int

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 
+from msgspec import Struct
+
 from store.codec.compactedentry import decode_compacted_entry
 from store.codec.message import EntryHeader, decode_message_entry
 from store.compaction.heads import read_compacted_head
@@ -17,7 +19,6 @@ from store.compaction.tail import find_topic_end, rank_behind
 from store.compaction.view import CompactedView, find_compacted_view, read_compacted_entry
 from store.db.environment import Txn
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
-from store.frozen import frozen
 from store.model.extent import Extent, extent_of
 from store.model.ledgers import find_times
 from store.model.messages import ENTRY_ERRORS, Message, MessageReader, ReadOptions
@@ -108,8 +109,7 @@ def _readable_end(reader: EntryReader, topic: Topic, floor: Position | None) -> 
     return 0 if end is None else topic.rank(end.position) + 1
 
 
-@frozen
-class FoundInView:
+class FoundInView(Struct, frozen=True):
     """Where a time search in a compacted ledger ended; ``position`` None: nothing there is at or after the time."""
 
     position: Position | None

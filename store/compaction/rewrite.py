@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 
 import numpy as np
+from msgspec import Struct
 
 from store.aliases import Array
 from store.codec.batch import encode_batch, placeholder
@@ -18,7 +19,6 @@ from store.codec.message import encode_message_entry
 from store.compaction.batches import MessageBatch
 from store.compaction.forms import LEGACY, REDUCED
 from store.errors import LimitExceeded
-from store.frozen import frozen
 from store.kernels import compaction as kernel
 from store.kernels import slots as slot_kernel
 from store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
@@ -30,8 +30,7 @@ _PLACEHOLDER = encode_batch([placeholder()])
 _MOST_FRAMING_BYTES = 4 + 3 * 11 + 4
 
 
-@frozen
-class EntryColumns:
+class EntryColumns(Struct, frozen=True):
     """Payloads of many entries: data[starts[i]:starts[i] + sizes[i]]; u8, i64, i64."""
 
     data: Array

@@ -8,10 +8,11 @@ of transactions that nobody told of, are read again here and explained.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from store.compaction.batches import MessageSource, decode_rows, drop_uncommitted, explode, transactional
 from store.compaction.facts import EntryFacts, Survey
@@ -66,8 +67,7 @@ def facts_on(
 # -- on an executor ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class FindKeys:
+class FindKeys(Struct, frozen=True):
     """The latest message of every key of a slice. ``committed``: transactions; None: not known."""
 
     encrypted_by_key: bool

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from store.codec.batch import iter_batch
 from store.codec.claims import COMPACTED_TO
@@ -27,7 +28,6 @@ from store.compaction.view import (
 from store.db.environment import Txn
 from store.db.owners import find_owners
 from store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt
-from store.frozen import frozen
 from store.model.cursors import Cursor, CursorSource
 from store.model.extent import Extent, extent_of
 from store.model.ledgers import Ledger, count_missing, find_metadata, iter_ledger_ids, read_ledger
@@ -40,8 +40,7 @@ from store.wording import counted
 _LOOKED_AT_ENTRIES = 100  # from the end of a compacted ledger, for a batch that tells its form
 
 
-@frozen
-class CompactedLedgerFacts:
+class CompactedLedgerFacts(Struct, frozen=True):
     """The ledger that the cursor names.
 
     ``unread_entries``: behind the end at which it was closed, where no reader gets them (2.11.0 closes some before its last add).
@@ -55,11 +54,10 @@ class CompactedLedgerFacts:
     missing_entries: int
     unread_entries: int
     compacted_to: Position | None
-    form: str | None = field(metadata={"json": "format"})
+    form: str | None = field(name="format")
 
 
-@frozen
-class LeakedLedger:
+class LeakedLedger(Struct, frozen=True):
     """A compacted ledger of this topic that nothing references: a compaction or a deletion that did not end."""
 
     ledger_id: int
@@ -68,8 +66,7 @@ class LeakedLedger:
     state: str
 
 
-@frozen
-class CompactionStatus:
+class CompactionStatus(Struct, frozen=True):
     """``horizon`` None: no ``__compaction`` cursor. ``since``: what lies behind it. ``problems``: what is wrong, in words."""
 
     topic: str
@@ -79,7 +76,7 @@ class CompactionStatus:
     ledger: CompactedLedgerFacts | None
     entries_since: int
     messages_since: int
-    bytes_since: int = field(metadata={"json": "bytesSince"})
+    bytes_since: int = field(name="bytesSince")
     leaked: tuple[LeakedLedger, ...]
     problems: tuple[str, ...]
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from store.codec.message import is_marker, transaction_id
 from store.compaction.heads import EntryHead, read_entry_head
 from store.errors import EntryCorrupt, EntryNotFound, TopicNotFound
-from store.frozen import frozen
 from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName
@@ -20,24 +21,21 @@ _TXN_COMMIT = 21  # MarkerType; named here because reading messages costs a comm
 _SNAPSHOTS = ("__transaction_buffer_snapshot", "__transaction_buffer_snapshot_indexes")
 
 
-@frozen
-class PassedOver:
+class PassedOver(Struct, frozen=True):
     """An entry that readers do not get, and why."""
 
     position: Position
     reason: str
 
 
-@frozen
-class TopicEnd:
+class TopicEnd(Struct, frozen=True):
     """Where readers of a topic end. ``head`` None: they get nothing behind the floor that was given."""
 
     head: EntryHead | None
     passed_over: tuple[PassedOver, ...]
 
 
-@frozen
-class Transactions:
+class Transactions(Struct, frozen=True):
     """The transactions of some entries: those committed, and the first entry of one that has neither marker."""
 
     committed: frozenset[tuple[int, int]]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from store.compaction.forms import RULE_4_0, RULE_4_2
-from store.frozen import frozen
 from store.names import Position
 
 FINDINGS_MAX = 1000
@@ -13,8 +12,7 @@ MISSING, STALE, DELETED, DIFFERS = "missing", "stale", "deleted", "differs"
 ORDER, INDEXES, DAMAGED, FOREIGN = "order", "indexes", "damaged", "foreign"
 
 
-@frozen
-class CompactionFinding:
+class CompactionFinding(Struct, frozen=True):
     """Something wrong with a compacted ledger; ``position`` is the original one, with the message's batch index."""
 
     kind: str
@@ -22,8 +20,7 @@ class CompactionFinding:
     message: str
 
 
-@dataclass(slots=True)
-class Verification:
+class Verification(Struct):
     """What was compared and found. ``trimmed_before``: the topic begins there, what lies before it could not be compared.
 
     ``forms``: batches by form; ``nulls_kept`` and ``nulls_dropped``: messages that are null by the rule of 4.2 alone, in the ledger or not.

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from store.aliases import Array
 from store.codec.message import decode_message_entry
@@ -35,7 +36,6 @@ from store.compaction.verification import (
 )
 from store.compaction.view import CompactedView
 from store.errors import EntryCorrupt, StoreError
-from store.frozen import frozen
 from store.kernels import compaction as kernel
 from store.kernels import slots as slot_kernel
 from store.model.extent import iter_ledger_parts
@@ -101,8 +101,7 @@ def _is_before(batch: MessageBatch, first: Position) -> Array:
     return before
 
 
-@frozen
-class _Entry:
+class _Entry(Struct, frozen=True):
     """One entry of a batch of entries, and where it stands in the topic."""
 
     batch: MessageBatch

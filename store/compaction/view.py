@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from store.codec.claims import COMPACTED_COMPONENT, COMPACTED_TOPIC, COMPONENT
 from store.codec.compactedentry import decode_compacted_entry
 from store.codec.ledgermetadata import LedgerMetadata
 from store.codec.message import EntryHeader, decode_message_entry
 from store.db.environment import Txn
 from store.errors import LedgerNotFound, MetadataCorrupt, StoreError, SubscriptionNotFound
-from store.frozen import frozen
 from store.model.cursors import COMPACTION_CURSOR, Cursor, read_cursor
 from store.model.ledgers import find_metadata, read_ledger
 from store.model.reader import EntryReader
@@ -19,8 +20,7 @@ COMPACTED_LEDGER = "CompactedTopicLedger"
 """The cursor's property; the same as in ``store.model.references``, which costs a cold command 10 ms to import."""
 
 
-@frozen
-class CompactedView:
+class CompactedView(Struct, frozen=True):
     """What the ``__compaction`` cursor says. ``last_entry_id``: of the compacted ledger, −1 when it is empty."""
 
     horizon: Position
@@ -28,8 +28,7 @@ class CompactedView:
     last_entry_id: int
 
 
-@frozen
-class CompactedMessageEntry:
+class CompactedMessageEntry(Struct, frozen=True):
     """One entry of a compacted ledger: where it was, and itself."""
 
     entry_id: int

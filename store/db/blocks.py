@@ -29,9 +29,11 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec import Struct
 
 from store.errors import IndexCorrupt
-from store.frozen import NamedTuple, frozen
 from store.names import LONG_MAX, LONG_MIN
 
 BLOCK_BITS = 10
@@ -253,8 +255,7 @@ class LedgerSums(NamedTuple):
         return self.publish_max_ms if self.publish_min_ms <= self.publish_max_ms else None
 
 
-@frozen
-class LedgerTimes:
+class LedgerTimes(Struct, frozen=True):
     """A ledger's sums and the running time bounds of its blocks (views: valid as long as the row's memory)."""
 
     sums: LedgerSums

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from store.db.storeinfo import StoreInfo
-from store.frozen import frozen
 
 
-@frozen
-class Bookie:
+class Bookie(Struct, frozen=True):
     """The disks of one bookie: each directory's ``current``. ``bookie_id``: its name in ensembles, "" where nothing says it."""
 
     bookie_id: str

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from store.db.delayed_rules import IndexRules
 from store.db.environment import Txn
 from store.db.owners import Owner, OwnerKind
 from store.errors import IndexCorrupt, StoreError, Unsupported, reason_of
-from store.frozen import frozen
 from store.names import NamespaceName, Position, TopicName, parse_topic, shell_word
 
 FORMAT = 1
@@ -24,8 +24,7 @@ Part = tuple[int, int, int]
 """Entries of one ledger: (ledger id, first entry, last entry)."""
 
 
-@frozen
-class Partition:
+class Partition(Struct, frozen=True):
     """Messages due from ``start_ms`` on for ``width_ms``. ``ledgers``: (ledger id, messages, payload bytes) of each."""
 
     start_ms: int
@@ -48,8 +47,7 @@ class Partition:
         return sum(size for _, _, size in self.ledgers)
 
 
-@frozen
-class Index:
+class Index(Struct, frozen=True):
     """The index of one topic and subscription. ``covered``: the entries it speaks of, delayed ones among them being in it."""
 
     topic: TopicName

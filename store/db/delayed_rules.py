@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 
+from msgspec import Struct
+
 from store.errors import IndexCorrupt, InvalidValue, Refused, Unsupported, reason_of
-from store.frozen import frozen
 from store.names import LONG_MAX, shell_word
 
 FORMAT = 1
@@ -22,8 +23,7 @@ _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w
 _WIDTH = re.compile(r"([0-9]+)(ms|[smhdw])")
 
 
-@frozen
-class IndexRules:
+class IndexRules(Struct, frozen=True):
     """Widths in ms: of a partition of the index, and of a tick of the wheel that it is loaded into."""
 
     granularity_ms: int = 300_000

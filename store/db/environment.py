@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import lmdb
+from msgspec.structs import replace
 
 from store.db.backups import back_up, damaged_store
 from store.db.file import DATA_FILE, CommitRecord, is_as_committed, read_commit
@@ -41,7 +42,6 @@ from store.errors import (
     StoreError,
 )
 from store.files import PRIVATE_DIRECTORY, create_directory, has_room, mode_below, remove_tree, reserve_file
-from store.frozen import replace
 
 DATABASES = (
     "tree",

@@ -17,10 +17,10 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from store.errors import IndexCorrupt, StoreError
 from store.files import open_lock_file, open_regular, raise_write_error, read_file
-from store.frozen import NamedTuple
 
 DATA_FILE = "data.mdb"
 RECORD_FILE = "commit.json"

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 
+from msgspec import Struct
+
 from store.db.environment import Txn
 from store.errors import IndexCorrupt, reason_of
 from store.files import open_regular
-from store.frozen import frozen
 from store.names import FileKind
 
 _FILE_KEY = struct.Struct(">I")
@@ -41,8 +42,7 @@ class FileMode(StrEnum):
     OWN = "own"
 
 
-@frozen
-class LogFile:
+class LogFile(Struct, frozen=True):
     """One file that holds entries."""
 
     file_id: int
@@ -94,7 +94,7 @@ def file_fingerprint(path: Path, size_bytes: int) -> str:
 
 def put_log(txn: Txn, log: LogFile) -> None:
     """Write the catalogue row of a file."""
-    from dataclasses import asdict
+    from msgspec.structs import asdict
 
     fields = asdict(log)
     file_id = fields.pop("file_id")
@@ -143,8 +143,7 @@ def next_file_id(txn: Txn) -> int:
     return 1 if last is None else _FILE_KEY.unpack(last[0])[0] + 1
 
 
-@frozen
-class Damage:
+class Damage(Struct, frozen=True):
     """Bytes of a file that are not a good record."""
 
     file_id: int

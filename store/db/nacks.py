@@ -11,9 +11,9 @@ import struct
 from typing import TYPE_CHECKING
 
 import google_crc32c
+from msgspec import Struct
 
 from store.errors import IndexCorrupt, Unsupported
-from store.frozen import frozen
 from store.names import LONG_MAX
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ _HEAD = struct.Struct(
 _CHECKSUM_AT = 4
 
 
-@frozen
-class TrackerRow:
+class TrackerRow(Struct, frozen=True):
     """Whose nacks are kept, and how their times are trimmed."""
 
     topic: str

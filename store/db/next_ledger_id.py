@@ -10,16 +10,16 @@ given while they were read. Absent otherwise.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from store.db.environment import Txn
-from store.frozen import frozen
 
 UNFINISHED_REFRESH = b"unfinished-refresh"
 _ROW = b"next-ledger-id"
 _MEANWHILE = b"ledger-ids-meanwhile"
 
 
-@frozen
-class NextLedgerId:
+class NextLedgerId(Struct, frozen=True):
     """What a metadata store tells behind its nodes: the ledger id that it gives next."""
 
     value: int

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import json
 
+from msgspec import Struct
+
 from store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
 from store.codec.rocksvalue import COUNTER_KEYS
 from store.db.blocks import ledger_of_key
 from store.db.environment import Txn
 from store.errors import IndexCorrupt, StalePlan, reason_of
-from store.frozen import frozen
 
 RESERVED_GAP = 1 << 16
 SEQUENCE_KEY = COUNTER_KEYS[1]
@@ -33,8 +34,7 @@ _PLACED_ROW = b"placed-ledgers"
 _ID_DIRECTORIES = (*(f"{number:02d}" for number in range(22)), *(f"{number:03d}" for number in range(923)))
 
 
-@frozen
-class OwnLedgers:
+class OwnLedgers(Struct, frozen=True):
     """The ids given so far: ``first_id`` up to ``next_id``, which is the next to give."""
 
     first_id: int

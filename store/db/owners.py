@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
+from msgspec import Struct
+
 from store.db.blocks import ledger_key, ledger_of_key
 from store.db.environment import Txn
 from store.errors import IndexCorrupt, reason_of
-from store.frozen import frozen
 from store.names import PERSISTENT
 
 
@@ -32,8 +33,7 @@ TOPICS_ALONE = rb'\[\{"kind": "managed-ledger", "topic": "[^"\\\x00-\x1f\x80-\xf
 """A row of which ``is_topics_alone`` says yes."""
 
 
-@frozen
-class Owner:
+class Owner(Struct, frozen=True):
     """One reference to a ledger."""
 
     kind: OwnerKind

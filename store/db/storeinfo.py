@@ -8,13 +8,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, assert_never
 
+from msgspec import Struct
+
 from store.db.backups import keep_hint
 from store.db.file import DATA_FILE, RECORD_FILE, check_file
 from store.db.locks import try_reader_lock
 from store.db.rows import DERIVED, NAME_ENDING, cure_of
 from store.errors import AlreadyExists, IndexCorrupt, NotWritable, Refused, StoreNotFound, Unsupported, reason_of
 from store.files import read_file, replace_file
-from store.frozen import frozen
 
 FORMAT_VERSION = 2
 """2: rows have digests. 1: a store of before; its rows get theirs, and it this number, with the next change."""
@@ -31,8 +32,7 @@ class StoreState(StrEnum):
     UNINDEXED = "unindexed"
 
 
-@frozen
-class StoreInfo:
+class StoreInfo(Struct, frozen=True):
     """``store.json``: format version, creation time and what was imported from where."""
 
     format_version: int

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn
 from store.errors import IndexCorrupt, InvalidValue, PathNotFound, reason_of
-from store.frozen import NamedTuple
 
 _HEADER = struct.Struct(">Bqqqq")
 _LENGTH = struct.Struct(">H")

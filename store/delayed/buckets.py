@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from msgspec import Struct
 
 from store.codec.claims import BUCKET_COMPONENT, BUCKET_CURSOR, BUCKET_TOPIC, COMPONENT
 from store.codec.delayedbucket import (
@@ -17,7 +18,6 @@ from store.codec.given import parse_integer
 from store.db.delayed_entries import DelayedRows, join_rows, sorted_rows
 from store.db.owners import find_owners
 from store.errors import EntryCorrupt, StoreError
-from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.ledger_owners import custom_text
 from store.model.ledgers import find_metadata, find_times, iter_ledger_ids
@@ -25,8 +25,7 @@ from store.model.reader import EntryReader
 from store.names import TopicName
 
 
-@frozen
-class Bucket:
+class Bucket(Struct, frozen=True):
     """A bucket as its pointer names it. ``rows`` None: its ledger cannot be read, ``problem`` says why."""
 
     key: str

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
 from itertools import groupby
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.changes.delayed import find_rules
 from store.changes.log_writer import LedgerSpec, WrittenLedger, write_ledgers
@@ -23,7 +25,6 @@ from store.delayed.backlog import DelayScan, intervals_of, is_within, read_delay
 from store.delayed.partitions import PartitionSource
 from store.delayed.runs import RunFile, SortedRuns
 from store.errors import StalePlan
-from store.frozen import frozen
 from store.model.cursors import Cursor, read_cursor
 from store.model.extent import Intervals, parts_of, pending_intervals, subtract
 from store.model.reader import EntryReader
@@ -36,8 +37,7 @@ LEDGERS_MAX = 4
 TURN_ENTRIES = 1 << 24
 
 
-@frozen
-class BuildResult:
+class BuildResult(Struct, frozen=True):
     """What a build did. ``added`` and ``removed``: messages; ``read``: entries of the topic that were looked at."""
 
     topic: str
@@ -55,8 +55,7 @@ class BuildResult:
     unreadable: int
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Struct):
     """A new state of an index before it is written. ``writes``: what goes into new ledgers, one a partition.
 
     ``keeps``: partitions that stay as they are; those that also have new rows get one more ledger. ``source``: the old index.
@@ -78,8 +77,7 @@ def rules_of(txn: Txn, topic: Topic) -> IndexRules:
     return find_rules(txn, topic.name.namespace) or DEFAULT_RULES
 
 
-@frozen
-class Wanted:
+class Wanted(Struct, frozen=True):
     """A subscription whose index is to be built; ``entries`` and ``bytes`` of the topic: what reading it takes at most."""
 
     topic: TopicName

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.changes.cursors import CursorMove, is_guarded, plan_moves
 from store.changes.expiry import ExpiryRequest, expiry_move, unchanged_move
@@ -11,7 +13,6 @@ from store.changes.plan import Plan
 from store.changes.resets import check_expiries_meet, check_nows_agree
 from store.delayed.not_due import forecast_warnings, with_not_due
 from store.errors import InvalidValue, NothingMatches, Refused
-from store.frozen import frozen
 from store.model.cursors import Cursor, is_consumed
 from store.model.reader import EntryReader
 from store.model.topics import Topic
@@ -99,8 +100,7 @@ def _read_ttls(reader: EntryReader, topics: Iterable[Topic]) -> dict[Topic, Mess
 # -- forecasts --------------------------------------------------------------------------------------------------------
 
 
-@frozen
-class ForecastInterval:
+class ForecastInterval(Struct, frozen=True):
     """A row of a forecast with the command line's keys; ``ttl`` in seconds, ``ttl_source`` None where an age was given."""
 
     topic: str
@@ -111,12 +111,11 @@ class ForecastInterval:
     to_ms: int | None
     entries: int
     messages: int
-    size_bytes: int = field(metadata={"json": "bytes"})
+    size_bytes: int = field(name="bytes")
     mark_delete_position: str
 
 
-@frozen
-class Forecast:
+class Forecast(Struct, frozen=True):
     """What a TTL drops from one cursor and when; ``ttl_source`` None where an age was given. ``warnings`` concern delayed messages."""
 
     topic: Topic

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from store.changes.cursors import CursorMove
 from store.changes.plan import DelayLoss, NotDue

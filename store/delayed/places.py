@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+from msgspec import Struct
 
 from store.aliases import Array
 from store.db.delayed_entries import DelayedRows
-from store.frozen import frozen
 
 Place = tuple[int, int]
 """(ledger, entry)."""
@@ -36,8 +36,7 @@ class _Column:
         self._count = end
 
 
-@frozen
-class Places:
+class Places(Struct, frozen=True):
     """Messages in order of their places, 16 bytes each. ``keys``: number of the ledger in ``ledger_ids`` << 32 | entry id."""
 
     ledger_ids: Array  # i64, ascending

@@ -5,15 +5,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 
+from msgspec import Struct
+
 from store.db.delayed_entries import DelayedRows
 from store.delayed.waiting import Waiting
 from store.delayed.wheel import Dispatch, Source, TimeWheel
-from store.frozen import frozen
 from store.model.window import check_times
 
 
-@frozen
-class Replayed:
+class Replayed(Struct, frozen=True):
     """One slot of one subscription's wheel."""
 
     topic: str
@@ -21,8 +21,7 @@ class Replayed:
     dispatch: Dispatch
 
 
-@frozen
-class After:
+class After(Struct, frozen=True):
     """A source without what is due before ``start_ms``: how a replay goes on."""
 
     source: Source

@@ -9,16 +9,15 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct, field
 
 from store.aliases import Array
 from store.db.delayed_entries import ENTRY_MESSAGES_MAX, DelayedRows, join_rows, no_rows, sorted_rows
 from store.db.delayed_rules import IndexRules
 from store.files import raise_write_error
-from store.frozen import frozen
 
 RUN_ROWS = 1 << 20
 MEMORY_ROWS = 1 << 20  # of all runs together, before they go to disk
@@ -33,8 +32,7 @@ def open_runs() -> Iterator[RunFile]:
         yield RunFile(file.fileno())
 
 
-@dataclass(slots=True)
-class RunFile:
+class RunFile(Struct):
     """Keeps runs: in memory, and behind ``MEMORY_ROWS`` in a temporary file without a name."""
 
     descriptor: int
@@ -61,8 +59,7 @@ class RunFile:
             raise_write_error(error, Path(tempfile.gettempdir()))
 
 
-@frozen
-class Run:
+class Run(Struct, frozen=True):
     """Rows in order: in memory, or three columns one behind the other in a file."""
 
     rows: int
@@ -94,8 +91,7 @@ class Run:
         return os.pread(self.descriptor, count * _COLUMN_BYTES, self.offset + offset)
 
 
-@dataclass(slots=True)
-class SortedRuns:
+class SortedRuns(Struct):
     """Rows given in any order, given back in order: all of them, or as a time wheel's source those of some time.
 
     ``counts``: partition start → rows, by the rules' granularity.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import islice
+
+from msgspec.structs import replace
 
 from store.changes.delayed import plan_enable
 from store.changes.log_writer import apply_written, write_ledgers

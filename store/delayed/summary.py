@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from store.changes.delayed import DelayedPolicy, find_rules
 from store.db.delayed import find_index
@@ -14,7 +15,6 @@ from store.delayed.status import due_counts, evicting_quotas
 from store.delayed.trackers import Tracker, estimate_trackers
 from store.delayed.waiting import Waiting, open_waiting, without_delay
 from store.facts.delays import TtlConflict, find_ttl_conflict
-from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.extent import pending_intervals, subtract
 from store.model.reader import EntryReader
@@ -23,8 +23,7 @@ from store.policies.in_force import DeliveryInForce, find_delivery, find_quotas
 from store.wording import counted
 
 
-@frozen
-class Delivery:
+class Delivery(Struct, frozen=True):
     """What waits, and the policy that delays it (None: a broker's default). ``warning``: what to say of it; empty: nothing."""
 
     waiting: Waiting
@@ -32,8 +31,7 @@ class Delivery:
     warning: str = ""
 
 
-@frozen
-class IndexSummary:
+class IndexSummary(Struct, frozen=True):
     """The index of one subscription: how far it reaches, how much it lags behind, what it takes."""
 
     cursor: str
@@ -42,13 +40,12 @@ class IndexSummary:
     messages: int
     partitions: int
     ledgers: int
-    size_bytes: int = field(metadata={"json": "bytes"})
+    size_bytes: int = field(name="bytes")
     bytes_per_message: float | None
     built_ms: int
 
 
-@frozen
-class DelayedSummary:
+class DelayedSummary(Struct, frozen=True):
     """A delayed backlog. ``due``: how many are due ``now``, ``within1h``, ``within2h``, ``within1d``, and ``later``.
 
     ``trackers``: what a broker's own would need, estimated; ``ttl_conflict`` and ``evicting_quotas``: what drops messages first.

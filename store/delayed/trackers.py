@@ -10,9 +10,9 @@ again depends on bookies and network: ``ENTRIES_PER_SECOND`` is an assumption.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 from pyroaring import BitMap
 
 from store.db.delayed_entries import DelayedRows
@@ -32,18 +32,19 @@ _BITMAP_BYTES = 120  # RoaringBitmap, RoaringArray, its two arrays of four, one 
 _SEGMENT_MESSAGES, _SEGMENT_MS = 5000, 300_000  # of a bucket's snapshot: delayedDeliveryMax…PerBucketSnapshotSegment…
 
 
-@dataclass(frozen=True, slots=True)
-class Tracker:
+class Tracker(Struct, frozen=True):
     """What one kind of tracker needs: memory, and entries it reads again before it knows everything, which takes ``rebuild_ms``."""
 
     name: str
     memory_bytes: int
     rebuild_entries: int
-    entries_per_second: int = ENTRIES_PER_SECOND
-    rebuild_ms: int = field(init=False, metadata={"json": "rebuildMs"})
+    entries_per_second: int
+    rebuild_ms: int
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rebuild_ms", self.rebuild_entries * 1000 // self.entries_per_second)
+    @staticmethod
+    def of(name: str, memory_bytes: int, rebuild_entries: int) -> Tracker:
+        rebuild_ms = rebuild_entries * 1000 // ENTRIES_PER_SECOND
+        return Tracker(name, memory_bytes, rebuild_entries, ENTRIES_PER_SECOND, rebuild_ms)
 
 
 def estimate_trackers(
@@ -59,13 +60,15 @@ def estimate_trackers(
     outside = max(waiting.messages - inside, 0)
     segments = len(held) + sum(map(bool, held))  # the metadata and one segment of each
     return (
-        Tracker("InMemoryDelayedDeliveryTracker", queue_bytes(waiting.messages), backlog),
-        Tracker(
+        Tracker.of("InMemoryDelayedDeliveryTracker", queue_bytes(waiting.messages), backlog),
+        Tracker.of(
             "InMemoryDelayedDeliveryTracker (bitmaps, after 4.0)",
             bitmap_bytes(waiting.iter_rows(LONG_MIN, LONG_MAX), tick_ms),
             backlog,
         ),
-        Tracker("BucketDelayedDeliveryTracker", _bucket_bytes(buckets, outside), max(backlog - inside, 0) + segments),
+        Tracker.of(
+            "BucketDelayedDeliveryTracker", _bucket_bytes(buckets, outside), max(backlog - inside, 0) + segments
+        ),
     )
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct, field
 
 from store.aliases import Array
 from store.db.delayed import find_index
@@ -18,7 +18,6 @@ from store.delayed.partitions import PartitionSource
 from store.delayed.places import Place, Places, distinct
 from store.delayed.waiting import is_current
 from store.errors import StoreError
-from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.extent import parts_of, pending_intervals
 from store.model.reader import EntryReader
@@ -29,8 +28,7 @@ from store.wording import counted
 _SHOWN = 3
 
 
-@frozen
-class DelayedFinding:
+class DelayedFinding(Struct, frozen=True):
     """Something wrong (problem), or worth knowing (note)."""
 
     severity: Literal["problem", "note"]
@@ -40,8 +38,7 @@ class DelayedFinding:
     ledger_id: int | None = None
 
 
-@dataclass(slots=True)
-class Verified:
+class Verified(Struct):
     """One cursor. ``waiting``: delayed messages in its backlog; ``in_buckets``: those of them that a bucket holds;
     ``outside``: those that none holds (in the broker's memory only); ``stale``: acknowledged ones still in a bucket."""
 
@@ -163,8 +160,7 @@ def _index_findings(
             yield DelayedFinding("problem", kind, text, count)
 
 
-@frozen
-class _Compared:
+class _Compared(Struct, frozen=True):
     """An index beside the topic. ``held``: which messages it has, a mask; ``wrong``: places of those it should not have so."""
 
     held: Array

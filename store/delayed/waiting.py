@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.db.delayed import Index, find_index
 from store.db.delayed_entries import DelayedRows, join_rows, no_rows, sorted_rows
@@ -15,7 +16,6 @@ from store.delayed.build import rules_of
 from store.delayed.partitions import PartitionSource
 from store.delayed.runs import RunFile, SortedRuns
 from store.delayed.wheel import Source
-from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.extent import parts_of, pending_intervals, subtract
 from store.model.reader import EntryReader
@@ -23,8 +23,7 @@ from store.model.topics import Topic
 from store.names import LONG_MAX, LONG_MIN
 
 
-@frozen
-class Load:
+class Load(Struct, frozen=True):
     """A partition and how many messages fall due in it."""
 
     start_ms: int
@@ -32,8 +31,7 @@ class Load:
     messages: int
 
 
-@frozen
-class Waiting:
+class Waiting(Struct, frozen=True):
     """What waits. ``index``: None when the topic's entries were read instead. ``loads``: by time."""
 
     topic: str
@@ -87,8 +85,7 @@ class Waiting:
         return int(early.times_ms[0]), int(late.times_ms[-1])
 
 
-@dataclass(slots=True)
-class AtOnce:
+class AtOnce(Struct):
     """A source whose messages are all due at ``at_ms``, in the order of the topic: 24 bytes a message in memory once they are asked for."""
 
     waiting: Waiting

@@ -8,14 +8,13 @@ until the caller takes it out there, so a wheel made anew at any moment goes on 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct, field
 
 from store.db.delayed_entries import DelayedRows
 from store.db.delayed_rules import IndexRules
-from store.frozen import frozen
 from store.names import LONG_MIN
 
 
@@ -29,16 +28,14 @@ class Source(Protocol):
         """Return a time at or before that of the first message due at START_MS or later, but not before START_MS; None: no more."""
 
 
-@frozen
-class Dispatch:
+class Dispatch(Struct, frozen=True):
     """The messages of one slot: ``tick_ms`` is its start, ``rows`` in order of (ledger, entry)."""
 
     tick_ms: int
     rows: DelayedRows
 
 
-@dataclass(slots=True)
-class _Window:
+class _Window(Struct):
     """One turn of the wheel: the slots from ``start_ms`` on. ``bounds[i]``: where slot i begins in ``rows``."""
 
     start_ms: int

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+from msgspec import Struct
+
 from store.codec.ledgermetadata import INSTANCE_ID, LedgerState
 from store.db.blocks import Block
 from store.db.environment import Store, Txn
@@ -20,7 +22,6 @@ from store.db.owners import find_owners
 from store.db.tree import find_node, iter_nodes
 from store.disks.clone_nodes import CLUSTERS, Address, CloneNodes
 from store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, Refused
-from store.frozen import frozen
 from store.model.ledgers import Ledger, iter_blocks, read_ledger, sorted_ledger_ids
 from store.model.topics import iter_topics, select_topics
 from store.names import EVENTS, TopicName, TopicSelection
@@ -28,8 +29,7 @@ from store.names import EVENTS, TopicName, TopicSelection
 SYSTEM = "pulsar/system"
 
 
-@frozen
-class ClonedLedger:
+class ClonedLedger(Struct, frozen=True):
     """A ledger of the clone: entries that are here, and how many it should have."""
 
     ledger_id: int
@@ -38,8 +38,7 @@ class ClonedLedger:
     missing: int
 
 
-@frozen
-class ClonePlan:
+class ClonePlan(Struct, frozen=True):
     """What a clone at ``target`` would be; it starts at ``address`` alone. ``chosen``: topics, None for all."""
 
     target: Path
@@ -75,8 +74,7 @@ class ClonePlan:
         }
 
 
-@frozen
-class CloneRequest:
+class CloneRequest(Struct, frozen=True):
     """What is asked for. ``cluster``: NAME, or NAME=NEW; ``boot_at`` None: where it is written; no ``topics``: all."""
 
     target: Path

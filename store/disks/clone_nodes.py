@@ -7,8 +7,10 @@ reports, ZooKeeper's own nodes; and nodes without a value, which RocksDB does no
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.codec.bookie import Cookie, encode_cookie
 from store.codec.ledgermetadata import (
@@ -26,7 +28,6 @@ from store.codec.rocksvalue import COUNTER_KEYS, NodeStat, encode_counter, encod
 from store.db.environment import Txn
 from store.db.tree import Node, iter_nodes
 from store.errors import StoreError
-from store.frozen import frozen
 from store.names import TopicName
 
 CLUSTERS = "/admin/clusters/"
@@ -39,8 +40,7 @@ _CLUSTER_KEYS = frozenset(
 _NOWHERE = "clone.invalid"
 
 
-@frozen
-class Address:
+class Address(Struct, frozen=True):
     """What of a clone is not its original's.
 
     ``renamed_from``: the cluster's name there, "" when it stays; ``others``: clusters that it must not reach.
@@ -60,8 +60,7 @@ class Address:
         return Cookie(5, self.bookie_id, (directory,), (directory,), self.instance_id)
 
 
-@frozen
-class CloneNodes:
+class CloneNodes(Struct, frozen=True):
     """The nodes of a clone at ``address`` that has ``ledgers``; ``topics`` None: all of them."""
 
     address: Address

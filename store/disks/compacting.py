@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from msgspec import Struct
 
 from store.aliases import Array
 from store.codec.entrylog import (
@@ -29,7 +30,6 @@ from store.disks.live import LiveRecords
 from store.disks.placed import Places, join_places
 from store.errors import EntryLogCorrupt
 from store.files import create_file, open_file, remove_file
-from store.frozen import frozen
 from store.names import FileKind
 from store.scan.files import FileScan, LedgerDigests, Slice
 
@@ -37,8 +37,7 @@ COMPACTING = ".compacting"
 _WINDOW_BYTES = 4 << 20
 
 
-@frozen
-class NewLog:
+class NewLog(Struct, frozen=True):
     """A log that was written under its unfinished name; ``places``: of its records, in their order; ``digest``: of all their bytes."""
 
     log_id: int

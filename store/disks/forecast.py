@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from store.aliases import Array
 from store.codec.entrylog import log_id_of
@@ -22,7 +23,6 @@ from store.disks.compacting import COMPACTING, bytes_of_logs
 from store.disks.live import LiveRecords, read_live
 from store.disks.placed import Find, Index, Places, join_places, open_index
 from store.errors import StoreError
-from store.frozen import NamedTuple, frozen
 from store.recovery.disks import read_ledger_ids
 from store.recovery.known import Known, is_among
 from store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
@@ -45,8 +45,7 @@ _ROW_BYTES = 12  # of a row of ``locations`` in a table: 9 to 14 were seen
 _LOGGED_ROW_BYTES = 43  # in a write-ahead log
 
 
-@frozen
-class LogForecast:
+class LogForecast(Struct, frozen=True):
     """A log: what is in it and what is done with it. ``size_bytes``: what it takes on the disk; ``entries``: that the index names there.
 
     ``frees_bytes``: what it gives back, less what is written anew. ``reason``: why it is passed over, or not kept.
@@ -56,12 +55,12 @@ class LogForecast:
     log: str
     size_bytes: int
     entries: int
-    live_bytes: int = field(metadata={"json": "liveBytes"})
-    dead_bytes: int = field(metadata={"json": "deadBytes"})
+    live_bytes: int = field(name="liveBytes")
+    dead_bytes: int = field(name="deadBytes")
     live_ledgers: int
     dead_ledgers: int
     action: Action
-    frees_bytes: int = field(metadata={"json": "freesBytes"})
+    frees_bytes: int = field(name="freesBytes")
     reason: str = ""
 
     @property
@@ -92,8 +91,7 @@ def read_state(storage: Storage) -> tuple[FileState, ...]:
     return tuple(sorted(FileState(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files))
 
 
-@frozen
-class StorageForecast:
+class StorageForecast(Struct, frozen=True):
     """A ledger directory. ``leftovers``: unfinished copies of a compaction.
 
     ``alive``: the ledgers that it keeps; ``garbage``, ascending: those on its disk that are not listed.
@@ -228,8 +226,7 @@ def _map_of(path: Path) -> dict[int, int] | None:
         return None  # reading the log tells why
 
 
-@frozen
-class _Reader:
+class _Reader(Struct, frozen=True):
     """Makes the forecast of the log at ``path``."""
 
     path: Path

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 from pyroaring import BitMap64
 
 from store.codec.entry import decode_entry
@@ -17,7 +18,6 @@ from store.disks.held import Entries
 from store.disks.journals import JournalPlace
 from store.errors import Corrupt, SourceChanged
 from store.files import open_file
-from store.frozen import NamedTuple
 from store.model.ledgers import find_metadata, iter_blocks, read_ledger
 from store.model.placement import stripes_of
 
@@ -30,8 +30,7 @@ class FilePlace(NamedTuple):
     size: int
 
 
-@dataclass(slots=True)
-class Gaps:
+class Gaps(Struct):
     """What a ledger directory lacks: what others have (``found``), and what nobody has that the store knows (``nowhere``)."""
 
     found: Entries = field(default_factory=Entries)

@@ -10,8 +10,10 @@ import os
 import struct
 from collections import deque
 from collections.abc import Container, Generator, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from store.codec import journal
 from store.codec.bookie import LAST_MARK_FILE
@@ -21,7 +23,6 @@ from store.db.bookies import Bookie
 from store.disks.held import Entries
 from store.errors import JournalCorrupt
 from store.files import open_file
-from store.frozen import NamedTuple, frozen
 from store.scan.files import WholeFile
 from store.sources.bookies import read_bookie_directory, read_marks
 
@@ -34,8 +35,7 @@ _META_SINCE = {journal.MASTER_KEY_ENTRY_ID: 3, journal.FENCE_ENTRY_ID: 4, journa
 _META = frozenset(_META_SINCE)
 
 
-@frozen
-class Stop:
+class Stop(Struct, frozen=True):
     """The record of a journal at which a bookie's start fails; from ``cut_at``, behind the last good record, it is to be cut."""
 
     path: Path
@@ -54,8 +54,7 @@ class JournalPlace(NamedTuple):
     size: int
 
 
-@dataclass(slots=True)
-class JournalSurvey:
+class JournalSurvey(Struct):
     """What the journals of a bookie tell. ``only_here``: entries that no start replays and no entry log has, digests verified."""
 
     keys: dict[int, bytes] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from store.codec.digest import DIGEST_SIZE, DigestType, master_key
 from store.codec.ledgermetadata import LedgerState
@@ -13,8 +13,7 @@ from store.model.ledgers import find_metadata, sorted_ledger_ids
 _UNPROVEN = (DIGEST_SIZE[DigestType.DUMMY], DIGEST_SIZE[DigestType.HMAC])
 
 
-@dataclass(slots=True)
-class Listed:
+class Listed(Struct):
     """Ledgers of the metadata; ``mine``: those that BOOKIE is in an ensemble of, ``newest``: in the last one."""
 
     ledgers: set[int] = field(default_factory=set)

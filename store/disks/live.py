@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from store.aliases import Array
 from store.codec.entry import RECORD_MAX_BYTES, find_digest_type
@@ -20,7 +21,6 @@ from store.codec.entrylog import SIZE_BYTES, log_file_name
 from store.disks.placed import Find, Places
 from store.errors import StoreError
 from store.files import open_file
-from store.frozen import frozen
 from store.names import FileKind
 from store.recovery.known import is_among
 from store.scan.files import FileScan, LedgerDigests, Slice
@@ -30,8 +30,7 @@ _KEPT = np.dtype([(name, np.int64) for name in _NAMES])
 _HEAD_BYTES = 32
 
 
-@frozen
-class LiveRecords:
+class LiveRecords(Struct, frozen=True):
     """The records to keep of the log at ``path``, in its order; ``sizes`` count the size field.
 
     ``copies``: how many others there are of entries that lie elsewhere; ``dead_ledgers``: whose records may go. ``damage``: why nothing

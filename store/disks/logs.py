@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct
 
 from store.aliases import Array
 from store.codec.entrylog import log_file_name
 from store.disks.held import Entries
-from store.frozen import NamedTuple, frozen
 from store.kernels.records import BAD_DIGEST
 from store.names import FileKind
 from store.scan.files import FileScan, LedgerDigests, Records, Slice
@@ -35,8 +37,7 @@ class LogBatch(NamedTuple):
         return places
 
 
-@frozen
-class LogSurvey:
+class LogSurvey(Struct, frozen=True):
     """What the logs of STORAGE hold: entries with a good record (``held``), and those of which all are damaged."""
 
     storage: Storage

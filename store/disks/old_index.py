@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from store.codec.dbledger import FLAGS_KEY, LedgerData, LocationRow, decode_ledgers_row, decode_location_row
 from store.disks.held import Entries
@@ -23,8 +24,7 @@ from store.sources.storage import Storage
 _HEAD_BYTES = 20  # size, ledger id, entry id
 
 
-@dataclass(slots=True)
-class OldLedgers:
+class OldLedgers(Struct):
     """The rows of ``ledgers``; ``problem``: why they are not all, "" when they are.
 
     ``unproven``: ledgers whose fence and absence of a master key upstream's rebuild wrote; ``earlier``: their rows before it.
@@ -44,8 +44,7 @@ class OldLedgers:
         return self.earlier.get(ledger_id) if ledger_id in self.unproven else self.rows.get(ledger_id)
 
 
-@dataclass(slots=True)
-class OldLocations:
+class OldLocations(Struct):
     """What ``locations`` says: ``right`` rows lead to a record of their entry, ``wrong`` ones and ``gone`` ones, whose log is not there,
     do not."""
 

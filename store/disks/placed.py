@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from store.aliases import Array
 from store.codec.entrylog import SIZE_BYTES
 from store.errors import MetadataCorrupt, Refused
-from store.frozen import NamedTuple
 from store.sources.rocksdb import apply_changes
 from store.sources.rocksopen import iter_pairs, open_links
 from store.sources.storage import Storage

@@ -16,11 +16,11 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from store.aliases import Array
 from store.codec.bookie import COOKIE_FILE
@@ -52,7 +52,6 @@ from store.files import (
     rename,
     sync_directory,
 )
-from store.frozen import frozen
 from store.recovery.known import Known, is_among
 from store.sources.log_files import newest_log_id, raise_last_id
 from store.sources.rocksdb import check_unlocked, is_rocksdb, lock_database
@@ -72,8 +71,7 @@ Tell = Callable[[str], None]
 Nodes = Callable[[], Iterable[tuple[str, bytes]]]
 
 
-@frozen
-class ReclaimPlan:
+class ReclaimPlan(Struct, frozen=True):
     """What would be done on the disks of ``bookie``."""
 
     bookie: Bookie
@@ -133,18 +131,17 @@ class ReclaimPlan:
         }
 
 
-@dataclass(slots=True)
-class ReclaimResult:
+class ReclaimResult(Struct):
     """What was done. ``moved_entries``: live entries copied, the digest of each verified before and after."""
 
     bookie: str
-    freed_bytes: int = field(default=0, metadata={"json": "freedBytes"})
-    forecast_bytes: int = field(default=0, metadata={"json": "forecastBytes"})
+    freed_bytes: int = field(default=0, name="freedBytes")
+    forecast_bytes: int = field(default=0, name="forecastBytes")
     deleted_logs: int = 0
     compacted_logs: int = 0
     new_logs: int = 0
     moved_entries: int = 0
-    moved_bytes: int = field(default=0, metadata={"json": "movedBytes"})
+    moved_bytes: int = field(default=0, name="movedBytes")
     passed_over: list[dict[str, str]] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     """Logs that there was no room for, or that wait on another disk, and why."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from store.codec.dbledger import LedgerData
 from store.disks.journals import JournalSurvey
 from store.disks.listed import Listed
 from store.disks.logs import LogSurvey
 from store.disks.old_index import OldLedgers
-from store.frozen import frozen
 
 OLD, JOURNAL, METADATA, OTHERS, COMMON, NOBODY = (
     "old index",
@@ -28,8 +28,7 @@ OLD, JOURNAL, METADATA, OTHERS, COMMON, NOBODY = (
 )
 
 
-@frozen
-class Witnesses:
+class Witnesses(Struct, frozen=True):
     """What is known of the ledgers of a bookie. ``others``: rows of other bookies' indexes."""
 
     journals: JournalSurvey
@@ -37,8 +36,7 @@ class Witnesses:
     others: Mapping[int, LedgerData]
 
 
-@dataclass(slots=True)
-class LedgerRows:
+class LedgerRows(Struct):
     """Rows of ``ledgers`` to be, and how many keys and fences each witness gave."""
 
     rows: dict[int, LedgerData] = field(default_factory=dict)

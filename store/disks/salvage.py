@@ -7,9 +7,10 @@ writes no master key. Of several records of an entry the newest counts, by log a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from store.codec.bookie import COOKIE_FILE
 from store.codec.dbledger import LedgerData
@@ -23,7 +24,6 @@ from store.disks.logs import LogSurvey, survey_logs
 from store.disks.old_index import OldLedgers, OldLocations, read_old_ledgers, read_old_locations
 from store.disks.rows import LedgerRows, Witnesses, ledgers_with_rows, make_rows
 from store.errors import InvalidValue, Refused, Unsupported
-from store.frozen import frozen
 from store.scan.files import LedgerDigests
 from store.sources.bookies import find_strangers, read_bookie_directory
 from store.sources.rocksdb import check_unlocked
@@ -31,8 +31,7 @@ from store.sources.storage import Storage, cookie_of, storages_of
 from store.wording import counted
 
 
-@dataclass(slots=True)
-class StorageSalvage:
+class StorageSalvage(Struct):
     """A ledger directory of the bookie: what its logs hold, what its index says, and what it is to say.
 
     ``rescued``: entries that journals alone have, and no start replays; they go into a log of their own, with the gaps.
@@ -122,8 +121,7 @@ class StorageSalvage:
         }
 
 
-@frozen
-class SalvagePlan:
+class SalvagePlan(Struct, frozen=True):
     """What a salvage of BOOKIE would do."""
 
     bookie: Bookie
@@ -310,8 +308,7 @@ def _storage(
     return StorageSalvage(survey.storage, survey, read_old_locations(survey.storage), old, rows, rescued, gaps)
 
 
-@frozen
-class _Mine:
+class _Mine(Struct, frozen=True):
     """Which ledgers are those of one of several ledger directories, and which of them were not deleted long ago."""
 
     number: int

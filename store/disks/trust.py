@@ -6,9 +6,9 @@ A bookie itself asks nothing (``ScanAndCompareGarbageCollector``, BookKeeper 4.1
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from store.aliases import Array
 from store.codec.ledgermetadata import LEDGERS_ROOT, decode_members, ledger_id_of_path

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from heapq import heappush, heappushpop
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from store.db.environment import Store
 from store.facts.deep import DeepFacts
 from store.facts.topics import ReadBudget
-from store.frozen import frozen
 from store.model.reader import EntryReader, open_reader
 from store.rules.finding import Finding, Severity, message_of, place_of
 from store.rules.judging import judge_deep, judge_store, refuse_bundle
@@ -32,8 +33,7 @@ EACH = 10
 _MORE, _ALIKE = "more", "alike"
 
 
-@frozen
-class DoctorOptions:
+class DoctorOptions(Struct, frozen=True):
     """What to look for. ``deep``: read every byte, too; ``each``: how many findings of a code are kept; ``codes``: these only."""
 
     deep: bool = False

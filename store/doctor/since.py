@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
+
 from store.doctor import Ranking, count_of, is_rest, rest_of
 from store.errors import InvalidValue
-from store.frozen import fields_of, frozen
 from store.rules.finding import Finding, Severity, place_of
 from store.rules.sight import BLIND, BLIND_PLACES, BLIND_TOPIC, DEEP, FILES, UNREAD
 from store.rules.table import check_codes
@@ -37,18 +38,16 @@ class Change(StrEnum):
     GONE = "gone"
 
 
-@frozen
-class Before:
+class Before(Struct, frozen=True):
     """What an earlier look said of the same finding: its severity, of how many findings, and what was at stake."""
 
     severity: Severity
     findings: int
-    at_stake_bytes: int = field(metadata={"json": "atStakeBytes"})
+    at_stake_bytes: int = field(name="atStakeBytes")
     at_stake_messages: int
 
 
-@frozen
-class FindingChange(Finding):
+class FindingChange(Finding, frozen=True):
     """A finding that is new, worse, not seen or gone. ``before``: as it was; None for one that is new.
 
     Of one that is gone or not seen all else, too, is as it was, and ``mend`` is empty: the command was for the earlier look.
@@ -58,8 +57,7 @@ class FindingChange(Finding):
     before: Before | None
 
 
-@frozen
-class FindingComparison:
+class FindingComparison(Struct, frozen=True):
     """What changed, each change in the order of ``Change`` and the worst first, and how many findings did not get worse.
 
     ``found``: all that the later look tells.
@@ -112,8 +110,7 @@ def compare(
     return FindingComparison(tuple(told), unchanged, tuple(meant))
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     """The findings of one code and place, nearly always one; ``worst`` is the first that was told."""
 
     worst: Finding
@@ -209,8 +206,7 @@ def _changes(old: _Look, new: _Look, sight: _Sight) -> Iterator[tuple[Change | N
 
 
 def _changed(one: Finding, change: Change, was: _Group | None) -> FindingChange:
-    fields = {field.name: getattr(one, field.name) for field in fields_of(Finding)}
-    return FindingChange(**fields, change=change, before=None if was is None else was.before)
+    return FindingChange(**asdict(one), change=change, before=None if was is None else was.before)
 
 
 _Place = tuple[str, str]

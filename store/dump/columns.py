@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
+from msgspec import Struct
 
 from store.model.schemas import TopicSchemas
 from store.scan.arrow import column
@@ -24,8 +24,7 @@ HELPERS = (
 Finish = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-@dataclass(frozen=True)
-class DumpColumns:
+class DumpColumns(Struct, frozen=True):
     """Which columns, of one topic. ``schemas``: its schemas when values are decoded, as JSON text; ``markers``: they are rows.
 
     ``compacted``: the entries are a compacted ledger's. ``only``: these columns, of those that need no schema; empty: all.

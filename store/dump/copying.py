@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.changes.cursors import info_of_state, state_json
 from store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
@@ -23,7 +25,6 @@ from store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator,
 from store.db.environment import Store, Txn, open_store
 from store.db.tree import find_node
 from store.errors import AlreadyExists, InvalidValue, Refused
-from store.frozen import frozen
 from store.model.bundles import local_policies_path
 from store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, Cursor, iter_cursor_names, read_cursor
 from store.model.extent import extent_of
@@ -39,8 +40,7 @@ COMMAND = "topics copy"
 _OWN_FIELDS = {"isGlobal"}
 
 
-@frozen
-class CopyRequest:
+class CopyRequest(Struct, frozen=True):
     """The topics NAMES of the store SOURCE, partitions in place of a partitioned one; ``to``: the name that one topic gets."""
 
     source: Path
@@ -49,8 +49,7 @@ class CopyRequest:
     now_ms: int
 
 
-@frozen
-class CopiedTopic:
+class CopiedTopic(Struct, frozen=True):
     """A topic as the source has it, its cursors, and its name to be."""
 
     topic: Topic
@@ -58,8 +57,7 @@ class CopiedTopic:
     target: TopicName
 
 
-@frozen
-class _Ledger:
+class _Ledger(Struct, frozen=True):
     """A ledger to write again: its id in the source, so many entries, and what the copy says of itself."""
 
     ledger_id: int

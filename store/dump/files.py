@@ -13,13 +13,13 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from store.db.clocks import Clock
 from store.dump.parquet import DUMP_FORMAT, GROUP_ROWS, named_schema, open_parquet, write_apart
@@ -46,8 +46,7 @@ def topic_directory(topic: str) -> str:
     return f"topic={name if len(name) <= _NAME_BYTES_MAX else sha256(topic.encode()).hexdigest()}"
 
 
-@dataclass(slots=True)
-class _Part:
+class _Part(Struct):
     """The rows of one day of one topic that wait to be written, and the file they go to."""
 
     topic: str

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from store.db.clocks import check_clock
 from store.db.files import catalogued_bytes
-from store.frozen import field, frozen, replace
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.model.whole import is_whole, may_be_broken
@@ -41,8 +43,7 @@ def no_progress(size_bytes: int) -> AbstractContextManager[Advance]:
     return nullcontext(lambda count: None)
 
 
-@frozen
-class TimeQuestion:
+class TimeQuestion(Struct, frozen=True):
     """Which time, on which clock (auto, publish, broker, event), by which rule; BROKER: whom that rule asks.
 
     ``batch_index``: name the message in its batch, not only the entry.
@@ -55,8 +56,7 @@ class TimeQuestion:
     batch_index: bool = False
 
 
-@frozen
-class FoundEntry:
+class FoundEntry(Struct, frozen=True):
     """Where a time is in a topic, and what was read to know it.
 
     ``position``: None where nothing is at or after the time. ``entry_time_ms``: the entry's own time on the clock. ``exact``: whether it
@@ -71,6 +71,8 @@ class FoundEntry:
     ``neighbours``, ``block``.
     """
 
+    JSON_HIDDEN = ("doubts",)
+
     topic: str
     time_ms: int
     clock: str
@@ -83,7 +85,7 @@ class FoundEntry:
     ledgers_without_index: tuple[int, ...] = ()
     unreadable: int = 0
     exact: bool | None = True
-    doubts: tuple[Doubt, ...] = field(default=(), metadata={"json": None})
+    doubts: tuple[Doubt, ...] = ()
     scanned: ScanFound | None = None
     broker_version: str = ""
     compacted_ledger: int | None = None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from store.compaction.reading import CompactedReader
 from store.compaction.view import parts_of_view
@@ -17,7 +17,6 @@ from store.dump.columns import HELPERS, DumpColumns
 from store.dump.options import DumpOptions
 from store.dump.tables import EntryColumns, entry_batch, json_text, known_text
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
-from store.frozen import frozen
 from store.model.extent import Extent, extent_of, iter_ledger_parts
 from store.model.ledgers import iter_gaps
 from store.model.messages import MessageReader, ReadOptions
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
 Advance = Callable[[int], None]  # told how many more entries are done
 
 
-@dataclass(slots=True)
-class Dumped:
+class Dumped(Struct):
     """What was dumped, and what could not be."""
 
     rows: int = 0
@@ -161,8 +159,7 @@ def dump_text(reader: EntryReader, topics: Sequence[Topic], options: DumpOptions
             del batch
 
 
-@frozen
-class DumpReport:
+class DumpReport(Struct, frozen=True):
     """A finished dump. ``rows``: messages or entries, by the level."""
 
     directory: str
@@ -214,8 +211,7 @@ def _report(
     )
 
 
-@frozen
-class DumpSize:
+class DumpSize(Struct, frozen=True):
     """How much a dump reads."""
 
     topics: int

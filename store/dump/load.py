@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
+
+from msgspec import Struct, field
 
 from store.changes.log_writer import (
     LedgerSpec,
@@ -27,7 +28,6 @@ from store.db.tree import find_node
 from store.dump.rows import EntryRows, ledger_runs
 from store.dump.source import Source
 from store.errors import InvalidValue, Refused
-from store.frozen import frozen
 from store.model.extent import Extent
 from store.model.reader import EntryReader, open_reader
 from store.model.topics import partition_count, read_topic
@@ -38,8 +38,7 @@ COMMAND = "topics load"
 Advance = Callable[[int], None]  # told how many more entries are done
 
 
-@frozen
-class LoadOptions:
+class LoadOptions(Struct, frozen=True):
     """How to load. ``topic``: the topic to load into, for a dump of one; ``interceptors``: names for ``open_chain``;
     None: entries keep their bytes.
 
@@ -52,16 +51,14 @@ class LoadOptions:
     now_ms: int = 0
 
 
-@dataclass(slots=True)
-class LoadedLedger:
+class LoadedLedger(Struct):
     """One ledger as the dump has it. ``ledger_id``: its id there."""
 
     ledger_id: int
     closed_ms: int
 
 
-@dataclass(slots=True)
-class LoadedTopic:
+class LoadedTopic(Struct):
     """What a dump has of one topic; ``gaps``: entries missing between its entries."""
 
     name: TopicName

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator
-from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from store.dump.options import DumpOptions
 from store.errors import StoreError
@@ -22,19 +23,17 @@ if TYPE_CHECKING:
     from store.model.schemas import Decoded
 
 
-@dataclass
 class TopicMessages:
     """At most LIMIT messages of TOPIC, those of the window of OPTIONS; what cannot be read is added to PROBLEMS.
 
     They are read once, in one of its forms. ``count``: how many there were so far.
     """
 
-    reader: EntryReader
-    topic: Topic
-    options: DumpOptions
-    limit: int | None
-    problems: list[StoreError]
-    count: int = field(default=0, init=False)
+    def __init__(
+        self, reader: EntryReader, topic: Topic, options: DumpOptions, limit: int | None, problems: list[StoreError]
+    ) -> None:
+        self.reader, self.topic, self.options, self.limit, self.problems = reader, topic, options, limit, problems
+        self.count = 0
 
     def is_few(self) -> bool:
         """Whether they are so few that they are read one by one."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
-from store.frozen import frozen
+from msgspec import Struct, field
+
 from store.model.window import Window
 
 if TYPE_CHECKING:
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 Level = Literal["messages", "entries"]
 
 
-@frozen
-class DumpOptions:
+class DumpOptions(Struct, frozen=True):
     """What to dump. ``payload`` to ``only`` concern level ``messages``; entries always have their payload, and no value.
 
     ``redact``: messages as ``store.model.redaction`` shows them.

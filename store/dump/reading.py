@@ -5,12 +5,12 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing
-from dataclasses import replace
 from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from store.compaction.reading import behind_view, last_of_view
 from store.dump.job import Dumped, iter_window_rows

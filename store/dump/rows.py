@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 
 from store.aliases import Array
 
 
-@dataclass(slots=True)
-class EntryRows:
+class EntryRows(Struct):
     """Entries of one topic in order, as columns; ``data[starts[i]:][:sizes[i]]`` is the payload."""
 
     ledger_ids: Array  # i64

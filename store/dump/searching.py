@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, fields
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
+from msgspec.structs import asdict
 
 from store.dump.messages import TopicMessages
 from store.dump.options import DumpOptions
 from store.dump.reading import iter_matches
 from store.errors import StoreError
-from store.frozen import frozen
 from store.model.message_row import MessageRow, message_row
 from store.model.messages import Message, MessageReader, ReadOptions
 from store.model.reader import EntryReader
@@ -24,19 +23,20 @@ from store.names import Position
 _WINDOW_MAX = 1 << 20  # entries in front of a match among which its neighbours are looked for at once
 
 
-@frozen
-class FoundRow(MessageRow):
+class FoundRow(MessageRow, frozen=True):
     """A message that was found, or, as ``context``, one beside it."""
 
-    context: bool | None = field(default=None, metadata={"json_optional": True})
+    JSON_OPTIONAL: ClassVar[tuple[str, ...]] = (*MessageRow.JSON_OPTIONAL, "context")
+
+    context: bool | None = None
 
 
-@dataclass
 class MatchingMessages(TopicMessages):
     """The messages that the match of the options looks for; as rows with BEFORE messages in front of each and AFTER behind it."""
 
-    before: int = field(default=0, kw_only=True)
-    after: int = field(default=0, kw_only=True)
+    def __init__(self, *asked: Any, before: int = 0, after: int = 0) -> None:  # Any: as of any messages of a topic
+        super().__init__(*asked)
+        self.before, self.after = before, after
 
     def is_few(self) -> bool:
         return False
@@ -69,7 +69,7 @@ def _found(row: MessageRow) -> FoundRow:
 
 
 def _members(row: MessageRow) -> dict[str, Any]:  # Any: each field's own type
-    return {each.name: getattr(row, each.name) for each in fields(row)}
+    return asdict(row)
 
 
 class _Neighbours:

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from store.aliases import Array
 from store.changes.log_writer import ENTRY_MAX_BYTES
@@ -24,7 +25,6 @@ from store.codec.given import integer, json_object, text
 from store.dump.files import MANIFEST
 from store.dump.rows import EntryRows, merged
 from store.errors import Corrupt, InvalidValue, LimitExceeded, NotFound, reason_of
-from store.frozen import frozen
 from store.kernels.sha1 import sha1_spans
 from store.names import INT_MAX
 from store.scan.arrow import numbers_of
@@ -39,8 +39,7 @@ _NEEDED = ("ledgerId", "entryId", "payload")
 _COLUMNS = (*_NEEDED, "messages", "ledgerTimestamp", "sha1")
 
 
-@frozen
-class Source:
+class Source(Struct, frozen=True):
     """A dump: a directory, one file, or a stream of JSON lines. ``stream`` can be read once."""
 
     path: Path

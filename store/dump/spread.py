@@ -6,10 +6,10 @@ An executor never sees the store. The rows come back in order, the same as from 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from store.dump.columns import DumpColumns, Finish
 from store.dump.tables import ENTRY_SCHEMA, EntryColumns, entry_batch
@@ -28,8 +28,7 @@ _ROUND_BYTES = ROUND_ENTRIES * _CONTENT_UNIT_BYTES
 LARGE_BYTES = 32 << 20  # an entry of so many bytes is better read here than sent
 
 
-@dataclass(frozen=True)
-class MakeRows(PlacesOperation):
+class MakeRows(Struct, PlacesOperation, frozen=True):
     """Rows of one level from the entries at given places: ids of the entries, runs of them, and the Arrow batch of each run.
 
     ``columns``: of level ``messages``. ``entries``: of level ``entries``; None: level ``messages``.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from store.aliases import Array
 from store.codec.value import json_text as json_text_of
@@ -62,8 +62,7 @@ _QUIET = {
 }
 
 
-@dataclass(frozen=True)
-class EntryColumns:
+class EntryColumns(Struct, frozen=True):
     """Of level ``entries``: ``closed_ms`` of each ledger (None: it is open); ``stripped``: without broker entry metadata."""
 
     closed_ms: Mapping[int, int | None]

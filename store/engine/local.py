@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from types import TracebackType
+
+from msgspec import Struct, field
 
 from store.engine.operation import FailedSlice, Finished, Operation, Results
 from store.engine.packed import Packed, pack_slice, unpack_slice
@@ -17,8 +18,7 @@ from store.engine.slices import FileRange
 TRIES = 2
 
 
-@dataclass(slots=True)
-class LocalEngine:
+class LocalEngine(Struct):
     """Runs operations on this machine. ``failed`` lists the slices without a result after a run.
 
     Its processes stay for the next run, until ``close`` or the end of the ``with`` block.

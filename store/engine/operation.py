@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
+from msgspec import Struct
 
 from store.engine.slices import FileRange
 from store.errors import LimitExceeded, SliceFailed, StoreError
-from store.frozen import frozen
 
 Finished = Callable[[FileRange], None]
 Results = Iterator[tuple[FileRange, pa.Table]]
@@ -26,8 +26,7 @@ class Operation(Protocol):
         """Yield the result for one slice, in batches of bounded size."""
 
 
-@frozen
-class FailedSlice:
+class FailedSlice(Struct, frozen=True):
     """A slice that gave no result, and why."""
 
     piece: FileRange

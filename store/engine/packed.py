@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,6 @@ import pyarrow as pa
 from store.engine.operation import Operation
 from store.engine.slices import FileRange
 from store.errors import StoreError
-from store.frozen import NamedTuple
 
 
 class Packed(NamedTuple):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import signal
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
+
+from msgspec import Struct, field
 
 from store.engine.memory import bound_process
 from store.engine.operation import Operation
@@ -26,8 +27,7 @@ Given = tuple[Operation | None, FileRange] | None
 AHEAD = 2  # slices given to a process at once: enough to keep it busy, few enough to bound what waits there
 
 
-@dataclass(slots=True)
-class Task:
+class Task(Struct):
     """A slice to run; ``tried``: how often it was; ``alone``: a process that had it died."""
 
     piece: FileRange
@@ -35,8 +35,7 @@ class Task:
     alone: bool = False
 
 
-@dataclass(slots=True)
-class Worker:
+class Worker(Struct):
     """One process, and what it was given, in the order in which its answers come."""
 
     connection: Connection

@@ -10,15 +10,15 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from store.frozen import frozen
+from msgspec import Struct
+
 from store.names import FileKind
 
 SLICE_BYTES = 64 << 20
 LEAST_SLICE_BYTES = 1 << 20
 
 
-@frozen
-class Cut:
+class Cut(Struct, frozen=True):
     """How finely to cut: slices of about ``slice_bytes``; with ``slices`` that many of equal size over all files."""
 
     slice_bytes: int = SLICE_BYTES
@@ -28,8 +28,7 @@ class Cut:
 _USUAL = Cut()
 
 
-@frozen
-class FileRange:
+class FileRange(Struct, frozen=True):
     """One slice before it is read: a file (path or URL) of KIND, its file id in the store (−1: none), and the bytes to read.
 
     ``seek``: ``start`` was cut anywhere; the first record at or behind it is searched for. ``limit``: the file is read as if it

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from msgspec import Struct, field
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -34,8 +34,7 @@ _JOBS_MAX = 1024
 Answers = list[tuple[FileRange, Packed]]
 
 
-@dataclass(slots=True)
-class SparkEngine:
+class SparkEngine(Struct):
     """Runs operations as Spark jobs; ``failed`` lists the slices without a result after a run.
 
     ``memory_bytes`` bounds the Python processes of executors.

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, finalize
 from zipfile import ZIP_DEFLATED, ZipFile
 
+from msgspec import Struct
+
 from store.engine.secrets import hide_url
 from store.engine.spark_errors import cause_of, check_address, check_form
 from store.errors import MissingComponent, Refused
 from store.extras import require
 from store.files import Scratch, scratch_directory
-from store.frozen import frozen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,8 +57,7 @@ _PACKAGES = ("store", "pulsar_admin", "commands")
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 
-@frozen
-class SparkOptions:
+class SparkOptions(Struct, frozen=True):
     """Where to run. ``remote`` (sc://…) is Spark Connect and needs no Java here; else ``master`` (default: this machine)."""
 
     master: str | None = None

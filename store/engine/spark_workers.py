@@ -6,11 +6,11 @@ from importlib.metadata import PackageNotFoundError, version
 from sys import executable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import udf
 
 from store.errors import MissingComponent
-from store.frozen import frozen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,8 +28,7 @@ NEEDED = {
 """Module → package of everything that a slice needs on an executor."""
 
 
-@frozen
-class WorkerPython:
+class WorkerPython(Struct, frozen=True):
     """The Python of a worker: ``name`` and version, the modules that it lacks, and the version of our own packages there."""
 
     name: str

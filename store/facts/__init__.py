@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
 
+from msgspec import Struct
+
 from store.errors import StoreError
-from store.frozen import frozen
 
 __all__ = ["Unknown", "fact"]
 
@@ -41,8 +42,7 @@ class Fact(Generic[_Value]):
 fact = Fact
 
 
-@frozen
-class Unknown:
+class Unknown(Struct, frozen=True):
     """A fact that the store does not tell; ``why``: what is missing, in words for a person; ``error``: what says so, if anything does."""
 
     why: str

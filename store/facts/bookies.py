@@ -8,13 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from store.db.bookies import Bookie, disks_of, iter_imported_bookies
 from store.db.environment import Store
 from store.db.files import iter_logs
 from store.db.owners import Owner, OwnerKind
 from store.db.unserved import iter_unserved
 from store.errors import StoreError
-from store.frozen import frozen
 from store.model.absent_bookies import find_gone_bookies
 from store.model.broken import GONE, Missing, Thinned, find_missing, iter_thinned, iter_unreadable
 from store.model.coverage import lacking_of
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
     from pyroaring import BitMap64
 
 
-@frozen
-class LostLog:
+class LostLog(Struct, frozen=True):
     """An entry log that is not there, of ``bookie``, and the entries that its index leads there and no start replays.
 
     ``ledgers``: theirs; ``elsewhere``: entries that clients get of another bookie; ``outside``: that a file has; ``nowhere``: neither;
@@ -49,8 +49,7 @@ class LostLog:
     is_database: bool
 
 
-@frozen
-class Unreadable:
+class Unreadable(Struct, frozen=True):
     """A ledger of which clients do not get all, though files have it or since bookies are gone.
 
     ``missing``: what they do not get; ``gone``: bookies of its ensembles that are gone; ``needed``: why that hurts now, "" where nobody

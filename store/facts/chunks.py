@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from msgspec import Struct
+
 from store.codec.message import EntryHeader, decode_message_entry, is_chunk
 from store.errors import StoreError
-from store.frozen import frozen
 from store.model.extent import Intervals
 from store.model.reader import EntryReader
 from store.model.topics import Topic
@@ -20,8 +21,7 @@ _LOOK = 1_000
 """Entries among which chunks of one message are looked for: other producers' may lie between them."""
 
 
-@frozen
-class CutMessage:
+class CutMessage(Struct, frozen=True):
     """A message of ``total`` chunks of which a backlog has those from ``chunk`` (counted from 0) on, at ``position``.
 
     ``first``: where its first chunk is, None where it is gone or too far away. ``left``: entries at the backlog's beginning that are of

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msgspec import Struct
+
 from store.db.blocks import LedgerSums
 from store.db.environment import Txn
-from store.frozen import frozen
 from store.model.ledgers import WholeLedger, find_sums
 from store.model.topics import Topic
 
 
-@frozen
-class Clocks:
+class Clocks(Struct, frozen=True):
     """One topic's clocks. ``ahead_ms`` and ``behind_ms``: how far publish times are off at most; 0: not more than the tolerance.
 
     ``future_now``: a publish time is after now. ``late_ledgers``: closed at a time that is yet to come, by the broker's clock.

@@ -7,13 +7,14 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from store.db.environment import Store
 from store.db.files import LogFile, iter_log_ends, iter_not_needed
 from store.errors import StoreError, Unsupported
 from store.facts import Unknown
 from store.facts.trees import Tree, lacks_ledgers, lacks_managed_ledgers, unknown_trees
 from store.facts.unlisted import HeldLedgers, UnlistedLedgers, find_newer, find_unlisted
-from store.frozen import frozen
 from store.model.absent_bookies import find_unknown_bookies
 from store.model.ledgers import iter_ledger_ids
 from store.model.managed_nodes import iter_other_ledgers
@@ -41,8 +42,7 @@ if TYPE_CHECKING:
 _STUCK_MAX = 1_000
 
 
-@frozen
-class UnreadableTopic:
+class UnreadableTopic(Struct, frozen=True):
     """A topic whose list of ledgers cannot be read."""
 
     name: str

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from store.db.bookies import iter_imported_bookies
 from store.db.environment import Store, Txn
 from store.db.files import iter_logs
-from store.frozen import frozen
 from store.model.cursors import COMPACTION_CURSOR, Cursor, is_consumed
 from store.model.topics import Topic
 from store.names import FileKind, TopicName
@@ -16,8 +17,7 @@ from store.wording import counted
 _LEFTOVERS = ("*.log.compacting", "*.compacted")
 
 
-@frozen
-class TopicCounts:
+class TopicCounts(Struct, frozen=True):
     """Topics and subscriptions, as ``topics list`` and ``topics subscriptions`` of a broker have them (``of`` adds one).
 
     ``topics``: partitions count one by one, and not the partitioned topic that has them; ``system_topics``: those that a broker keeps for
@@ -71,8 +71,7 @@ def subscriptions_of(topic: Topic, cursors: Iterable[Cursor]) -> list[Cursor]:
     return [] if topic.name.is_system else [cursor for cursor in cursors if is_consumed(cursor.name)]
 
 
-@frozen
-class DiskBytes:
+class DiskBytes(Struct, frozen=True):
     """The bytes of the files of bookies, every copy counted: ``entry_logs``, ``journals``, and ``leftovers`` of compactions of entry logs
     that did not come to an end (upstream ``TransactionalEntryLogCompactor``, BookKeeper 4.17), which no index has; None where a directory
     of entry logs is not there any more. Indexes are not imported and not counted."""

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from store.db.bookies import iter_imported_bookies
 from store.db.environment import Store
 from store.db.unserved import read_misled_bookies
 from store.errors import StoreError
 from store.facts.cluster import ClusterFacts
-from store.frozen import frozen
 from store.model.coverage import served_elsewhere
 from store.model.ledgers import read_ledger, sorted_ledger_ids
 from store.model.reader import EntryReader
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from store.engine.operation import Engine
 
 
-@frozen
-class Misled:
+class Misled(Struct, frozen=True):
     """What the index of ``bookie`` leads to bytes that are no record of it: ``entries`` of ``ledgers``, of which clients get so many
     ``elsewhere``."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from store.frozen import frozen
+from msgspec import Struct
+
 from store.model.cursors import Cursor
 from store.model.reader import EntryReader
 from store.model.topics import Topic
@@ -10,8 +11,7 @@ from store.names import Position
 from store.policies.in_force import find_message_ttl
 
 
-@frozen
-class NotDue:
+class NotDue(Struct, frozen=True):
     """The entries of a backlog that wait for their time: how many, and when the first and the last of them are due.
 
     ``unread``: entries that could not be read.
@@ -23,8 +23,7 @@ class NotDue:
     unread: int = 0
 
 
-@frozen
-class TtlConflict:
+class TtlConflict(Struct, frozen=True):
     """Delayed messages that the TTL drops before they are due: how many, and those due first."""
 
     ttl_seconds: int

@@ -7,7 +7,8 @@ A bookie deletes an entry log when no ledger in it has metadata any more (upstre
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from store.codec.entrylog import HEADER_BYTES
 from store.db.blocks import Block
@@ -15,26 +16,23 @@ from store.db.environment import Store, Txn
 from store.db.files import LogFile, iter_logs
 from store.facts.file_sums import FileSums, sum_files
 from store.facts.unlisted import UnlistedLedgers
-from store.frozen import frozen
 from store.model.ledger_owners import all_owners
 from store.names import FileKind
 from store.scan.ledgers_map import read_ledger_sizes
 
 
-@frozen
-class StuckLog:
+class StuckLog(Struct, frozen=True):
     """An entry log that holds dead bytes and cannot go as a whole: ``kept_for`` is who has its largest live ledger."""
 
     path: str
     size_bytes: int
-    dead_bytes: int = field(metadata={"json": "deadBytes"})
-    live_bytes: int = field(metadata={"json": "liveBytes"})
+    dead_bytes: int = field(name="deadBytes")
+    live_bytes: int = field(name="liveBytes")
     live_ledgers: int
     kept_for: str
 
 
-@frozen
-class DiskTotals:
+class DiskTotals(Struct, frozen=True):
     """The entry logs of the copy: record bytes that live, and those of ledgers that bookies free, every bookie's copy counted.
 
     ``freed_bytes``: logs in which nothing lives, which garbage collection deletes; ``stuck``: the logs with the most dead bytes
@@ -44,12 +42,12 @@ class DiskTotals:
 
     files: int = 0
     size_bytes: int = 0
-    live_bytes: int = field(default=0, metadata={"json": "liveBytes"})
-    dead_bytes: int = field(default=0, metadata={"json": "deadBytes"})
+    live_bytes: int = field(default=0, name="liveBytes")
+    dead_bytes: int = field(default=0, name="deadBytes")
     freed_logs: int = 0
-    freed_bytes: int = field(default=0, metadata={"json": "freedBytes"})
+    freed_bytes: int = field(default=0, name="freedBytes")
     stuck_logs: int = 0
-    stuck_bytes: int = field(default=0, metadata={"json": "stuckBytes"})
+    stuck_bytes: int = field(default=0, name="stuckBytes")
     missing_files: int = 0
     stuck: tuple[StuckLog, ...] = ()
 

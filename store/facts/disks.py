@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from shutil import disk_usage
+from typing import NamedTuple
 
 from store.db.blocks import Block
 from store.db.environment import Txn
 from store.db.files import FileMode, LogFile, iter_logs
 from store.errors import IndexCorrupt
 from store.facts.file_sums import FileSums
-from store.frozen import NamedTuple
 from store.names import FileKind
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
+
+from msgspec import Struct
 
 from store.db.blocks import Block
 from store.db.environment import Txn
@@ -19,8 +20,7 @@ MANY_ROWS = 4096
 _CHUNK_ROWS = 1024  # of up to 8 KiB
 
 
-@dataclass(slots=True)
-class FileSums:
+class FileSums(Struct):
     """What the location index has in one file; ``largest``: (bytes, ledger id) of its largest live ledger."""
 
     records: int = 0

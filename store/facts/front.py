@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from store.codec.buffer import signed
 from store.codec.cursor import CursorState
 from store.codec.message import is_batch, is_marker, transaction_id
-from store.frozen import frozen
 from store.model.message_row import MARKER_NAMES
 from store.model.messages import Message, MessageReader, explode
 from store.model.reader import EntryReader
@@ -14,8 +15,7 @@ from store.names import Position
 _WORD_BITS = 64
 
 
-@frozen
-class Front:
+class Front(Struct, frozen=True):
     """The first entry of a backlog. ``left_in_batch``: messages of its batch that are not acknowledged, None where all are left.
 
     ``deliver_at_ms``: 0 where it is not delayed.

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from store.db.environment import Txn
 from store.errors import StoreError
-from store.frozen import frozen
 from store.model.managed_nodes import iter_other_cursors, iter_other_ledgers
 from store.model.topics import read_topic
 from store.names import MANAGED_LEDGERS
 from store.wording import counted
 
 
-@frozen
-class OtherLedger:
+class OtherLedger(Struct, frozen=True):
     """A managed ledger of another domain: its name, the path of its domain, and what it has. ``ledgers`` are those that it lists."""
 
     name: str
@@ -46,8 +46,7 @@ def other_ledgers(txn: Txn) -> tuple[OtherLedger, ...]:
     return tuple(found)
 
 
-@frozen
-class OtherSum:
+class OtherSum(Struct, frozen=True):
     """Managed ledgers of other domains, summed up."""
 
     managed_ledgers: int

@@ -9,11 +9,13 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from store.codec.message import is_marker
 from store.errors import StoreError
 from store.facts.chunks import read_header
 from store.facts.delays import NotDue
-from store.frozen import frozen, replace
 from store.model.extent import Extent, Intervals, extent_of, iter_ledger_parts
 from store.model.reader import EntryReader
 from store.model.topics import Topic
@@ -26,8 +28,7 @@ _FEW = 10_000
 """Entries whose headers are read to count their messages."""
 
 
-@frozen
-class Contents:
+class Contents(Struct, frozen=True):
     """How many of ``entries`` are ``markers``, or ``parts``: chunks but the last one of their message. ``due``: delayed ones whose time
     has come, ``not_due``: those that wait for it, whether or not delays are enabled. ``first_publish_ms``: when the first of
     them was published, None where nobody looked."""

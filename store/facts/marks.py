@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 
+from msgspec import Struct
+
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_nodes
 from store.errors import StoreError
 from store.facts.unlisted import UnlistedLedgers
-from store.frozen import frozen
 from store.model.ledgers import find_ledger
 from store.model.open_end import read_confirmed
 
@@ -20,8 +21,7 @@ _LEVELS = 4
 _REPLICA = re.compile(r'^\s*replica:\s*"([^"]*)"', re.MULTILINE)
 
 
-@frozen
-class Mark:
+class Mark(Struct, frozen=True):
     """The mark of a ledger. ``bookies``: which it says lack entries; ``is_gone``: the ledger was deleted; else whether it ``is_complete``.
 
     Neither: entries lack copies, or nobody knows.

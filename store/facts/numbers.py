@@ -6,6 +6,9 @@ The numbers of a plain topic are no facts of their own: a test compares them wit
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
 
 from store.codec.cursor import PlainCursor, find_plain_cursor
 from store.codec.managedledger import find_plain_ledgers
@@ -16,7 +19,6 @@ from store.errors import StoreError
 from store.facts import Unknown
 from store.facts.counts import subscriptions_of
 from store.facts.topics import TopicFacts
-from store.frozen import NamedTuple, frozen
 from store.model.cursors import COMPACTION_CURSOR, backlog_entries, is_consumed, merge_ranges
 from store.model.topics import rank_of, read_open_end
 from store.names import PERSISTENT, NamespaceName, TopicName
@@ -28,8 +30,7 @@ _NOT_PLAIN = frozenset(b"/%+")
 """Bytes that say that a name is encoded, or that its key is of something below."""
 
 
-@frozen
-class Blocker:
+class Blocker(Struct, frozen=True):
     """What keeps a topic's ledgers from being deleted.
 
     ``reason``: "cursor" (``subscription`` is the slowest that needs them, and ``others`` need the first of them, too), "open-ledger" (the

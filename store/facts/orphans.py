@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from msgspec import Struct
+
 from store.db.environment import Txn
 from store.db.own_ledgers import find_own_ledgers
 from store.errors import StoreError
 from store.facts.unlisted import Unlisted, UnlistedLedgers
-from store.frozen import frozen
 from store.model.ledger_owners import all_owners, custom_text
 from store.model.ledgers import find_metadata, find_times, iter_indexed_ids, merge_ids, sorted_ledger_ids
 from store.model.loose import indexed_ids, loose_of
@@ -20,8 +21,7 @@ UNKNOWN = "unknown"
 """Why one may be none: what it says to be of is not in this metadata, and nothing shows that it was deleted."""
 
 
-@frozen
-class Orphan:
+class Orphan(Struct, frozen=True):
     """An unreferenced ledger: "unreferenced" (it has metadata), "unknown" (its owner is not in this metadata), "deleted", "gone",
     "newer" or "unlisted" (entries alone, see ``store.facts.unlisted``) or "leaked-index" (of a delayed message index that was made
     anew, or undone). ``claims``: its custom metadata."""

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from store.codec.policies import PartitionedTopic
 from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import StoreError
-from store.frozen import frozen, replace
 from store.model.partitions import iter_partitioned, read_partitioned
 from store.model.topics import iter_topics, read_topic
 from store.names import PARTITION_SUFFIX, TopicName
 
 
-@frozen
-class Partitions:
+class Partitions(Struct, frozen=True):
     """A name with partitions. ``record``: its metadata, None without; ``there``: the numbers of the partitions that are there.
 
     ``is_plain``: whether there is a topic of the name itself, without a number. ``entries`` and ``bytes``: of the partitions.

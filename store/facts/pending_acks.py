@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from store.db.tree import find_node, tree_key
-from store.frozen import frozen
 from store.model.broken import NO_LEDGER, NO_METADATA, BrokenLedger, find_broken
 from store.model.cursors import PENDING_ACK_CURSOR, read_cursor
 from store.model.reader import EntryReader
@@ -12,8 +13,7 @@ from store.model.whole import may_be_broken
 from store.names import PENDING_ACK_SUFFIX, Position, TopicName
 
 
-@frozen
-class PendingAckLog:
+class PendingAckLog(Struct, frozen=True):
     """The log of a subscription's pending acknowledgements. ``mark_delete``: where its cursor stands.
 
     ``endless_until``: where the empty log ends, which a replay from there never gets to; None where it gets to the end.

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain, islice
+from typing import NamedTuple
+
+from msgspec import Struct
 
 from store.codec.cursor import PlainCursor, find_plain_cursor
 from store.codec.managedledger import find_plain_ledgers
@@ -17,7 +20,6 @@ from store.db.tree import plain_value, tree_key
 from store.errors import StoreError
 from store.facts.clocks import is_on_time
 from store.facts.unclosed import last_write_ms
-from store.frozen import NamedTuple, frozen
 from store.model.cursors import COMPACTION_CURSOR, is_subscription
 from store.model.ledgers import find_sums, find_whole
 from store.model.open_end import read_shortfalls
@@ -133,8 +135,7 @@ class QuietTopics:
         return found
 
 
-@frozen
-class QuietPart:
+class QuietPart(Struct, frozen=True):
     """Topics to look at, by namespace and their places there in the order of names; ``now_ms``: as of ``QuietTopics``."""
 
     ranges: tuple[tuple[NamespaceName, int, int], ...]

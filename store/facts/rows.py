@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from store.db.environment import DATABASES, Txn
 from store.db.rows import DERIVED, cure_of, name_of_row
-from store.frozen import frozen
 
 _NAMED = 3
 
 
-@frozen
-class AlteredRows:
+class AlteredRows(Struct, frozen=True):
     """The rows of one database whose key or value is not what was written. ``names``: the first of them; ``cure``: what to do.
 
     ``derived``: whether they can be made again from the files and the metadata.

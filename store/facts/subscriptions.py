@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from store.codec.transactions import TxnId
 from store.errors import StoreError
 from store.facts import Unknown, fact
 from store.facts.clocks import Clocks
 from store.facts.delays import NotDue, TtlConflict, find_ttl_conflict
 from store.facts.pending_acks import PendingAckLog, read_pending_ack_log
-from store.frozen import frozen
 from store.model.broken import NOT_SEEN, BrokenLedger
 from store.model.coverage import absent_of
 from store.model.cursors import Cursor, is_consumed, is_own, normal_ranges
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
     from store.search.pending import FutureDated
 
 
-@frozen
-class Loss:
+class Loss(Struct, frozen=True):
     """The first entries of a backlog that no broker can read, in the ledger ``broken``: the run from ``first`` to ``last``.
 
     ``end``: the rank behind that run; ``entries``: all of the backlog that this ledger lost; ``entries_before``: of the backlog before it.
@@ -46,8 +46,7 @@ class Loss:
     entries_before: int
 
 
-@frozen
-class Overdue:
+class Overdue(Struct, frozen=True):
     """What of a backlog a broker drops by the TTL when it next looks, through the entry ``through``."""
 
     extent: Extent

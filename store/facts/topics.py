@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from store.codec.policies import Retention
 from store.codec.transactions import TxnId
@@ -46,8 +47,7 @@ _DEDUPLICATION = next(policy for policy in POLICIES if policy.name == "deduplica
 _COMPACTION_THRESHOLD = next(policy for policy in POLICIES if policy.name == "compaction-threshold")
 
 
-@dataclass(slots=True)
-class ReadBudget:
+class ReadBudget(Struct):
     """How many entries may still be read for facts that are in entries alone, so that all topics take no whole scan.
 
     ``unlimited``: somebody asked for every byte.

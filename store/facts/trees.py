@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 
+from msgspec import Struct
+
 from store.db.environment import Txn
 from store.db.files import iter_incompleteness
 from store.db.tree import iter_children, iter_paths, tree_key
 from store.errors import Refused
-from store.frozen import frozen
 from store.model.absent_bookies import knows_no_bookie
 from store.model.ledgers import iter_ledger_ids
 from store.names import LEDGERS, MANAGED_LEDGERS, shell_word
@@ -75,8 +76,7 @@ WRITERS = {
 """Names of trees of others (Pulsar 5.0's ``ScalableTopicResources``, ``TxnPaths``; Kafka's ``KafkaZkClient``)."""
 
 
-@frozen
-class Tree:
+class Tree(Struct, frozen=True):
     """A child of the metadata's root that no Pulsar known here writes. ``nodes``: how many there are, itself included where it is one.
 
     ``writer``: who writes a tree of this name, in words.

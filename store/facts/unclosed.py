@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from store.codec.ledgermetadata import LedgerState
 from store.db.blocks import LedgerSums
@@ -15,8 +15,7 @@ from store.names import TopicName
 NAMED = 5
 
 
-@dataclass(slots=True)
-class Unclosed:
+class Unclosed(Struct):
     """Topics and subscriptions whose last ledger is open: how many, the first of them, and the time of the last write that is here."""
 
     topics: int = 0

@@ -12,6 +12,8 @@ from contextlib import suppress
 from enum import StrEnum
 from functools import cached_property
 
+from msgspec import Struct
+
 from store.codec.ledgermetadata import ledger_id_of_path, ledger_path
 from store.codec.managedledger import decode_managed_ledger
 from store.db.blocks import ledger_key, ledger_of_key
@@ -25,7 +27,6 @@ from store.db.owners import Owner, OwnerKind, find_owners, has_owners
 from store.db.tree import find_node, tree_key
 from store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
 from store.facts import Unknown
-from store.frozen import frozen
 from store.model.ledgers import find_times, has_node, iter_indexed_ids, merge_ids
 from store.model.loose import find_loose_indexed
 from store.names import parse_owner
@@ -140,8 +141,7 @@ class UnlistedLedgers:
         return self.is_absent(ledger_id) and self.why(ledger_id) in (Unlisted.DELETED, Unlisted.GONE)
 
 
-@frozen
-class HeldLedgers:
+class HeldLedgers(Struct, frozen=True):
     """Ledgers that have no node: how many, the smallest of their ids, the largest, and what is here of them.
 
     ``referenced``: those that a topic, cursor or schema names all the same.

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from store.db.blocks import BLOCK_BITS, BLOCK_ENTRIES, BLOCK_HEADER, HAS_AUTO, TIMES_BYTES, TIMES_VERSION
 from store.db.environment import Txn
-from store.frozen import NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np

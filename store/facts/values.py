@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from store.db.environment import Txn
 from store.db.tree import decode_node
-from store.frozen import frozen
 from store.model.unknown_values import unknown_in
 from store.model.usual_nodes import iter_unusual
 from store.wording import counted, listed
@@ -14,8 +15,7 @@ from store.wording import counted, listed
 _ROOTS = (b"/admin/", b"/ledgers/", b"/managed-ledgers/", b"/schemas/")
 
 
-@frozen
-class UnknownValues:
+class UnknownValues(Struct, frozen=True):
     """Nodes of one structure with values of a newer version: what is not known in them, how many they are, and the first one's path."""
 
     structure: str

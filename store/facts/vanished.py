@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from store.codec.claims import COMPACTED_COMPONENT, COMPONENT, CURSOR_KEY, SCHEMA_KEY, TOPIC_KEY, claimed_topic
 from store.codec.ledgermetadata import LedgerState, ledger_path
@@ -21,7 +22,6 @@ from store.db.owners import OwnerKind, find_owners, has_owners
 from store.db.tree import find_node, tree_key
 from store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
 from store.facts import Unknown
-from store.frozen import frozen
 from store.history.servers import find_servers
 from store.history.versions import Version, iter_versions
 from store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor
@@ -37,8 +37,7 @@ from store.sources.roots import stored_roots
 _MEMO = "vanished-topics"
 
 
-@frozen
-class VanishedTopic:
+class VanishedTopic(Struct, frozen=True):
     """A topic whose node is gone without a deletion: the ledgers of its messages that are listed, their entries and bytes, and the
     subscriptions whose nodes are there. ``has_namespace``: whether its namespace is there; else it may be another Pulsar's."""
 
@@ -50,8 +49,7 @@ class VanishedTopic:
     has_namespace: bool = True
 
 
-@frozen
-class DetachedView:
+class DetachedView(Struct, frozen=True):
     """A compacted ledger that its topic does not name any more, although it names no other one.
 
     ``unfit``: why a broker's readers would not get all of it, were it named again; "" where they would.
@@ -64,16 +62,14 @@ class DetachedView:
     unfit: str
 
 
-@frozen
-class VanishedSchema:
+class VanishedSchema(Struct, frozen=True):
     """A schema whose node (``BookkeeperSchemaStorage``'s locator) is gone, while its topic is there and ledgers of its versions are."""
 
     name: TopicName
     ledger_ids: tuple[int, ...]
 
 
-@frozen
-class Vanished:
+class Vanished(Struct, frozen=True):
     """What is gone from the metadata while its ledgers are listed. ``schemas``: those of topics that are there. ``kept``: ledgers that may
     be the only copy of something, those of cursors and schemas of such topics among them: nobody advises to delete them. ``foreign``:
     those of ``kept`` whose owner is not in this metadata, and no log shows that it was deleted: it vanished, or is of another Pulsar.
@@ -87,8 +83,7 @@ class Vanished:
     owners: Mapping[int, str] = field(default_factory=dict)
 
 
-@frozen
-class _Orphan:
+class _Orphan(Struct, frozen=True):
     """A ledger that names the node ``owner``; ``name``: the topic of that, None where it is of no topic that this version reads."""
 
     owner: str

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import tzinfo
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.codec.zookeeper_log import Transaction
 from store.errors import InvalidValue, LimitExceeded, MetadataCorrupt, NothingMatches
-from store.frozen import frozen
 from store.sources.cluster import with_history
 from store.sources.nodes import MetadataDirectory, Source
 from store.sources.zookeeper import (
@@ -28,8 +29,7 @@ from store.timespec import format_time_ms, parse_time_point
 _ZXID = re.compile(r"0[xX]([0-9a-fA-F]{1,16})")
 
 
-@frozen
-class Moment:
+class Moment(Struct, frozen=True):
     """A time in ms, or the transaction ``zxid``: exactly one of them."""
 
     time_ms: int | None = None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from msgspec import Struct
 
 from store.codec.cursor import NO_CURSOR_LEDGER, decode_cursor_head
 from store.codec.ledgermetadata import ledger_id_of_path
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from store.db.tree import tree_key
 from store.errors import StoreError
-from store.frozen import NamedTuple, frozen
 from store.history.events import is_passing, iter_claims
 from store.history.words import describe, entries_between, subject_of
 from store.model.structures import cursor_of_path
@@ -41,8 +43,7 @@ class Difference(NamedTuple):
         return "created" if self.before is None else "deleted" if self.after is None else "changed"
 
 
-@frozen
-class Changed:
+class Changed(Struct, frozen=True):
     """What is another of ``name``: of ``kind`` topic, namespace, tenant or path.
 
     ``change``: created, deleted or changed; ``what`` in words, ``subscriptions`` name → words; ``nodes`` are those that differ.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from store.codec.claims import COMPACTED_TOPIC, SCHEMA_KEY, TOPIC_KEY
 from store.codec.ledgermetadata import ledger_id_of_path, ledger_path
 from store.errors import StoreError
-from store.frozen import NamedTuple, frozen
 from store.history.as_of import Moment
 from store.history.versions import Advance, Flaw, Version, iter_versions
 from store.history.words import describe
@@ -56,8 +57,7 @@ class Event(NamedTuple):
         return describe(version.path, self.before, version.value)
 
 
-@frozen
-class Span:
+class Span(Struct, frozen=True):
     """From ``since`` to ``until``, both included; None: no end."""
 
     since: Moment | None = None

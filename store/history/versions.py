@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
 
 from store.codec.zookeeper_log import BadRecord, Put, Transaction
 from store.errors import LimitExceeded, MetadataCorrupt
-from store.frozen import NamedTuple, frozen
 from store.sources.zookeeper import (
     Gap,
     LogOrder,
@@ -45,8 +46,7 @@ class Version(NamedTuple):
     ephemeral: bool = False  # known of creations and snapshots
 
 
-@frozen
-class Flaw:
+class Flaw(Struct, frozen=True):
     """A part of a file that cannot be read; where no other file has its transactions, a Gap tells what it costs."""
 
     file: Path

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.codec.digest import DIGEST_SIZE, DigestType
 from store.codec.ledgermetadata import decode_digest_type, ledger_id_of_path
@@ -33,7 +34,6 @@ from store.db.tree import Node, iter_values
 from store.engine.memory import slice_bytes
 from store.engine.slices import SLICE_BYTES, Cut
 from store.errors import EntryLogCorrupt, SourceChanged, StoreError
-from store.frozen import NamedTuple, frozen
 from store.index.copies import Copies
 from store.index.writer import Indexer
 from store.names import FileKind
@@ -52,8 +52,7 @@ GROUP_PACKED_BYTES = 64 << 20  # of runs: what waits in memory for its transacti
 GROUP_RUNS = 1 << 17  # where ledgers have few entries these are much larger than their columns
 
 
-@frozen
-class Scanning:
+class Scanning(Struct, frozen=True):
     """How files are scanned. ``digests``: (sorted ledger ids, their digest bytes); ``engine`` None: in this process.
 
     ``vanished`` is told of a file that is gone before it is read, None: that is an error. What was indexed of it by then stays.

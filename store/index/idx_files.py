@@ -13,12 +13,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
+from msgspec import Struct
+
 from store.codec.dbledger import LocationRow
 from store.codec.entrylog import HEADER_BYTES, log_file_name
 from store.codec.ledgerindex import decode_ledger_index_header, iter_index_rows, ledger_id_of_index
 from store.errors import StoreError
 from store.files import open_file
-from store.frozen import frozen
 
 _SIZE_BYTES = 4
 _RECORD_HEAD = struct.Struct(
@@ -28,8 +29,7 @@ _RECORD_HEAD = struct.Struct(
 )
 
 
-@frozen
-class IndexVerdict:
+class IndexVerdict(Struct, frozen=True):
     """What was found in one ``.idx`` file: its entries, what is wrong, and the log ids it names that are not here."""
 
     path: Path

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.db.blocks import ledger_key, ledger_of_key
 from store.db.copies import are_copies_taken_over, has_copies, iter_all_copies, take_copies
@@ -31,7 +33,6 @@ from store.db.files import (
 from store.db.storeinfo import FORMAT_VERSION, read_store_info
 from store.errors import DiskFull, SourceChanged, StoreError
 from store.files import remove_file, remove_tree, scratch_directory
-from store.frozen import frozen
 from store.index.build import Advance, Scanning, index_files, ledger_digests
 from store.index.held import note_copies
 from store.index.unserved import index_unserved
@@ -47,8 +48,7 @@ DERIVED = ("entries", "times")
 _SCRATCH = "rebuild.unfinished"
 
 
-@frozen
-class Difference:
+class Difference(Struct, frozen=True):
     """A row that is not what the files say: "missing" from the store, "surplus", or "different"."""
 
     database: str
@@ -60,8 +60,7 @@ class Difference:
         return ledger_of_key(self.key[:8])
 
 
-@frozen
-class RebuildResult:
+class RebuildResult(Struct, frozen=True):
     """What a rebuild of the index did. ``changed_rows``: rows that are not what they were."""
 
     store: str

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import astuple, replace
 
 from store.engine.memory import cut_for
 from store.engine.operation import Engine
@@ -26,8 +27,7 @@ Part = TypeVar("Part")
 ROUND_SLICES = 8  # their records wait here for those before them
 
 
-@dataclass(frozen=True)
-class ScanFile(Generic[Part]):
+class ScanFile(Struct, Generic[Part], frozen=True):
     """A slice of a file scanned whole: a row for every batch of records, and in a last row how the scan ended.
 
     Subclasses say what is kept of a batch (``encode``, one value a column of ``COLUMNS``) and what it is here (``decode``).
@@ -57,7 +57,7 @@ class ScanFile(Generic[Part]):
         for batch in scan.batches():
             yield packed_row(self.schema, *self.encode(batch, piece), b"")
         state = {
-            "problems": [list(asdict(problem).values()) for problem in scan.problems],
+            "problems": [list(astuple(problem)) for problem in scan.problems],
             "next_offset": scan.next_offset,
             "first_offset": scan.first_offset,
             "resume_offset": scan.resume_offset,
@@ -68,8 +68,7 @@ class ScanFile(Generic[Part]):
         yield packed_row(self.schema, *(b"" for _ in self.COLUMNS), json.dumps(state).encode())
 
 
-@dataclass(frozen=True)
-class ScanRuns(ScanFile[Runs]):
+class ScanRuns(ScanFile[Runs], frozen=True):
     """What the index needs of a slice: the runs of every batch."""
 
     COLUMNS = Runs.COLUMNS
@@ -82,8 +81,7 @@ class ScanRuns(ScanFile[Runs]):
         return decode_runs(columns)
 
 
-@dataclass(frozen=True)
-class ScanRecords(ScanFile[Records]):
+class ScanRecords(ScanFile[Records], frozen=True):
     """The records of every batch, as the kernel made them."""
 
     COLUMNS = ("records",)
@@ -96,8 +94,7 @@ class ScanRecords(ScanFile[Records]):
         return found
 
 
-@dataclass(frozen=True)
-class ScanSizes(ScanFile[dict[int, int]]):
+class ScanSizes(ScanFile[dict[int, int]], frozen=True):
     """How many bytes the records of each ledger have in every batch, with their size fields."""
 
     COLUMNS = ("ledgers", "sizes")
@@ -110,8 +107,7 @@ class ScanSizes(ScanFile[dict[int, int]]):
         return dict(zip(ledgers, sizes, strict=True))
 
 
-@dataclass(slots=True)
-class EngineScan(Generic[Part]):
+class EngineScan(Struct, Generic[Part]):
     """One file whose slices an engine runs. ``pieces`` are what it is given; ``take`` takes their results in any order.
 
     The other fields are those of ``FileScan``, of the slices from the first one on that have their results.
@@ -185,20 +181,15 @@ class EngineScan(Generic[Part]):
         self.next_offset, self.torn = state["next_offset"], state["torn"]
 
 
-@dataclass(slots=True)
 class EngineLog(Generic[Part]):
     """A whole file scanned by an engine, as ``FileScan`` scans it; ``batches`` gives OPERATION's parts instead of records.
 
     At most ``ROUND_SLICES`` results wait here.
     """
 
-    engine: Engine
-    slice: Slice
-    operation: ScanFile[Part]
-    scan: EngineScan[Part] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.scan = EngineScan(self.slice, -1, self.operation)
+    def __init__(self, engine: Engine, part: Slice, operation: ScanFile[Part]) -> None:
+        self.engine, self.slice, self.operation = engine, part, operation
+        self.scan = EngineScan(part, -1, operation)
 
     @property
     def problems(self) -> list[Problem]:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable
 
+from msgspec import Struct
+
 from store.codec.ledgermetadata import COOKIES, decode_members, ledger_id_of_path
 from store.db.backups import damaged_store
 from store.db.bookies import iter_imported_bookies
 from store.db.environment import Store, Txn
 from store.db.tree import iter_children, iter_values
 from store.errors import StoreError, reason_of
-from store.frozen import frozen
 from store.names import shell_word
 from store.wording import counted, listed, plural
 
@@ -26,8 +27,7 @@ _ROW = b"bookies"
 _LEDGERS = "/ledgers/"
 
 
-@frozen
-class AbsentBookies:
+class AbsentBookies(Struct, frozen=True):
     """Ids of the bookies that are imported, and of those that are not but may run: their entries are not seen."""
 
     imported: tuple[str, ...]

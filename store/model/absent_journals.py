@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from store.codec.ledgermetadata import LedgerState
 from store.db.bookies import Bookie, iter_imported_bookies
 from store.db.environment import Store, Txn
 from store.db.files import iter_logs
 from store.errors import StoreError
-from store.frozen import frozen
 from store.model.ledgers import count_missing, iter_ledger_ids, read_ledger
 from store.names import FileKind, shell_word
 from store.wording import counted
 
 
-@frozen
-class AbsentJournals:
+class AbsentJournals(Struct, frozen=True):
     """The directories where journals of bookies that have none would be, and how many ledgers are open or lack entries."""
 
     bookies: tuple[str, ...]

@@ -11,12 +11,14 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from store.codec.ledgermetadata import LedgerState
 from store.db.bookies import disks_of
 from store.db.environment import Txn
 from store.db.unserved import has_unserved
 from store.errors import MetadataCorrupt, StoreError, Unsupported
-from store.frozen import frozen, replace
 from store.model.absent_bookies import find_absent_bookies, find_gone_bookies
 from store.model.coverage import Outside, count_unseen, find_outside, iter_entry_gaps, read_disks, read_held
 from store.model.ledgers import Ledger, find_ledger, find_metadata, missing_ranges, read_ledger
@@ -51,8 +53,7 @@ _SPLIT = 100_000  # ranges of one ledger that are told apart: metadata may claim
 _NO_LEDGER = "No such ledger exists on Metadata Server"
 
 
-@frozen
-class Missing:
+class Missing(Struct, frozen=True):
     """What no client gets of a ledger, and the worst of the reasons.
 
     "no-ledger": neither metadata nor entries are there; "no-metadata"; "gone-bookies": it was never closed, and the ``bookies`` that a
@@ -147,8 +148,7 @@ def iter_unreadable(txn: Txn) -> Iterator[Missing]:
                 yield missing
 
 
-@frozen
-class Thinned:
+class Thinned(Struct, frozen=True):
     """A ledger of which clients get all, though bookies of it are ``gone``. ``spare``: bookies with copies that it does not name."""
 
     ledger_id: int
@@ -205,8 +205,7 @@ def _joined(ranges: list[Range]) -> tuple[Range, ...]:
     return tuple(joined)
 
 
-@frozen
-class BrokenLedger:
+class BrokenLedger(Struct, frozen=True):
     """A ledger in a topic's list of which something is lost, or not seen.
 
     ``entries``: as the list counts them; ``lost``: ranges of them that no broker can read, ``outside_entries`` of them files have, and

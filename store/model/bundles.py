@@ -8,11 +8,12 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise
 
+from msgspec import Struct
+
 from store.codec.javamap import in_hash_map_order
 from store.codec.policies import JsonObject
 from store.db.environment import Txn
 from store.errors import InvalidValue, NamespaceNotFound
-from store.frozen import frozen
 from store.model.resources import find_json
 from store.model.topics import iter_topics
 from store.names import NamespaceName, TopicName
@@ -23,8 +24,7 @@ DEFAULT_BUNDLES = 4
 _NUMBER = re.compile(r"([+-]?)(0[xX]|#|0(?=.))?(.*)", re.DOTALL)
 
 
-@frozen
-class Bundle:
+class Bundle(Struct, frozen=True):
     """A range of hashes, its end left out but for the last hash."""
 
     namespace: NamespaceName

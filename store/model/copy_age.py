@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from store.db.backups import damaged_store
 from store.db.environment import Store, Txn
 from store.db.files import FileMode, iter_logs
-from store.frozen import frozen
 
 _REFRESHED = b"refreshed"
 _AS_OF = b"as-of"
@@ -26,8 +27,7 @@ SAID_BY: Mapping[str, str] = {
 """What tells the time of a copy → in words."""
 
 
-@frozen
-class AsOf:
+class AsOf(Struct, frozen=True):
     """The copy's own time, epoch ms: the latest moment that it tells of; ``source``: of ``SAID_BY``."""
 
     time_ms: int
@@ -43,8 +43,7 @@ GIVEN, CLOCK = "given", "clock"
 """What else may say which time it is: ``--now``, or the clock where a copy tells nothing."""
 
 
-@frozen
-class Now:
+class Now(Struct, frozen=True):
     """The time that ages are counted at, epoch ms; ``source``: of ``SAID_BY``, ``GIVEN`` or ``CLOCK``; ``clock_ms``: that of the asking."""
 
     time_ms: int
@@ -86,8 +85,7 @@ def put_as_of(txn: Txn, found: AsOf) -> None:
     txn.put("state", _AS_OF, f"{found.time_ms} {found.source}".encode())
 
 
-@frozen
-class CopyAge:
+class CopyAge(Struct, frozen=True):
     """Times in ms. ``read_ms``: of the import, or of the last refresh; ``end_ms``: the time up to which the copy can know of anything."""
 
     read_ms: int

@@ -17,13 +17,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState
 from store.db.bookies import iter_imported_bookies
 from store.db.copies import has_copies, iter_copies
 from store.db.environment import Txn
 from store.db.files import DIFFERS, FileMode, iter_damage, iter_logs
 from store.db.unserved import has_unserved, iter_unserved
-from store.frozen import frozen
 from store.model.absent_bookies import find_absent_bookies, find_gone_bookies
 from store.model.ledgers import Ledger, find_metadata, iter_blocks, missing_ranges
 from store.model.placement import Stripe, ensemble_bookies, stripes_of
@@ -39,8 +40,7 @@ SHORT_LEDGERS = "short ledgers"
 """Where in a transaction's memo the ids of the ledgers with too few copies are, once all were looked at."""
 
 
-@frozen
-class Disks:
+class Disks(Struct, frozen=True):
     """Whose the imported files are. ``by_file``: file id → bookie id, "" where nothing proves one; ``own``: files written here;
     ``imported``: bookie ids; ``tells``: whether this store knows which file has which entries; ``gone``: bookies that ledgers name, and
     that are neither here nor of the cluster."""
@@ -61,8 +61,7 @@ class Disks:
         return None
 
 
-@frozen
-class BookieCopies:
+class BookieCopies(Struct, frozen=True):
     """What one bookie serves of the entries that it should have: good records, damaged ones alone, none (``missing``, as far as is known).
 
     ``differing``: of those held, the ones with other bytes than the copy that is read here. Not imported: nobody knows, unless it is
@@ -93,8 +92,7 @@ class BookieCopies:
         return f"{self.bookie}: {found}" if found else ""
 
 
-@frozen
-class Coverage:
+class Coverage(Struct, frozen=True):
     """How many copies there are of a ledger's entries.
 
     ``on``: entries on 0, 1, 2, … of the bookies that should have them, those imported; ``unknown``: entries that a bookie which is not
@@ -345,8 +343,7 @@ def _shortfall(
 # -- what no client gets --------------------------------------------------------------------------------------------------
 
 
-@frozen
-class Outside:
+class Outside(Struct, frozen=True):
     """Entries that files have and that no bookie serves which clients ask: ``ranges``, both ends included. ``bookies``: whose files have
     them; ``asked``: those of these that clients ask, which have them in records that they do not serve."""
 
@@ -434,8 +431,7 @@ def _ranges_of(entry_ids: Array) -> tuple[tuple[int, int], ...]:
     return tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
-@frozen
-class Gap:
+class Gap(Struct, frozen=True):
     """Entries ``first`` to ``last``, both included, that no file has. ``bookies``: those not imported that should have them; where
     there are none, the entries are lost."""
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from store.codec.cursor import CursorInfo, CursorState, Ranges, decode_cursor_info, decode_cursor_ledger
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn
@@ -18,7 +21,6 @@ from store.errors import (
     StoreError,
     SubscriptionNotFound,
 )
-from store.frozen import frozen, replace
 from store.model.ledgers import find_metadata, read_ledger
 from store.model.reader import EntryReader
 from store.model.topics import Topic, check_namespace, iter_topics, rank_of, read_topic
@@ -47,8 +49,7 @@ class CursorSource(StrEnum):
     """Nothing that can be read: it has acknowledged nothing, as far as anybody knows."""
 
 
-@frozen
-class Cursor:
+class Cursor(Struct, frozen=True):
     """A cursor as it really stands. ``recoverable``: what the entries of a ledger without metadata still say, which no broker will see.
 
     ``ahead``: the position that is stored, where that is ahead of the topic's end: a broker that loads the topic starts the cursor there.

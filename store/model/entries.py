@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.codec.brokerentry import MAGIC as BROKER_MAGIC
 from store.codec.message import CHECKSUM_MAGIC, decode_message_entry, is_batch, message_count
 from store.db.environment import Txn
 from store.errors import EntryNotFound, NothingMatches, StoreError
-from store.frozen import frozen
 from store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode, located, opened
 from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
@@ -19,17 +20,21 @@ from store.wording import counted
 _OPTIONAL = {"json_optional": True}
 
 
-@frozen
-class LastMessageId:
+class LastMessageId(Struct, frozen=True):
     """A message id as upstream's REST interface writes it; a batch's has two keys more."""
+
+    JSON_OPTIONAL = (
+        "outstanding_acks_in_same_batch",
+        "original_batch_size",
+    )
 
     ledger_id: int
     entry_id: int
     partition_index: int
     batch_index: int = -1
     batch_size: int = 0
-    outstanding_acks_in_same_batch: int | None = field(default=None, metadata=_OPTIONAL)
-    original_batch_size: int | None = field(default=None, metadata=_OPTIONAL)
+    outstanding_acks_in_same_batch: int | None = None
+    original_batch_size: int | None = None
 
 
 def read_last_id(reader: EntryReader, name: TopicName, problems: list[StoreError]) -> LastMessageId:

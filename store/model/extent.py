@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from store.codec.cursor import CursorState
 from store.db.environment import Txn
-from store.frozen import frozen
 from store.model.cursors import normal_ranges
 from store.model.ledgers import find_sums, iter_blocks_of
 from store.model.topics import Topic
@@ -16,8 +17,7 @@ Intervals = tuple[tuple[int, int], ...]
 """Half-open intervals of ranks (``Topic.rank``), ascending, disjoint."""
 
 
-@frozen
-class Extent:
+class Extent(Struct, frozen=True):
     """Entries, messages (batches count their messages; an entry whose bytes are lost counts one) and payload bytes."""
 
     entries: int = 0

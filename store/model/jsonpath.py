@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec import Struct
+
 from store.errors import InvalidValue
-from store.frozen import frozen
 
 _STEP = re.compile(
     r"""\.(?P<name>[^.\[\]=!<>~'"\s*]+)|\[(?P<index>-?\d+)\]|\[(?P<quoted>'[^']*'|"[^"]*")\]|(?P<any>\.\*|\[\*\])"""
@@ -29,8 +30,7 @@ Step = str | int | None
 """A member's name, an index, or None for all of them."""
 
 
-@frozen
-class PathTest:
+class PathTest(Struct, frozen=True):
     """A path and what is there. ``sign`` None: anything; ``wanted`` as it was typed."""
 
     steps: tuple[Step, ...]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+
 from store.codec.claims import BUCKET_CURSOR, BUCKET_TOPIC, COMPACTED_TOPIC, CURSOR_KEY, SCHEMA_KEY, TOPIC_KEY
 from store.codec.ledgermetadata import LedgerMetadata, ledger_path
 from store.db.environment import Txn
 from store.db.owners import Owner, OwnerKind, find_owners
 from store.db.tree import find_node
 from store.errors import InvalidValue, LedgerNotFound, StoreError, Unsupported
-from store.frozen import frozen
 from store.model.ledgers import find_metadata, find_times
 from store.names import MANAGED_LEDGERS, PERSISTENT, parse_owner
 
 
-@frozen
-class LedgerOwners:
+class LedgerOwners(Struct, frozen=True):
     """Who owns a ledger, and what its creator wrote into its custom metadata (text where it is text, else hex).
 
     ``state``: as of ``store.reports.ledgers.ledger_state``; "" where only owners were asked for.

@@ -7,7 +7,9 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from store.codec.ledgermetadata import (
     LedgerMetadata,
@@ -35,7 +37,6 @@ from store.db.environment import Txn
 from store.db.files import Damage, iter_damage
 from store.db.tree import find_node, path_of_key, plain_value, tree_key
 from store.errors import LedgerNotFound
-from store.frozen import NamedTuple, frozen
 from store.names import INT_MAX
 
 _Found = TypeVar("_Found")
@@ -48,8 +49,7 @@ _USUAL_KEY = (
 )
 
 
-@frozen
-class Ledger:
+class Ledger(Struct, frozen=True):
     """One ledger: its metadata (None: deleted, or never listed), what the index holds, and where it ends.
 
     ``last_entry_id`` is the metadata's for a CLOSED ledger, else what a client's recovery would find (−1: empty).

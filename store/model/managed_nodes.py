@@ -7,13 +7,13 @@ Persistent topics and their cursors are known by their paths. Pulsar 5.0 keeps t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from store.codec.cursor import decode_cursor_head
 from store.codec.managedledger import decode_ledger_ids
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_children, iter_values
 from store.errors import MetadataCorrupt, StoreError
-from store.frozen import NamedTuple
 from store.names import (
     MANAGED_LEDGERS,
     PERSISTENT,

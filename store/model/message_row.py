@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import field, replace
 from hashlib import sha1
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.codec.buffer import signed
-from store.frozen import frozen
 from store.model.messages import Message
 from store.model.redaction import redact, redact_value
 from store.names import TopicName
@@ -30,14 +31,27 @@ MARKER_NAMES = {
 }
 
 
-@frozen
-class MessageRow:
+class MessageRow(Struct, frozen=True):
     """A message. Times in epoch ms, event time 0 = none; ``size`` and ``sha1`` are those of the payload.
 
     ``ordering_key`` and ``payload`` are base64. From ``payload`` on a key is there only when it says something:
     ``encrypted`` means that size, digest and payload are the entry's stored bytes, ``chunks`` how many entries made the message.
     ``value`` is what the schema makes of the payload, as JSON can say it.
     """
+
+    JSON_OPTIONAL: ClassVar[tuple[str, ...]] = (
+        "payload",
+        "broker_index",
+        "deliver_at_time",
+        "encrypted",
+        "null_value",
+        "chunks",
+        "marker_type",
+        "transaction",
+        "schema_version",
+        "value",
+        "value_error",
+    )
 
     topic: str
     ledger_id: int
@@ -53,17 +67,17 @@ class MessageRow:
     properties: Mapping[str, str]
     size: int
     sha1: str | None
-    payload: str | None = field(default=None, metadata=_OPTIONAL)
-    broker_index: int | None = field(default=None, metadata=_OPTIONAL)
-    deliver_at_time: int | None = field(default=None, metadata=_OPTIONAL)
-    encrypted: bool | None = field(default=None, metadata=_OPTIONAL)
-    null_value: bool | None = field(default=None, metadata=_OPTIONAL)
-    chunks: int | None = field(default=None, metadata=_OPTIONAL)
-    marker_type: str | None = field(default=None, metadata=_OPTIONAL)
-    transaction: str | None = field(default=None, metadata=_OPTIONAL)
-    schema_version: int | None = field(default=None, metadata=_OPTIONAL)
-    value: object = field(default=None, metadata=_OPTIONAL)
-    value_error: str | None = field(default=None, metadata=_OPTIONAL)
+    payload: str | None = None
+    broker_index: int | None = None
+    deliver_at_time: int | None = None
+    encrypted: bool | None = None
+    null_value: bool | None = None
+    chunks: int | None = None
+    marker_type: str | None = None
+    transaction: str | None = None
+    schema_version: int | None = None
+    value: object = None
+    value_error: str | None = None
 
 
 def message_row(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.codec.batch import iter_batch
 from store.codec.compression import NONE, decompress
@@ -29,7 +31,6 @@ from store.errors import (
     StoreError,
     Unsupported,
 )
-from store.frozen import frozen
 from store.model.ledgers import find_place
 from store.model.reader import EntryReader
 from store.names import Position
@@ -40,8 +41,7 @@ ENTRY_ERRORS = (EntryNotFound, EntryCorrupt, EntryLogCorrupt, LimitExceeded, Uns
 """Errors that concern one entry: reading goes on behind it and counts it."""
 
 
-@frozen
-class Message:
+class Message(Struct, frozen=True):
     """One message. Times in ms; 0 = no event time, None = no broker time.
 
     ``payload``: the value as the producer sent it; for an encrypted entry the stored bytes of the whole entry (``encrypted``).
@@ -78,8 +78,7 @@ class Message:
         return int.from_bytes(version, signed=True) if version is not None and len(version) == 8 else None
 
 
-@dataclass(slots=True)
-class ReadOptions:
+class ReadOptions(Struct):
     """What to read. ``committed``: nothing that an open or aborted transaction wrote; ``markers``: the broker's own entries too.
 
     ``whole``: reading begins where the topic does, so that a chunk without the ones before it is damage; else it is passed over.
@@ -90,20 +89,24 @@ class ReadOptions:
     whole: bool = True
 
 
-@dataclass(slots=True)
 class MessageReader:
     """Reads messages of entries; counts what it could not read in ``errors``.
 
     ``ends``: positions among which the commit and abort markers are, when those read do not hold them all.
     """
 
-    reader: EntryReader
-    options: ReadOptions = field(default_factory=ReadOptions)
-    ends: Callable[[], Iterable[Position]] | None = None
-    errors: list[StoreError] = field(default_factory=list)
-    _chunks: dict[str, list[Message]] = field(default_factory=dict)
-    _outcomes: dict[tuple[int, int], bool] = field(default_factory=dict)
-    _outcomes_known: bool = False
+    def __init__(
+        self,
+        reader: EntryReader,
+        options: ReadOptions | None = None,
+        ends: Callable[[], Iterable[Position]] | None = None,
+        errors: list[StoreError] | None = None,
+    ) -> None:
+        self.reader, self.options, self.ends = reader, options or ReadOptions(), ends
+        self.errors: list[StoreError] = [] if errors is None else errors
+        self._chunks: dict[str, list[Message]] = {}
+        self._outcomes: dict[tuple[int, int], bool] = {}
+        self._outcomes_known = False
 
     def iter_messages(self, positions: Iterable[Position]) -> Iterator[Message]:
         """Yield the messages of the entries at POSITIONS, in order; a joined message comes at its last chunk."""

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import suppress
 
+from msgspec import Struct
+
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, LoneLedger, find_lone_ledger
 from store.db.blocks import decode_sums, ledger_key
 from store.db.environment import Txn
 from store.db.unserved import has_unserved
 from store.errors import StoreError
-from store.frozen import frozen
 from store.model.coverage import (
     SHORT_LEDGERS,
     Coverage,
@@ -36,8 +37,7 @@ from store.model.placement import write_set
 from store.names import LONG_MAX
 
 
-@frozen
-class OpenEnd:
+class OpenEnd(Struct, frozen=True):
     """Where BookKeeper's recovery would close a ledger, by the bookies imported.
 
     ``last_add_confirmed``: certainly acknowledged, up to there; ``kept``: up to there any recovery finds every entry;
@@ -130,8 +130,7 @@ def read_confirmed(txn: Txn, ledger: Ledger) -> Coverage | None:
     return read_coverage(txn, ledger, None if end is None else end.last_add_confirmed)
 
 
-@frozen
-class Shortfalls:
+class Shortfalls(Struct, frozen=True):
     """What one look at the copies of all ledgers found: the ``ledgers`` with entries of which a bookie that is here or gone lacks a copy;
     those that are not closed, or that cannot be read (``others``); of each bookie that may run and is not imported how many ledgers have
     entries on it (``absent``)."""

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from store.codec.ledgermetadata import LedgerMetadata
-from store.frozen import frozen
 
 if TYPE_CHECKING:
     from store.aliases import Array
 
 
-@frozen
-class Stripe:
+class Stripe(Struct, frozen=True):
     """The entries ``first`` to ``last`` of one ensemble, both included. ``members``: bookie ids, each position's."""
 
     first: int

@@ -7,13 +7,15 @@ brokers make of them: docs/formats/managed-ledger.md.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from store.db.blocks import NO_MAX, decode_latest, decode_publish_bounds, ledger_key
 from store.db.environment import Txn
 from store.errors import IndexCorrupt
-from store.frozen import NamedTuple, frozen, replace
 from store.model.ledgers import find_sums
 from store.model.topics import Topic, TopicLedger
 
@@ -22,8 +24,7 @@ Form = Literal["properties", "fields"]
 FORMS: tuple[Form, ...] = ("properties", "fields")
 
 
-@frozen
-class StatedTime:
+class StatedTime(Struct, frozen=True):
     """A publish time that the metadata states and the index knows better. ``where``: "field" or "property"."""
 
     name: str

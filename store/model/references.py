@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
+from typing import NamedTuple
 
 from store.codec.cursor import decode_cursor_head, decode_cursor_ledger_id
 from store.codec.given import parse_integer
@@ -17,7 +18,6 @@ from store.db.environment import Store, Txn
 from store.db.owners import Owner, OwnerKind, decode_owners, encode_text, join_owners, owner_part
 from store.db.tree import Node, iter_values
 from store.errors import IndexCorrupt, StoreError
-from store.frozen import NamedTuple
 from store.model.cursors import COMPACTION_CURSOR, INTERNAL_PROPERTY_PREFIX, read_cursor
 from store.model.managed_nodes import managed_node
 from store.model.reader import EntryReader

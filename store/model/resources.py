@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from store.codec.java import hash_order
 from store.codec.policies import JsonObject, decode_json_object
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_children
 from store.errors import NamespaceNotFound, ResourceNotFound
-from store.frozen import frozen
 from store.model.topics import iter_namespaces
 from store.names import NamespaceName
 
@@ -26,8 +27,7 @@ GLOBAL_CLUSTER = "global"
 Shown = Callable[[Any], Any]  # Any: JSON values, whose kinds a damaged node does not keep
 
 
-@frozen
-class Fields:
+class Fields(Struct, frozen=True):
     """The keys of a JSON object in upstream's order: their defaults (None: left out), and how some are shown."""
 
     defaults: Mapping[str, Any]  # Any: JSON values

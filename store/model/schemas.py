@@ -7,7 +7,9 @@ schema, and such a value is left alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from store.codec.schema import (
     IndexEntry,
@@ -32,14 +34,12 @@ from store.codec.value import (
 from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, StoreError
-from store.frozen import NamedTuple
 from store.model.messages import Message
 from store.model.reader import EntryReader
 from store.names import TopicName
 
 
-@dataclass(frozen=True)
-class TopicSchemas:
+class TopicSchemas(Struct, frozen=True):
     """The versions of one topic's schema, plain data that travels to executors; ``problems``: why a version is not there."""
 
     versions: Mapping[int, ValueSchema] = field(default_factory=dict)

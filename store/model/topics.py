@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import accumulate, takewhile
+from typing import NamedTuple
 
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn
 from store.db.tree import Node, find_node, has_children, iter_children, iter_children_and_keys, tree_key
 from store.errors import LedgerNotFound, NamespaceNotFound, StoreError, TopicNotFound
-from store.frozen import NamedTuple
 from store.model.ledgers import find_end, find_whole, read_ledger
 from store.names import (
     PARTITION_SUFFIX,

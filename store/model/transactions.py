@@ -6,7 +6,8 @@ Upstream: ``MLTransactionMetadataStore``, ``MLPendingAckStore``, ``TopicTransact
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from store.codec.message import decode_message_entry, transaction_id
 from store.codec.transactions import (
@@ -26,7 +27,6 @@ from store.codec.transactions import (
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_children
 from store.errors import EntryCorrupt, EntryNotFound, NotFound
-from store.frozen import frozen
 from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import EARLIEST, TRANSACTION_LOG_PREFIX, NamespaceName, Position, TopicName
@@ -37,8 +37,7 @@ MAX_ID = "max_local_txn_id"
 _TXN_COMMIT, _TXN_ABORT = 21, 22
 
 
-@dataclass(slots=True)
-class OpenTransaction:
+class OpenTransaction(Struct):
     """A transaction that is neither committed nor aborted, with the topics and subscriptions that it touched."""
 
     txn: TxnId
@@ -49,8 +48,7 @@ class OpenTransaction:
     subscriptions: list[tuple[str, str]] = field(default_factory=list)
 
 
-@frozen
-class Coordinator:
+class Coordinator(Struct, frozen=True):
     """What a coordinator's log says: the highest number given, and its open transactions in their order."""
 
     coordinator_id: int
@@ -144,8 +142,7 @@ def _payloads(reader: EntryReader, topic: Topic, end: Position | None = None) ->
         yield f"entry {position} of {topic.name}", bytes(reader.read(position.ledger_id, position.entry_id).payload)
 
 
-@dataclass(slots=True)
-class Buffer:
+class Buffer(Struct):
     """What the entries of a topic say of transactions: first entries of open ones, and those that were aborted."""
 
     first: dict[TxnId, Position] = field(default_factory=dict)

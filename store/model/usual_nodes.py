@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from store.codec.cursor import find_usual_cursor
 from store.codec.ledgermetadata import LoneLedger, find_usual_ledger
@@ -16,7 +17,6 @@ from store.db.environment import Txn
 from store.db.owners import OwnerKind
 from store.db.tree import decode_node, plain_value
 from store.errors import IndexCorrupt
-from store.frozen import NamedTuple
 from store.model.coverage import find_lone_bookie
 from store.model.cursors import COMPACTION_CURSOR
 from store.model.ledgers import LoneLedgers

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.codec.buffer import signed
 from store.errors import InvalidValue
-from store.frozen import frozen
 from store.model.messages import Message
 from store.names import EARLIEST, LATEST, LONG_MAX, Position
 from store.timespec import shown_time
@@ -21,8 +21,7 @@ def check_times(start_ms: int | None, end_ms: int | None) -> None:
         raise InvalidValue(f"the window of time ends before it begins: {times}", hint="swap start and end")
 
 
-@frozen
-class Window:
+class Window(Struct, frozen=True):
     """Which messages: positions FIRST to LAST, times from ``start_ms`` on and before ``end_ms``, on CLOCK; one KEY or any.
 
     A position with a batch index begins or ends inside that batch. ``latest`` as the first is the last entry.

@@ -10,10 +10,10 @@ import struct
 
 import google_crc32c
 import numpy as np
+from msgspec import Struct
 
 from store.db.nacks import MAX_PRECISION_BITS
 from store.errors import Corrupt, Unsupported
-from store.frozen import frozen
 from store.nacks.bitmaps import Bytes, Int64s, Uint32s
 
 FORMAT_VERSION = 1
@@ -35,8 +35,7 @@ _ROW_SIZE_BYTES = 8 + 8 + 4
 _CHECKSUM_STEP = 1 << 18
 
 
-@frozen
-class NackColumns:
+class NackColumns(Struct, frozen=True):
     """A whole tracker as columns: row i says which entries of ``ledgers[i]`` are due in bucket ``buckets[i]``.
 
     ``buckets`` are epoch milliseconds without their lower ``precision_bits`` bits; rows strictly increase by

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from pyroaring import BitMap64
 
-from store.frozen import NamedTuple, frozen
 from store.nacks.bitmaps import Int64s, decode_bitmap, decode_groups
 from store.nacks.segments import Block, join_blocks
 from store.names import Position
@@ -21,8 +22,7 @@ class DueGroup(NamedTuple):
     entry_ids: BitMap64
 
 
-@frozen
-class DueNacks:
+class DueNacks(Struct, frozen=True):
     """Whole buckets, each (bucket, ledger) once. Iterating yields groups; bitmaps are made one at a time.
 
     ``partition_index`` is the tracker's (−2 = unknown, as upstream's placeholder).

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
-from dataclasses import field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from store.db.environment import Txn
 from store.db.nacks import (
@@ -24,15 +25,13 @@ from store.db.nacks import (
     tracker_key,
 )
 from store.errors import IndexCorrupt
-from store.frozen import frozen
 from store.names import Position
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
 
-@frozen
-class KeptGroup:
+class KeptGroup(Struct, frozen=True):
     """The entries of one ledger that are due together, as they are stored under ``key``."""
 
     topic: str
@@ -53,8 +52,7 @@ class KeptGroup:
             yield Position(self.ledger_id, entry_id)
 
 
-@frozen
-class KeptStats:
+class KeptStats(Struct, frozen=True):
     """What waits for one subscription; ``buckets`` are times, ``bitmaps`` are pairs of a time and a ledger."""
 
     topic: str
@@ -65,7 +63,7 @@ class KeptStats:
     ledgers: int
     buckets: int
     bitmaps: int
-    size_bytes: int = field(metadata={"json": "bytes"})
+    size_bytes: int = field(name="bytes")
     next_deadline_ms: int | None
     last_deadline_ms: int | None
 

@@ -11,11 +11,11 @@ from functools import partial
 from itertools import takewhile
 
 import numpy as np
+from msgspec import Struct
 
 from store.db.blocks import Block
 from store.db.environment import Txn
 from store.errors import InvalidValue
-from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.extent import Intervals, extent_of, iter_ledger_parts
 from store.model.ledgers import iter_blocks
@@ -29,8 +29,7 @@ SAMPLE_LIMIT = 500_000
 _TAIL = 0.01  # of the entries, at each end: clocks that are far off say nothing about a rate
 
 
-@frozen
-class TopicNacks:
+class TopicNacks(Struct, frozen=True):
     """What a topic says about its nacks. ``entries_per_second`` is None when all entries have one time.
 
     ``holes``: entries not acknowledged with an acknowledged one behind them; ``nacked_share``: their part of the entries

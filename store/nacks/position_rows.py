@@ -8,11 +8,10 @@ A row's ``topic``, where it has one, must be the command's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from store.codec.given import json_object
 from store.errors import InvalidValue, StoreError, reason_of
-from store.frozen import NamedTuple
 from store.nacks.buckets import check_delay
 from store.names import Position, TopicName, parse_position, parse_topic
 from store.timespec import parse_duration_ms

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from store.frozen import frozen
 from store.nacks.bitmaps import Bytes, Int64s, Uint32s, decode_groups, encode_groups, ranges
 from store.nacks.rows import group_rows
 
@@ -24,8 +24,7 @@ NO_BUCKET = 1 << 63
 """Greater than every bucket: the head of nothing."""
 
 
-@frozen
-class Block:
+class Block(Struct, frozen=True):
     """Rows strictly increasing by (bucket, ledger); ``lengths[i]`` bytes of ``bitmaps`` belong to row i."""
 
     buckets: Int64s

@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
+from msgspec import Struct
 
 from store.errors import InvalidValue
-from store.frozen import frozen
 from store.nacks.bitmaps import ARRAY_LIMIT, Int64s
 from store.nacks.buckets import check_precision_bits
 from store.nacks.codec import HEADER_SIZE_BYTES
@@ -43,8 +43,7 @@ _MOST_RATE = 10**9
 _SAMPLE_LIMIT = 2_000_000
 
 
-@frozen
-class NackLoad:
+class NackLoad(Struct, frozen=True):
     """A steady stream of nacks: every message of every entry, but each ACKNOWLEDGED_EVERY-th entry (0: none left out).
 
     Raises InvalidValue, naming the value, where one is out of range.
@@ -88,8 +87,7 @@ class NackLoad:
         return math.ceil(self.entries_per_second * self.delay_ms / 1000)
 
 
-@frozen
-class MeasuredSize:
+class MeasuredSize(Struct, frozen=True):
     """A sample as the tracker holds it; ``resident_bytes`` are its columns and bitmaps in memory."""
 
     entries: int
@@ -100,8 +98,7 @@ class MeasuredSize:
     java_bytes: int
 
 
-@frozen
-class TrackerSizing:
+class TrackerSizing(Struct, frozen=True):
     """One precision: bytes of the whole pending load in every structure, earliness, timer."""
 
     precision_bits: int

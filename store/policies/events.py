@@ -7,8 +7,9 @@ Read as a broker reads them: the compacted view, then what lies behind it. Upstr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from store.db.environment import Txn
 from store.db.tree import find_node
@@ -23,8 +24,7 @@ _MEMO = "policyevents"
 Fields = Mapping[str, Any]  # Any: upstream's TopicPolicies, fields by name
 
 
-@dataclass(slots=True)
-class PolicyEvents:
+class PolicyEvents(Struct):
     """The policies of a namespace's topics by base name. ``replicate_to``: of the newest event for this cluster alone."""
 
     local: dict[TopicName, Fields] = field(default_factory=dict)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from msgspec import Struct
+
 from store.codec.policies import (
     BacklogQuota,
     DelayedDelivery,
@@ -21,7 +23,6 @@ from store.codec.topicpolicies import decode_topic_policies
 from store.db.environment import Txn
 from store.db.tree import find_node, tree_key
 from store.errors import MetadataCorrupt
-from store.frozen import frozen
 from store.names import NamespaceName, TopicName, encode_name
 from store.policies.events import find_policy_events
 
@@ -32,40 +33,35 @@ _SCOPES = ((TOPIC, "local"), (GLOBAL_TOPIC, "global"))
 _KEPT_ROOTS = 2 * len(_SCOPES)
 
 
-@frozen
-class MessageTtl:
+class MessageTtl(Struct, frozen=True):
     """How long messages live, in seconds (0: for ever), and where that is written: topic, global-topic or namespace."""
 
     seconds: int
     source: str
 
 
-@frozen
-class RetentionInForce:
+class RetentionInForce(Struct, frozen=True):
     """How long consumed ledgers are kept, and where that is written."""
 
     retention: Retention
     source: str
 
 
-@frozen
-class DeliveryInForce:
+class DeliveryInForce(Struct, frozen=True):
     """Whether and how messages are delayed, and where that is written."""
 
     delivery: DelayedDelivery
     source: str
 
 
-@frozen
-class QuotaInForce:
+class QuotaInForce(Struct, frozen=True):
     """A backlog quota, and where that is written."""
 
     quota: BacklogQuota
     source: str
 
 
-@frozen
-class PoliciesInForce:
+class PoliciesInForce(Struct, frozen=True):
     """The policies in force for a topic; None: nothing here sets one. ``backlog_quotas``: by type."""
 
     message_ttl: MessageTtl | None

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Any
 
-from store.frozen import frozen
+from msgspec import Struct, field
 
 Json = dict[str, Any]  # Any: JSON values
 Options = Mapping[str, Any]  # Any: of a command, by the names of ``pulsar_admin.upstream.name_of``
 
 
-@frozen
-class Place(ABC):
+class Place(Struct, frozen=True):
     """One policy's place: ``read`` gives None where nothing is set, ``write`` sets or (None) removes in a copy of FOUND."""
 
     key: str
@@ -24,17 +21,16 @@ class Place(ABC):
         """The members that change with it."""
         return (self.key,)
 
-    @abstractmethod
     def read(self, found: Json, cluster: str, options: Options) -> Any:
         """Return the value."""
+        raise AssertionError
 
-    @abstractmethod
     def write(self, found: Json, value: Any, cluster: str, options: Options) -> Json:
         """Return FOUND with VALUE."""
+        raise AssertionError
 
 
-@frozen
-class Member(Place):
+class Member(Place, frozen=True):
     """A member of its own. ``empty``: what upstream leaves there when it is removed; None: no member."""
 
     empty: Any = None
@@ -46,8 +42,7 @@ class Member(Place):
         return put(found, self.key, self.empty if value is None else value)
 
 
-@frozen
-class PerCluster(Place):
+class PerCluster(Place, frozen=True):
     """A map by cluster. ``older``: a member that has the same for clients of before."""
 
     older: str | None = None
@@ -65,8 +60,7 @@ class PerCluster(Place):
         return found
 
 
-@frozen
-class Entry(Place):
+class Entry(Place, frozen=True):
     """A map of which an option names the entry; ``read`` gives the whole map."""
 
     option: str
@@ -78,8 +72,7 @@ class Entry(Place):
         return {**found, self.key: put(found.get(self.key) or {}, options[self.option], value)}
 
 
-@frozen
-class OfSubscription(Place):
+class OfSubscription(Place, frozen=True):
     """A member that a subscription may have a value of its own of, in ``subscriptionPolicies``."""
 
     inner: str
@@ -99,8 +92,7 @@ class OfSubscription(Place):
         return {**found, "subscriptionPolicies": put(kept, name, own or None)}
 
 
-@frozen
-class Inner(Place):
+class Inner(Place, frozen=True):
     """Some members of an object: all of what the value has. ``template``: the object where there is none."""
 
     template: Json = field(default_factory=dict)
@@ -118,8 +110,7 @@ class Inner(Place):
         return {**found, self.key: held}
 
 
-@frozen
-class Parts(Place):
+class Parts(Place, frozen=True):
     """Members that are the members of one object: the object's → theirs; set and removed together, the first tells."""
 
     parts: Mapping[str, str] = field(default_factory=dict)

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+
 from store.codec.policies import EVICTION, BacklogQuota
-from store.frozen import frozen
 from store.model.cursors import backlog_size_bytes
 from store.model.topics import Topic
 from store.names import Position
@@ -16,8 +17,7 @@ from store.policies.in_force import QuotaInForce
 SIZE, AGE = "destination_storage", "message_age"
 
 
-@frozen
-class QuotaState:
+class QuotaState(Struct, frozen=True):
     """A backlog quota in force beside what it counts. ``slowest``: the cursor that stands furthest back, which is judged.
 
     ``used``: bytes of backlog, or for ``message_age`` milliseconds since the ledger of its first message was closed. ``closed_ms``:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from store.errors import InvalidValue
-from store.frozen import frozen
 from store.names import INT_MAX, NamespaceName, TopicName, in_hash_order, parse_topic
 from store.policies.places import Json, Options
 
@@ -39,8 +40,7 @@ _ENSEMBLE_MAX = 5  # managedLedgerMaxEnsembleSize of a broker that sets nothing
 _MESSAGE_MAX_BYTES = 5 << 20  # maxMessageSize of a broker that sets nothing
 
 
-@frozen
-class Scope:
+class Scope(Struct, frozen=True):
     """Whose policies: GROUP is upstream's of the command. ``namespace_policies``: as stored; ``found``: what changes."""
 
     group: str

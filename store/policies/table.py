@@ -10,14 +10,14 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from store.frozen import frozen
+from msgspec import Struct
+
 from store.policies import offload, rules
 from store.policies.places import Entry, Inner, Member, OfSubscription, Parts, PerCluster, Place
 from store.policies.rules import Check, Make, choice, fields, least
 
 
-@frozen
-class Policy:
+class Policy(Struct, frozen=True):
     """One policy. ``names``: what upstream calls it in any group, ours first; ``what``: in a sentence.
 
     ``default``: what a broker that sets nothing does. ``unset``: what upstream shows of a namespace, and ``own_unset`` of a

@@ -9,10 +9,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from store.codec.policies import Retention
 from store.db.environment import Txn
 from store.errors import Corrupt, MetadataCorrupt, Unsupported
-from store.frozen import frozen
 from store.model.cursors import iter_cursor_names, read_cursor
 from store.model.reader import EntryReader
 from store.model.topics import Topic, TopicLedger
@@ -30,8 +31,7 @@ Positions = Mapping[str, Position]
 """Cursor name → mark-delete."""
 
 
-@frozen
-class Freed:
+class Freed(Struct, frozen=True):
     """What a change lets a broker delete, beyond what it could delete before.
 
     ``kept_by_retention``: ledgers that every cursor has left and retention keeps. ``blocker``: the slowest cursor, which needs the

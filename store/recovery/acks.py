@@ -10,7 +10,9 @@ they cannot be after.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.codec.cursor import CursorInfo, CursorState, decode_cursor_info, decode_cursor_ledger
 from store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, ledger_path
@@ -18,7 +20,6 @@ from store.codec.message import decode_entry_times
 from store.db.environment import Txn
 from store.db.tree import Node, decode_node, find_node, tree_key
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, Unsupported
-from store.frozen import frozen
 from store.model.cursors import backlog_entries, normal_ranges
 from store.model.extent import Intervals, pending_intervals, subtract
 from store.model.ledgers import read_ledger
@@ -29,16 +30,14 @@ from store.names import Position
 CURSOR_LEDGER, METADATA = "cursor-ledger", "metadata"
 
 
-@frozen
-class Bound:
+class Bound(Struct, frozen=True):
     """A time, and what proves it."""
 
     time_ms: int
     by: str
 
 
-@frozen
-class CursorVersion:
+class CursorVersion(Struct, frozen=True):
     """What the metadata said of a cursor from ``time_ms`` on; ``info`` None: it was deleted. ``zxid``: None where none is known.
 
     ``since_known``: whether it was written at that time, not only there by then.
@@ -50,8 +49,7 @@ class CursorVersion:
     since_known: bool = True
 
 
-@frozen
-class LedgerLife:
+class LedgerLife(Struct, frozen=True):
     """When a cursor ledger was made, and when it was closed or deleted, as far as the metadata says."""
 
     made_ms: int | None = None
@@ -61,8 +59,7 @@ class LedgerLife:
 _UNKNOWN: Mapping[int, LedgerLife] = {}
 
 
-@frozen
-class AckState:
+class AckState(Struct, frozen=True):
     """One state of a subscription. ``entry``: of a cursor ledger; else it is of the metadata, by ``zxid`` where one is known.
 
     ``state`` None: the subscription was deleted, or (``problem``) the entry cannot be read. ``backlog`` and ``gaps`` (entries not

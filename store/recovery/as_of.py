@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from store.changes.cursors import CursorMove, plan_moves
 from store.changes.plan import MoveBasis, Plan
 from store.codec.cursor import CursorState
 from store.errors import EntryNotFound, InvalidValue, NothingMatches, Refused
-from store.frozen import frozen
 from store.model.cursors import Cursor, is_own
 from store.model.reader import EntryReader
 from store.model.topics import Topic
@@ -30,8 +30,7 @@ _SHOWN = 3
 _NAME = re.compile(r"[0-9]+:[0-9]+|0x[0-9a-f]+|" + METADATA)
 
 
-@frozen
-class AsOf:
+class AsOf(Struct, frozen=True):
     """The state meant: the one in force at ``time_ms``, or the one called ``name`` (an entry of a cursor ledger, or a zxid).
 
     ``past``: what is known beyond the imported metadata. ``force``: also cursors of the broker's own.
@@ -44,8 +43,7 @@ class AsOf:
     force: bool = False
 
 
-@frozen
-class StateThen:
+class StateThen(Struct, frozen=True):
     """A state as ``name`` has it, or one made of several that ``name`` lists; None: ``problem`` says why there is none."""
 
     state: CursorState | None
@@ -125,8 +123,7 @@ def state_in_force(states: Iterator[AckState], topic: Topic, cursor: Cursor, as_
     return _chosen(cursor, possible, as_of)
 
 
-@frozen
-class _Extreme:
+class _Extreme(Struct, frozen=True):
     """A state, what it is called, and what it gives consumers; ``name`` empty: it was made of several."""
 
     state: CursorState

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.codec.managedledger import LedgerInfo
 from store.codec.policies import Retention
 from store.codec.properties import read_properties
 from store.errors import InvalidValue, StoreError
-from store.frozen import frozen
 from store.model.cursors import (
     Cursor,
     CursorSource,
@@ -43,8 +44,7 @@ _MINUTE_SECONDS = 60
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
-@frozen
-class BrokerDefaults:
+class BrokerDefaults(Struct, frozen=True):
     """What a broker does where no policy says anything else: the settings of ``broker.conf``, by default Pulsar's."""
 
     retention_minutes: int = 0
@@ -55,8 +55,7 @@ class BrokerDefaults:
     inactive_seconds: int = 60
 
 
-@frozen
-class Deleted:
+class Deleted(Struct, frozen=True):
     """Topics, and ledgers of them with their payload bytes."""
 
     topics: int = 0
@@ -64,8 +63,7 @@ class Deleted:
     bytes: int = 0
 
 
-@frozen
-class TopicForecast:
+class TopicForecast(Struct, frozen=True):
     """What becomes of a topic. ``trimmed``, ``expired``: ledgers that go because everybody has left them, and because a TTL lets cursors
     leave them; ``expires``: entries that subscriptions lose by it. ``inactive``: it is deleted, ``after_seconds`` behind its loading."""
 
@@ -86,8 +84,7 @@ class TopicForecast:
         return self.bytes if self.inactive else self.trimmed_bytes + self.expired_bytes
 
 
-@frozen
-class BrokerForecast:
+class BrokerForecast(Struct, frozen=True):
     """All topics: ``trimmed`` and ``expired`` of those that stay, ``inactive`` those that go. ``percent``: of the bytes of all.
 
     ``unread_cursors`` stand in ledgers of theirs that are not here: they count as standing at the beginning.
@@ -98,7 +95,7 @@ class BrokerForecast:
     bytes: int
     trimmed: Deleted
     expired: Deleted
-    expires: int = field(metadata={"json": "entriesExpired"})
+    expires: int = field(name="entriesExpired")
     inactive: Deleted
     percent: float
     unread_cursors: int

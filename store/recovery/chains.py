@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import pairwise
 
-from store.frozen import frozen
+from msgspec import Struct, field
+
 from store.recovery.contents import BUCKET, COMPACTED, CURSOR, MESSAGES, PENDING_ACKS, TRANSACTIONS
 from store.recovery.evidence import LedgerEvidence, Producer, Run
 
@@ -27,8 +27,7 @@ _POINTERS = (CURSOR, COMPACTED, BUCKET)
 _TWO = 2
 
 
-@frozen
-class Join:
+class Join(Struct, frozen=True):
     """Two ledgers that belong to one topic, or stay apart (``refused``: why), with what says so."""
 
     ledger_id: int
@@ -37,8 +36,7 @@ class Join:
     refused: str = ""
 
 
-@frozen
-class Group:
+class Group(Struct, frozen=True):
     """Ledgers of one topic in their order. ``topic``: as ``known`` names it; "": unknown. ``beside``: pointers into it, by ledger id."""
 
     kind: str
@@ -47,8 +45,7 @@ class Group:
     beside: tuple[int, ...] = ()
 
 
-@frozen
-class Chains:
+class Chains(Struct, frozen=True):
     """The groups by their first ledger, and what joined them. ``refused``: joins that one witness or a contradiction forbids."""
 
     groups: tuple[Group, ...]
@@ -98,8 +95,7 @@ def _groups(work: _Work, pointers: Iterable[LedgerEvidence]) -> Iterator[Group]:
         yield Group(work.found[ledgers[0]].kind, tuple(ledgers), topic, tuple(sorted(beside[root])))
 
 
-@dataclass(slots=True)
-class _Work:
+class _Work(Struct):
     """Sets of ledgers that grow together where nothing contradicts."""
 
     found: dict[int, LedgerEvidence]
@@ -235,8 +231,7 @@ def likely_cluster(evidence: Iterable[LedgerEvidence]) -> str:
     return counts.most_common(1)[0][0] if counts else ""
 
 
-@frozen
-class _Names:
+class _Names(Struct, frozen=True):
     """What is known of producers: those whose ranges of one ledger lie in another's, and those that leave numbers out.
 
     ``twins``: those that end two ledgers with one number at one index, as partitions that get equally many do.

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from store.changes.restoring import find_ensembles, holders_of, read_bookies_of
 from store.codec.digest import DigestType
 from store.codec.ledgermetadata import LedgerMetadata, Segment, closed_over
 from store.db.blocks import LedgerSums
 from store.db.environment import Txn
 from store.errors import Refused, StoreError
-from store.frozen import frozen
 from store.model.ledgers import iter_entry_ids, read_ledger
 from store.model.reader import EntryReader
 
@@ -27,8 +28,7 @@ _BITS = 62
 """Bookies that one ledger has at most, to be told apart by the bits of a number."""
 
 
-@frozen
-class Closed:
+class Closed(Struct, frozen=True):
     """A ledger as it is closed. ``missing``: entries before its end that no bookie has; ``behind``: entries that lie behind it."""
 
     metadata: LedgerMetadata

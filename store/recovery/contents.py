@@ -12,6 +12,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
+from msgspec import Struct
 
 from store.codec.compactedentry import decode_compacted_entry
 from store.codec.cursor import decode_position_info
@@ -19,7 +20,6 @@ from store.codec.delayedbucket import decode_snapshot_metadata, decode_snapshot_
 from store.codec.protobuf import parse_protobuf
 from store.codec.schema import decode_schema_entry
 from store.errors import EntryCorrupt, StoreError
-from store.frozen import frozen
 from store.names import Position
 from store.proto import delayed_bucket_pb2, managed_ledger_pb2, schema_pb2, transaction_pb2
 
@@ -30,8 +30,7 @@ _LIMIT = 1 << 24  # an entry that is not a message and larger than this stays un
 _FOOTER = b"{"  # of a cursor state in parts (PIP-381): JSON
 
 
-@frozen
-class Content:
+class Content(Struct, frozen=True):
     """What one entry is, as one of its possible kinds. ``points``: positions of other ledgers' entries that it names.
 
     ``topic``: a schema's id, a compacted key…: what it says it belongs to. ``txns``: (most, least) → what it says of that transaction.

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec import Struct
+
 from store.codec.cursor import CursorState, decode_cursor_ledger
 from store.errors import StoreError
-from store.frozen import frozen
 from store.model.cursors import read_cursor_ledger
 from store.model.ledgers import iter_entry_ids
 from store.model.reader import EntryReader
@@ -21,8 +22,7 @@ from store.recovery.contents import COMPACTED, CURSOR
 from store.recovery.evidence import LedgerEvidence
 
 
-@frozen
-class Unnamed:
+class Unnamed(Struct, frozen=True):
     """A cursor ledger that nothing names: the states in its first and its last entry."""
 
     ledger_id: int
@@ -30,8 +30,7 @@ class Unnamed:
     last: CursorState
 
 
-@frozen
-class Followed:
+class Followed(Struct, frozen=True):
     """Where a subscription went on: its newest state, and the cursor ledgers that say so, in order. ``compacted``: a ledger, or −1."""
 
     state: CursorState

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.codec.claims import CURSOR_KEY
 from store.codec.cursor import decode_cursor_info
@@ -21,8 +23,7 @@ from store.sources.zookeeper import ServerFiles
 _CURSOR_KEY = CURSOR_KEY.encode()
 
 
-@dataclass(slots=True)
-class CursorHistory:
+class CursorHistory(Struct):
     """Versions by the path of a cursor, lives by the id of a cursor ledger, and what could not be read."""
 
     versions: dict[str, list[CursorVersion]] = field(default_factory=dict)

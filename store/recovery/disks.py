@@ -7,12 +7,14 @@ Sources: ``LedgerMetadataIndex`` (every row of ``ledgers`` is a ledger), ``Index
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.aliases import Array
 from store.codec.dbledger import ledger_key
@@ -20,7 +22,6 @@ from store.codec.ledgerindex import HEADER_BYTES, ledger_id_of_index
 from store.db.bookies import Bookie
 from store.errors import StoreError
 from store.files import read_file
-from store.frozen import NamedTuple, frozen
 from store.index.idx_files import iter_index_files
 from store.names import LONG_MAX
 from store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
@@ -40,8 +41,7 @@ class IndexKind(StrEnum):
 _KEY_BYTES = 8
 
 
-@frozen
-class Disk:
+class Disk(Struct, frozen=True):
     """Entry logs with an index of their own: a ledger directory of DbLedgerStorage, or all of a bookie's other directories.
 
     ``storage``: ``IndexKind.NONE`` where there is no index, which a bookie then makes, empty. ``ledgers``: those that the index has.

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+
 from store.db.environment import Txn
-from store.frozen import frozen
 from store.model.ledgers import find_times, has_node, iter_indexed_ids
 from store.model.reader import EntryReader
 from store.names import LONG_MAX
@@ -31,8 +31,7 @@ _TXNS = 4096
 """Transactions that are kept of a ledger."""
 
 
-@frozen(order=True)
-class Producer:
+class Producer(Struct, frozen=True, order=True):
     """Who sent messages: the name, and the cluster that they were replicated from ("": sent to this one)."""
 
     name: str
@@ -42,8 +41,7 @@ class Producer:
         return f"{self.name} from {self.replicated_from}" if self.replicated_from else self.name
 
 
-@frozen
-class Run:
+class Run(Struct, frozen=True):
     """The messages of one producer in one ledger, in order. ``jumps``: where a number does not follow the one before.
 
     ``first``, ``last``: sequence ids of its first and its last message; ``low``, ``high``: the bounds of all.
@@ -62,8 +60,7 @@ class Run:
     last_entry: int
 
 
-@frozen
-class LedgerEvidence:
+class LedgerEvidence(Struct, frozen=True):
     """What the entries of one ledger say. ``kind``: of ``store.recovery.contents``.
 
     ``index``: broker index before its first message, of its first entry, of its last one. ``broker_ms``: broker time of its first and
@@ -138,8 +135,7 @@ def _finished(txn: Txn, ledger_id: int, sums: dict[int, _Sums]) -> Iterator[Ledg
         yield found.evidence(ledger_id, times.sums.first_entry, times.sums.last_entry, times.sums.payload_bytes)
 
 
-@dataclass(frozen=True)
-class SumHeads:
+class SumHeads(Struct, frozen=True):
     """Sums of what the entries at given places say, as JSON, one row a batch; empty for a batch with an entry that is not proven."""
 
     @property
@@ -305,8 +301,7 @@ def _said(contents: Iterable[Content]) -> list[Any]:  # Any: JSON
 # -- batches together -------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Sums:
+class _Sums(Struct):
     """The sums of one ledger's batches, added in entry order."""
 
     entries: int = 0

@@ -8,7 +8,9 @@ what was not acknowledged to the next ledger again, with the same producer and s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.changes.log_writer import put_managed_ledger
 from store.changes.plan import ChangePart, Plan, Step, put_value_step
@@ -17,7 +19,6 @@ from store.codec.message import decode_message_entry
 from store.db.owners import OwnerKind, find_owners
 from store.db.tree import read_node
 from store.errors import LedgerNotFound, Refused, StoreError
-from store.frozen import frozen
 from store.model.coverage import read_disks, read_held
 from store.model.cursors import iter_cursor_names, read_cursor
 from store.model.ledgers import find_metadata, find_times, iter_entry_ids, sorted_ledger_ids
@@ -29,8 +30,7 @@ from store.wording import counted, plural
 COMMAND = "ledgers restore"
 
 
-@frozen
-class Behind:
+class Behind(Struct, frozen=True):
     """What lies behind a ledger's end: entries ``first`` to ``last`` were acknowledged, up to ``proven`` by a later entry; ``again``: of
     those behind ``last``, how many the next ledger has once more; ``unsure``: how many too few bookies have."""
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.changes.plan import ChangePart, Plan, Step, put_value_step
 from store.codec.bookie import COOKIE_FILE, decode_cookie
@@ -24,7 +26,6 @@ from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import InvalidValue, Refused, StoreError
 from store.files import read_file
-from store.frozen import frozen
 from store.model.cursors import COMPACTION_CURSOR, LOG_CURSOR, PENDING_ACK_CURSOR, read_cursor_ledger
 from store.model.reader import EntryReader
 from store.model.references import COMPACTED_LEDGER
@@ -47,8 +48,7 @@ _EMPTY_NODES = ("available", "available/readonly", "cookies")
 _BUILT_IN = (NamespaceName("public", "default"), NamespaceName("pulsar", "system"))
 
 
-@frozen
-class Found:
+class Found(Struct, frozen=True):
     """What entries say, and what the ledgers are called by that and by the operator."""
 
     evidence: Mapping[int, LedgerEvidence]
@@ -100,11 +100,10 @@ def plan_from_bookies(sources: Sources, found: Found) -> Plan:
     return Plan(COMMAND, txn.id, steps, parts, warnings=(*work.notes(cluster), *plan.warnings))
 
 
-@dataclass(slots=True)
-class _Work(Remade):
+class _Work(Remade, kw_only=True):
     """What is made of the ledgers so far."""
 
-    found: Found = field(kw_only=True)
+    found: Found
     survey: Survey = field(default_factory=Survey)
     closed: dict[int, Closed] = field(default_factory=dict)
     groups: dict[TopicName, Group] = field(default_factory=dict)
@@ -208,8 +207,7 @@ def _refused_parts(chains: Chains) -> Iterator[ChangePart]:
 # -- subscriptions ----------------------------------------------------------------------------------------------------
 
 
-@frozen
-class _CursorLedger:
+class _CursorLedger(Struct, frozen=True):
     ledger_id: int
     first: CursorState | None
     last: CursorState

@@ -7,8 +7,10 @@ here. Whatever exists stays as it is. An earlier state of the same metadata, whe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.changes.cursors import info_of_state, state_json
 from store.changes.plan import ChangePart, Plan, Step, put_value_step
@@ -22,7 +24,6 @@ from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_nodes, read_node
 from store.errors import MetadataCorrupt, Refused, StoreError
-from store.frozen import frozen
 from store.model.bundles import DEFAULT_BUNDLES, bundles_of
 from store.model.cursors import (
     COMPACTION_CURSOR,
@@ -46,8 +47,7 @@ _INDEX = "index"
 _PARTITIONED = "/admin/partitioned-topics/"
 
 
-@frozen
-class Sources:
+class Sources(Struct, frozen=True):
     """What metadata is made again from: the store itself and, where there is one, an EARLIER state of it; CLUSTER: its name."""
 
     reader: EntryReader
@@ -61,8 +61,7 @@ class Sources:
         return None if node is None else node.value
 
 
-@dataclass(slots=True)
-class Remade:
+class Remade(Struct):
     """What of the metadata is made again so far."""
 
     sources: Sources
@@ -79,7 +78,6 @@ class Remade:
         self.steps.append(put_value_step(self.txn, path, value, self.sources.now_ms))
 
 
-@dataclass(slots=True)
 class _Made(Remade):
     """What ledgers say of themselves is in ``survey``. ``bare``: topics of which no subscription is known."""
 
@@ -227,8 +225,7 @@ def _close(made: _Made, ledger: TopicLedger) -> None:
 # -- cursors ----------------------------------------------------------------------------------------------------------
 
 
-@frozen
-class _Cursor:
+class _Cursor(Struct, frozen=True):
     name: str
     state: CursorState
     value: bytes
@@ -279,8 +276,7 @@ def _cursor(sources: Sources, survey: Survey, topic: Topic, name: str) -> _Curso
     return None
 
 
-@frozen
-class _Earlier:
+class _Earlier(Struct, frozen=True):
     info: CursorInfo
     state: CursorState
     value: bytes

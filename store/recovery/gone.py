@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from store.db.environment import Txn
 from store.db.owners import find_owners
-from store.frozen import frozen
 from store.model.ledgers import find_times
 from store.names import TopicName, topic_of_path
 from store.recovery.past import Past
 
 
-@frozen
-class GoneTopic:
+class GoneTopic(Struct, frozen=True):
     """A topic and the ledgers that it no longer lists. ``deleted_ms``: None where it is there, or nothing says when it was deleted.
 
     ``here``: of those ledgers, how many have entries here and nothing references them; ``entries``: how many entries those have.

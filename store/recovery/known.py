@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
+from msgspec import Struct
 
 from store.aliases import Array
 from store.codec.bookie import Cookie
 from store.codec.ledgermetadata import COOKIES, INSTANCE_ID, LEDGERS_ROOT, decode_members, ledger_id_of_path
 from store.errors import StoreError, Unsupported
 from store.facts.trees import Tree, add_path, trees_of
-from store.frozen import frozen
 from store.model.references import read_namings
 from store.names import MANAGED_LEDGERS
 from store.sources.bookies import find_cookie
@@ -76,8 +76,7 @@ class Names:
                 yield text.decode("utf-8", "replace"), places[part]
 
 
-@frozen
-class Known:
+class Known(Struct, frozen=True):
     """What metadata says. ``next_id``: the ledger id that it gives next, None where not known; ``problems``: why it is not whole."""
 
     name: str

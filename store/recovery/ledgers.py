@@ -7,7 +7,9 @@ frees disk a whole entry log at a time: until then the entries lie there (BookKe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.changes.plan import ChangePart, Plan, Step, put_value_step
 from store.codec.ledgermetadata import (
@@ -22,7 +24,6 @@ from store.db.owners import find_owners
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, Refused
 from store.facts.unlisted import Unlisted, UnlistedLedgers
-from store.frozen import frozen
 from store.model.coverage import count_unseen
 from store.model.ledger_owners import custom_text
 from store.model.ledgers import Ledger, find_times, iter_gaps, iter_indexed_ids
@@ -35,8 +36,7 @@ from store.wording import counted, listed, plural
 COMMAND = "ledgers restore"
 
 
-@frozen
-class Returning:
+class Returning(Struct, frozen=True):
     """A deleted ledger as it can come back. ``gaps``: entries that no file holds, both ends included; ``metadata`` ends in front of the
     first of them, and ``behind`` entries that are here lie behind that end, unless gaps are kept. ``base``: its value in the history.
     """

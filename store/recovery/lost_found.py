@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from store.changes.cursors import info_of_state
 from store.changes.plan import ChangePart
@@ -28,7 +29,6 @@ SUBSCRIPTION = HOLDING
 """At the beginning of each topic, so that nothing is trimmed, nor the topic deleted as inactive."""
 
 
-@dataclass(slots=True)
 class LostAndFound(Remade):
     """What is made for groups of no topic."""
 

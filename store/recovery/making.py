@@ -6,15 +6,16 @@ Upstream: ``LedgerRecoveryOp`` finds a ledger's end so, ``RoundRobinDistribution
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice, permutations
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.changes.restoring import ack_quorum_like, find_ensembles, read_bookies_of
 from store.codec.claims import APPLICATION
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, closed_over
 from store.errors import Refused
-from store.frozen import frozen
 from store.model.ledgers import find_metadata, iter_gaps, read_ledger
 from store.model.reader import EntryReader
 from store.wording import counted
@@ -26,8 +27,7 @@ _ENSEMBLES = 5_040
 """Orders of bookies that are tried: those of seven bookies."""
 
 
-@frozen
-class MadeLedger:
+class MadeLedger(Struct, frozen=True):
     """A closed ledger. ``behind``: entries behind a gap, which it leaves out; ``astray``: entries with copies where none should be."""
 
     ledger_id: int

@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from store.codec.dbledger import decode_ledgers_row
 from store.codec.digest import master_key
 from store.db.bookies import iter_imported_bookies
 from store.db.environment import Txn
 from store.errors import MetadataCorrupt, StoreError
-from store.frozen import frozen
 from store.sources.rocksdb import is_rocksdb, open_for_reading
 
 
-@frozen
-class MasterKeys:
+class MasterKeys(Struct, frozen=True):
     """``agree``: rows of bookies' indexes with the key of no password; ``locked``: ledgers with another one."""
 
     agree: int

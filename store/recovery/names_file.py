@@ -11,17 +11,17 @@ import io
 from collections.abc import Iterable
 from pathlib import Path
 
+from msgspec import Struct
+
 from store.errors import InvalidValue, StoreError
 from store.files import create_file, read_file
-from store.frozen import frozen
 from store.names import TopicName, parse_topic
 
 TOPIC, SUBSCRIPTION = "topic", "subscription"
 COLUMNS = ("kind", "ledger", "name", "of", "ledgers", "entries", "messages", "first", "last", "producers", "evidence")
 
 
-@frozen
-class Row:
+class Row(Struct, frozen=True):
     """A row: what it is, the ledger that says which one, its name, and what helps to find that."""
 
     kind: str
@@ -37,8 +37,7 @@ class Row:
     evidence: str = ""
 
 
-@frozen
-class GivenNames:
+class GivenNames(Struct, frozen=True):
     """What the operator called them: ledger → topic, cursor ledger → subscription."""
 
     topics: dict[int, TopicName]

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+
+from msgspec import Struct
 
 from store.codec.avro import avro_decoder
 from store.codec.policyevent import GLOBAL_PREFIX, AvroSchema, builtin_schema, decode_policy_event
 from store.codec.schema import SchemaEntry, decode_schema_entry
 from store.codec.value import DECODE_ERRORS
 from store.errors import StoreError
-from store.frozen import frozen
 from store.model.ledgers import iter_entry_ids
 from store.model.messages import Message, MessageReader, ReadOptions
 from store.model.reader import EntryReader
@@ -39,8 +39,7 @@ LOST_AND_FOUND = NamespaceName("lost-and-found", "ledgers")
 """Where topics are that nothing names."""
 
 
-@frozen
-class Naming:
+class Naming(Struct, frozen=True):
     """The name of a group, and what says so."""
 
     topic: TopicName
@@ -57,8 +56,7 @@ def name_of(group: Group, names: Mapping[Group, Naming], taken: Container[TopicN
     return TopicName(LOST_AND_FOUND, f"from-{group.ledger_ids[0]}")
 
 
-@dataclass(slots=True)
-class _Names:
+class _Names(Struct):
     """What names groups so far; of two names for a group, or two groups for a name, none is taken."""
 
     by_ledger: Mapping[int, Group]
@@ -165,8 +163,7 @@ def _name_pending_acks(names: _Names, found: Mapping[int, LedgerEvidence], chain
 # -- messages ---------------------------------------------------------------------------------------------------------
 
 
-@frozen
-class _Schema:
+class _Schema(Struct, frozen=True):
     topic: str
     entry: SchemaEntry
 
@@ -184,8 +181,7 @@ def _read_schemas(reader: EntryReader, evidence: Iterable[LedgerEvidence]) -> li
     return found
 
 
-@frozen
-class _Sample:
+class _Sample(Struct, frozen=True):
     """The messages of a group, as far as they are asked for."""
 
     reader: EntryReader
@@ -226,8 +222,7 @@ def _name_by_keys(names: _Names, group: Group, sample: _Sample, schemas: list[_S
         names.say(group, name, "its values say the same names")
 
 
-@frozen
-class _Own:
+class _Own(Struct, frozen=True):
     topic: TopicName
     position: Position | None = None
 

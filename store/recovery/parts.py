@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.codec.ledgermetadata import LEDGERS_ROOT
 from store.codec.rocksvalue import NodeStat
@@ -16,7 +18,6 @@ from store.db.files import Damage, iter_metadata_damage
 from store.db.next_ledger_id import NextLedgerId, find_given_meanwhile, find_next_ledger_id
 from store.db.tree import Node, decode_node, iter_values, put_nodes
 from store.errors import LimitExceeded, MetadataCorrupt, Refused, SourceNotFound
-from store.frozen import frozen
 from store.recovery.known import Known, no_metadata, read_known
 from store.sources.cluster import read_stored_layout
 from store.sources.given import GivenBookie, check_apart, find_bookie
@@ -32,8 +33,7 @@ _DAMAGED = (MetadataCorrupt, LimitExceeded)
 _NO_STAT = NodeStat(0, 0, 0, 0, False)
 
 
-@frozen
-class Parts:
+class Parts(Struct, frozen=True):
     """What the metadata says and the bookies that would start on it; ``source``: where the metadata is, None for a store's or none.
 
     ``blank``: how many bookies have nothing yet."""

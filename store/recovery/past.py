@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from store.errors import StoreError
-from store.frozen import frozen
 from store.history.versions import Flaw, iter_versions
 from store.names import TopicName, topic_of_path
 from store.sources.zookeeper import Gap, ServerFiles
@@ -20,8 +20,7 @@ from store.sources.zookeeper import Gap, ServerFiles
 _OTHERS = (f"{LEDGERS_ROOT}/idgen/", f"{LEDGERS_ROOT}/underreplication/")
 
 
-@dataclass(slots=True)
-class Fate:
+class Fate(Struct):
     """A node's last value with the time it was written, when it was deleted (None: it was not), and its value as of the time asked."""
 
     value: bytes
@@ -30,16 +29,14 @@ class Fate:
     then: bytes | None = None
 
 
-@frozen
-class Listing:
+class Listing(Struct, frozen=True):
     """How a topic listed a ledger last, and when it no longer did (None: it still does)."""
 
     info: LedgerInfo
     gone_ms: int | None
 
 
-@dataclass(slots=True)
-class Past:
+class Past(Struct):
     """Fates by path; ``listed``: of each topic every ledger that it ever listed, as it was listed last.
 
     ``begins_ms``: when the history begins; ``gaps``: what it lacks, in words; ``witnesses``: without a history, what

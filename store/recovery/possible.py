@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from store.codec.cursor import CursorState
-from store.frozen import frozen
 from store.model.extent import Intervals, iter_ledger_parts, pending_intervals, subtract
 from store.model.topics import Topic
 from store.names import Position
@@ -18,8 +19,7 @@ Words = tuple[int, ...]
 """Messages of a batch that are not acknowledged, as words of a bit set."""
 
 
-@frozen
-class Pending:
+class Pending(Struct, frozen=True):
     """What a state gives consumers: entries, as intervals of ranks, and of batches among them that are acknowledged in part, the rest."""
 
     entries: Intervals

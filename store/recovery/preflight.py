@@ -8,14 +8,13 @@ without a node goes; then each entry log without a ledger of the index left, who
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
 
 import numpy as np
+from msgspec import Struct, field
 
 from store.aliases import Array
 from store.db.bookies import Bookie
 from store.errors import InvalidValue, Refused, StoreError
-from store.frozen import frozen
 from store.recovery.broker_forecast import BrokerForecast
 from store.recovery.disks import Disk, IndexKind, LogLedgers, count_entries, iter_log_ledgers, read_disks
 from store.recovery.known import Known
@@ -49,16 +48,14 @@ _MINOR, _MAJOR = 0.2, 0.5
 """``minorCompactionThreshold`` and ``majorCompactionThreshold``, as Pulsar's ``bookkeeper.conf`` sets them."""
 
 
-@frozen
-class Share:
+class Share(Struct, frozen=True):
     """Ledgers, and the bytes of their records in entry logs."""
 
     ledgers: int
     bytes: int
 
 
-@frozen
-class Loss:
+class Loss(Struct, frozen=True):
     """Ledgers that go, their entries (None where no index has them) and the bytes of their records in entry logs."""
 
     ledgers: int
@@ -66,16 +63,14 @@ class Loss:
     bytes: int
 
 
-@frozen
-class Logs:
+class Logs(Struct, frozen=True):
     """Entry logs, and the bytes in question of them."""
 
     logs: int = 0
     bytes: int = 0
 
 
-@frozen
-class BookieForecast:
+class BookieForecast(Struct, frozen=True):
     """The first garbage collection of a bookie.
 
     ``refuses``: why it does not start as things are, "" where it does; the rest is what happens were that "repaired". ``holds``: the
@@ -90,15 +85,14 @@ class BookieForecast:
     loses: Loss
     reasons: dict[str, Share]
     percent: float
-    at_once: Logs = field(metadata={"json": "logsAtOnce"})
-    minor: Logs = field(metadata={"json": "logsMinor"})
-    major: Logs = field(metadata={"json": "logsMajor"})
-    kept: Logs = field(metadata={"json": "logsKept"})
+    at_once: Logs = field(name="logsAtOnce")
+    minor: Logs = field(name="logsMinor")
+    major: Logs = field(name="logsMajor")
+    kept: Logs = field(name="logsKept")
     problems: tuple[str, ...]
 
 
-@frozen
-class TopicLoss:
+class TopicLoss(Struct, frozen=True):
     """A topic (or cursor) that the metadata names with ledgers that go: how many, and bytes over all the bookies' copies."""
 
     topic: str
@@ -106,8 +100,7 @@ class TopicLoss:
     bytes: int
 
 
-@frozen
-class Ids:
+class Ids(Struct, frozen=True):
     """Ledger ids: the next that the metadata gives (None: not known), the largest in use; ``twice``: how many in use it gives again."""
 
     next_id: int | None
@@ -116,8 +109,7 @@ class Ids:
     twice: int
 
 
-@frozen
-class Preflight:
+class Preflight(Struct, frozen=True):
     """The forecast over all bookies. ``percent``: of the bookie that loses most; ``topics`` up to a limit, of ``topic_count``."""
 
     metadata: str
@@ -162,8 +154,7 @@ def read_preflight(known: Known, bookies: Sequence[Bookie]) -> Preflight:
     )
 
 
-@frozen
-class LostLedger:
+class LostLedger(Struct, frozen=True):
     """A ledger that a bookie loses, why (see ``REASONS``), and who names it, "" where the metadata names nobody."""
 
     bookie: str

@@ -7,16 +7,17 @@ put other bookies into an ensemble in the same way, once they have copied its en
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice, permutations
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.changes.plan import ChangePart, Plan, Step, put_value_step
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, encode_ledger_metadata, ledger_path
 from store.db.environment import Txn
 from store.db.tree import read_node
 from store.errors import LedgerNotFound, Refused
-from store.frozen import frozen
 from store.model.absent_bookies import absent_in
 from store.model.broken import (
     GONE,
@@ -101,8 +102,7 @@ def _check(txn: Txn, ledger_id: int) -> None:
     raise Refused(text, hint=hint, ledgerId=ledger_id)
 
 
-@frozen
-class _Repointed:
+class _Repointed(Struct, frozen=True):
     before: LedgerMetadata
     after: LedgerMetadata
     nowhere: int

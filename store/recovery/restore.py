@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
 from store.changes.plan import ChangeReport, Plan, WritingPlan, check_transaction
@@ -22,7 +24,6 @@ from store.db.environment import Store
 from store.db.owners import find_owners
 from store.db.tree import find_node
 from store.errors import EntryCorrupt, LedgerNotFound, NothingMatches, Refused, SubscriptionNotFound, TopicNotFound
-from store.frozen import frozen
 from store.model.cursors import Cursor, CursorSource
 from store.model.ledgers import read_ledger
 from store.model.reader import EntryReader, open_reader
@@ -114,8 +115,7 @@ def find_then(past: Past, name: TopicName) -> list[TopicName]:
     return sorted(one for one in had if one != name) or [name]
 
 
-@frozen
-class RestoreAt:
+class RestoreAt(Struct, frozen=True):
     """What is asked for: a topic as of ``at_ms``, as ``to`` or the name of ``target_of``."""
 
     topic: TopicName
@@ -157,16 +157,14 @@ def _named(thens: Iterable[TopicThen], to: TopicName | None, asked: Undelete) ->
     return {target_of(then.name, to, in_place=asked.in_place): then for then in thens}
 
 
-@frozen
-class _Copy:
+class _Copy(Struct, frozen=True):
     """A ledger to copy: how it is listed, up to its last entry to copy, and what the copy says of itself."""
 
     info: LedgerInfo
     spec: LedgerSpec
 
 
-@frozen
-class Restoring:
+class Restoring(Struct, frozen=True):
     """Topics as they were, each under its name to be; ``copies_referenced``: what anything references is copied, else refused."""
 
     command: str

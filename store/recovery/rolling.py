@@ -7,8 +7,10 @@ go to lost-and-found topics, since bookies would delete what no metadata lists (
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.changes.cursors import info_of_state, state_json
 from store.changes.mending import forgotten_state
@@ -21,7 +23,6 @@ from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_
 from store.db.environment import Txn
 from store.db.tree import find_node, read_node
 from store.errors import MetadataCorrupt, Refused, StoreError, TopicNotFound
-from store.frozen import frozen
 from store.model.coverage import absent_ids, read_disks, read_held
 from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor, read_cursor_ledger
 from store.model.ledgers import find_metadata, find_times, iter_indexed_ids, sorted_ledger_ids
@@ -42,7 +43,6 @@ from store.recovery.younger import Younger, close_others, tie_schemas, used_vers
 from store.wording import counted, listed, plural
 
 
-@dataclass(slots=True)
 class Rolled(Remade):
     """What the metadata becomes. ``joined``, ``entries``: ledgers that topics got and what is in them."""
 
@@ -61,8 +61,7 @@ class Rolled(Remade):
             Remade.put(self, path, value)  # super() would look for the class that slots replaced
 
 
-@frozen
-class _World:
+class _World(Struct, frozen=True):
     """All that the entries say: evidence by ledger, chains, the newest ledger that the metadata can know."""
 
     evidence: Mapping[int, LedgerEvidence]

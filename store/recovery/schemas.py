@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from hashlib import sha256
+
+from msgspec import Struct, field
 
 from store.codec.schema import (
     IndexEntry,
@@ -15,14 +16,12 @@ from store.codec.schema import (
     encode_schema_locator,
 )
 from store.errors import StoreError
-from store.frozen import frozen
 from store.model.ledgers import iter_entry_ids
 from store.model.reader import EntryReader
 from store.names import Position
 
 
-@frozen
-class Version:
+class Version(Struct, frozen=True):
     """A version of a schema and where it lies."""
 
     number: int
@@ -34,8 +33,7 @@ class Version:
         return self.position.ledger_id
 
 
-@dataclass(slots=True)
-class MadeLocator:
+class MadeLocator(Struct):
     """A locator that was made again, as a value to store."""
 
     value: bytes

@@ -6,7 +6,9 @@ Upstream: ``LedgerMetadataUtils`` writes the custom metadata, ``LedgerLayout`` t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from store.codec.claims import (
     BUCKET_CURSOR,
@@ -27,7 +29,6 @@ from store.db.tree import find_node, iter_children
 from store.errors import InvalidValue, MetadataCorrupt, Unsupported
 from store.facts import Unknown
 from store.facts.unlisted import UnlistedLedgers
-from store.frozen import NamedTuple, frozen
 from store.model.ledgers import find_metadata, iter_indexed_ids, sorted_ledger_ids
 from store.model.topics import iter_topics
 from store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
@@ -51,8 +52,7 @@ class BucketClaim(NamedTuple):
     key: str
 
 
-@dataclass(slots=True)
-class Survey:
+class Survey(Struct):
     """The ledgers that metadata lists by what they say they are, ids ascending. ``silent``: say nothing that we know."""
 
     data: dict[TopicName, list[int]] = field(default_factory=dict)
@@ -131,8 +131,7 @@ def check_layout(txn: Txn) -> None:
 # -- the level --------------------------------------------------------------------------------------------------------
 
 
-@frozen
-class Condition:
+class Condition(Struct, frozen=True):
     """What is there of a store's metadata: how many ledgers it lists, which are too young for it to know, and topics that ledgers name
     and that have no node, nor has any other of their namespace. ``leftovers``: topics without a node beside others, as a deletion that was
     stopped leaves their ledgers. ``headless``: topics of which subscriptions alone are listed. ``unsure``: ledgers

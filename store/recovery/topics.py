@@ -7,13 +7,13 @@ Upstream: ``PersistentTopic.delete`` removes the schema, then the cursors, then 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from store.codec.cursor import CursorInfo, CursorState, decode_cursor_info
 from store.codec.ledgermetadata import ledger_path
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger
 from store.errors import StoreError, TopicNotFound
-from store.frozen import frozen
 from store.model.cursors import read_cursor_ledger
 from store.model.reader import EntryReader
 from store.names import Position, TopicName, decode_name
@@ -24,8 +24,7 @@ ACT_MS = 60_000
 """How long the deletion of a topic takes at most."""
 
 
-@frozen
-class CursorThen:
+class CursorThen(Struct, frozen=True):
     """A cursor as it was; ``problem``: why its state is older than that, in words."""
 
     info: CursorInfo
@@ -34,8 +33,7 @@ class CursorThen:
     problem: str = ""
 
 
-@frozen
-class TopicThen:
+class TopicThen(Struct, frozen=True):
     """A topic as it was: how each of its ledgers was listed, its cursors by name; ``value``: its node's.
 
     ``gone_ms``: when it was deleted, None where only ledgers of it were. ``ends``: the last entry then, of a ledger that has more now.

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.changes.cursors import info_of_state, state_json
 from store.changes.plan import ChangePart, Plan, Step, put_value_step
@@ -23,7 +25,6 @@ from store.db.owners import find_owners
 from store.db.tree import find_node, tree_key
 from store.errors import AlreadyExists, LedgerNotFound, NamespaceNotFound, Refused, StoreError, TopicNotFound
 from store.facts.vanished import find_vanished
-from store.frozen import frozen
 from store.model.bundles import local_policies_path
 from store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX
 from store.model.extent import extent_of
@@ -46,8 +47,7 @@ _NO_COPIES: Copies = {}
 _ROOTS = ("/managed-ledgers", "/admin/partitioned-topics", "/admin/policies", "/admin/local-policies", "/schemas")
 
 
-@frozen
-class Undelete:
+class Undelete(Struct, frozen=True):
     """What is asked for. ``in_place``: under the old name; ``trimmed``: of deleted topics also what was trimmed before; ``with_gaps``:
     ledgers keep their end though entries are lost; ``hold``: the subscription that keeps what no other one does, "" for none; ``copy``:
     all entries go into new ledgers, none of the old ones comes back.

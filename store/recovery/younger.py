@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from store.changes.plan import ChangePart
 from store.codec.claims import APPLICATION, schema_claims
@@ -27,7 +28,6 @@ from store.recovery.schemas import made_locator
 from store.wording import counted, listed, plural
 
 
-@dataclass(slots=True)
 class Younger(Remade):
     """What is made for ledgers that go on with no topic's messages. ``tied``: ledger → what its metadata says that it belongs to."""
 

@@ -7,11 +7,10 @@ subtracted, as upstream does.
 
 from __future__ import annotations
 
-from dataclasses import field
+from msgspec import Struct
 
 from store.codec.cursor import CursorState
 from store.db.environment import Txn
-from store.frozen import frozen
 from store.model.cursors import normal_ranges
 from store.model.extent import Intervals, extent_of, iter_ledger_parts, pending_intervals, subtract
 from store.model.ledgers import find_times, iter_blocks
@@ -19,12 +18,16 @@ from store.model.topics import Topic
 from store.names import Position
 
 
-@frozen
-class BacklogAnalysis:
+class BacklogAnalysis(Struct, frozen=True):
     """``topics analyze-backlog``; ids are None, left out of its JSON, when nothing is left.
 
     Filters are a broker's: here every entry is accepted.
     """
+
+    JSON_OPTIONAL = (
+        "first_message_id",
+        "last_message_id",
+    )
 
     entries: int
     messages: int
@@ -35,8 +38,8 @@ class BacklogAnalysis:
     filter_accepted_messages: int
     filter_rescheduled_messages: int
     aborted: bool
-    first_message_id: str | None = field(metadata={"json_optional": True})
-    last_message_id: str | None = field(metadata={"json_optional": True})
+    first_message_id: str | None
+    last_message_id: str | None
 
 
 def analyze_backlog(txn: Txn, topic: Topic, state: CursorState, start: Position | None = None) -> BacklogAnalysis:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from store.compaction.status import CompactionStatus, read_status
 from store.compaction.view import find_compaction_cursor
 from store.errors import StoreError
 from store.facts.markers import extent_of_messages
-from store.frozen import frozen
 from store.model.extent import extent_of
 from store.model.publish_times import find_publish_times
 from store.model.reader import EntryReader
@@ -23,8 +23,7 @@ from store.policies.values import value_in_force
 from store.reports.subscriptions import Asked, SubscriptionFacts, iter_facts_of
 
 
-@frozen
-class PolicyFacts:
+class PolicyFacts(Struct, frozen=True):
     """A policy that is set for a topic: its value as upstream prints it, and where it is set (``store.policies.in_force``)."""
 
     name: str
@@ -32,8 +31,7 @@ class PolicyFacts:
     source: str
 
 
-@frozen
-class ListedLedger:
+class ListedLedger(Struct, frozen=True):
     """A ledger of a topic. Publish times are of its messages; ``times_from``: "entries", or stated in its metadata ("field", "property");
     ``closed_ms``: None while it is open."""
 
@@ -41,14 +39,13 @@ class ListedLedger:
     state: str
     entries: int
     size_bytes: int
-    begin_publish_ms: int | None = field(metadata={"json": "beginPublishTimestamp"})
-    end_publish_ms: int | None = field(metadata={"json": "endPublishTimestamp"})
+    begin_publish_ms: int | None = field(name="beginPublishTimestamp")
+    end_publish_ms: int | None = field(name="endPublishTimestamp")
     times_from: str | None
     closed_ms: int | None
 
 
-@frozen
-class SchemaFacts:
+class SchemaFacts(Struct, frozen=True):
     """The newest schema of a topic, and how many versions there are."""
 
     version: int
@@ -56,8 +53,7 @@ class SchemaFacts:
     versions: int
 
 
-@frozen
-class TopicDescription:
+class TopicDescription(Struct, frozen=True):
     """A topic or one partition. ``policies``: what the namespace or the topic sets, all else is a broker's default; None where
     they cannot be read.
 

@@ -8,14 +8,14 @@ its entries, or as stored (field, property) where none is here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from store.codec.cursor import decode_cursor_info
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from store.db.environment import Txn
 from store.db.tree import read_node
 from store.errors import StoreError
-from store.frozen import frozen
 from store.model.cursors import iter_cursor_names
 from store.model.publish_times import find_publish_times
 from store.model.topics import read_topic
@@ -26,61 +26,77 @@ _OPTIONAL = {"json_optional": True}
 Properties = Mapping[str, int]
 
 
-@frozen
-class PositionInfo:
+class PositionInfo(Struct, frozen=True):
     """A position as ``info-internal`` writes it."""
 
     ledger_id: int
     entry_id: int
 
 
-@frozen
-class RangeInfo:
+class RangeInfo(Struct, frozen=True):
     """Individually deleted entries: behind ``start``, through ``end``."""
 
-    start: PositionInfo = field(metadata={"json": "from"})
-    end: PositionInfo = field(metadata={"json": "to"})
+    start: PositionInfo = field(name="from")
+    end: PositionInfo = field(name="to")
 
 
-@frozen
-class LedgerInfoRow:
+class LedgerInfoRow(Struct, frozen=True):
     """One LedgerInfo of the stored value; entries and size are absent while it is open."""
 
+    JSON_OPTIONAL = (
+        "entries",
+        "size_bytes",
+        "timestamp",
+        "offloaded_context_uuid",
+        "begin_publish_timestamp",
+        "end_publish_timestamp",
+        "publish_timestamps_from",
+    )
+
     ledger_id: int
-    entries: int | None = field(default=None, metadata=_OPTIONAL)
-    size_bytes: int | None = field(default=None, metadata=_OPTIONAL)
-    timestamp: int | None = field(default=None, metadata=_OPTIONAL)
+    entries: int | None = None
+    size_bytes: int | None = None
+    timestamp: int | None = None
     is_offloaded: bool = False
-    offloaded_context_uuid: str | None = field(default=None, metadata=_OPTIONAL)
-    begin_publish_timestamp: int | None = field(default=None, metadata=_OPTIONAL)
-    end_publish_timestamp: int | None = field(default=None, metadata=_OPTIONAL)
-    publish_timestamps_from: str | None = field(default=None, metadata=_OPTIONAL)
+    offloaded_context_uuid: str | None = None
+    begin_publish_timestamp: int | None = None
+    end_publish_timestamp: int | None = None
+    publish_timestamps_from: str | None = None
 
 
-@frozen
-class CursorInfoRow:
+class CursorInfoRow(Struct, frozen=True):
     """One ManagedCursorInfo as stored: its position is stale while ``cursors_ledger_id`` names a ledger."""
+
+    JSON_OPTIONAL = (
+        "mark_delete",
+        "individual_deleted_messages",
+        "properties",
+    )
 
     version: int
     creation_date: str
     modification_date: str
     cursors_ledger_id: int
-    mark_delete: PositionInfo | None = field(default=None, metadata=_OPTIONAL)
-    individual_deleted_messages: tuple[RangeInfo, ...] | None = field(default=None, metadata=_OPTIONAL)
-    properties: Properties | None = field(default=None, metadata=_OPTIONAL)
+    mark_delete: PositionInfo | None = None
+    individual_deleted_messages: tuple[RangeInfo, ...] | None = None
+    properties: Properties | None = None
 
 
-@frozen
-class InternalInfo:
+class InternalInfo(Struct, frozen=True):
     """``topics info-internal``: the metadata nodes of a topic and of its cursors, decoded, nothing added up."""
+
+    JSON_OPTIONAL = (
+        "terminated_position",
+        "properties",
+    )
 
     version: int
     creation_date: str
     modification_date: str
     ledgers: tuple[LedgerInfoRow, ...]
-    terminated_position: PositionInfo | None = field(default=None, metadata=_OPTIONAL)
+    terminated_position: PositionInfo | None = None
     cursors: Mapping[str, CursorInfoRow] = field(default_factory=dict)
-    properties: Mapping[str, str] | None = field(default=None, metadata=_OPTIONAL)
+    properties: Mapping[str, str] | None = None
 
 
 def read_internal_info(

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
+from msgspec import Struct, field
+
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, ledger_path
 from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, MetadataCorrupt, StoreError
-from store.frozen import field, frozen
 from store.model.cursors import (
     COMPACTION_CURSOR,
     Cursor,
@@ -39,24 +40,30 @@ _TIME_LIMIT_MS = 253_402_300_800_000  # the year 10000
 Properties = Mapping[str, int]
 
 
-@frozen
-class LedgerStats:
+class LedgerStats(Struct, frozen=True):
     """One ledger: entries and payload bytes, −1 when nothing of it is known."""
+
+    JSON_OPTIONAL = (
+        "metadata",
+        "properties",
+        "begin_publish_timestamp",
+        "end_publish_timestamp",
+        "publish_timestamps_from",
+    )
 
     ledger_id: int = NO_LEDGER
     entries: int = -1
     size_bytes: int = -1
     offloaded: bool = False
-    metadata: str | None = field(default=None, metadata=_OPTIONAL)
+    metadata: str | None = None
     under_replicated: bool = False
-    properties: Mapping[str, str] | None = field(default=None, metadata=_OPTIONAL)
-    begin_publish_timestamp: int | None = field(default=None, metadata=_OPTIONAL)
-    end_publish_timestamp: int | None = field(default=None, metadata=_OPTIONAL)
-    publish_timestamps_from: str | None = field(default=None, metadata=_OPTIONAL)
+    properties: Mapping[str, str] | None = None
+    begin_publish_timestamp: int | None = None
+    end_publish_timestamp: int | None = None
+    publish_timestamps_from: str | None = None
 
 
-@frozen
-class CursorStats:
+class CursorStats(Struct, frozen=True):
     """One cursor where it really stands (``store.model.cursors``), read position and counters as just after loading."""
 
     mark_delete_position: str
@@ -77,8 +84,7 @@ class CursorStats:
     properties: Properties = field(default_factory=dict)
 
 
-@frozen
-class InternalStats:
+class InternalStats(Struct, frozen=True):
     """``topics stats-internal``. Cursors are keyed by their encoded names; the open ledger is listed with 0 and 0."""
 
     entries_added_counter: int

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from store.codec.ledgermetadata import LedgerMetadata
 from store.db.blocks import LedgerSums
 from store.db.environment import Txn
 from store.db.files import find_log
 from store.db.owners import Owner, find_owners
 from store.errors import LedgerNotFound
-from store.frozen import frozen
 from store.model.broken import NO_LEDGER, find_missing
 from store.model.coverage import Coverage, read_coverage
 from store.model.ledger_owners import all_owners
@@ -18,8 +19,7 @@ from store.model.open_end import OpenEnd, read_open_end
 LOST = "LOST"
 
 
-@frozen
-class LedgerFacts:
+class LedgerFacts(Struct, frozen=True):
     """Everything known about one ledger. ``metadata`` and ``sums`` (of the index) are None where there are none.
 
     ``state``: as of a ``LedgerRow``, and LOST for one that is referenced and of which nothing is here.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from itertools import chain
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.codec.managedledger import decode_managed_ledger
 from store.db.blocks import LedgerSums
@@ -14,7 +16,6 @@ from store.db.tree import find_node
 from store.errors import LedgerNotFound, StoreError
 from store.facts.orphans import iter_all_ledger_ids
 from store.facts.unlisted import UnlistedLedgers
-from store.frozen import frozen
 from store.model.broken import Missing, find_missing
 from store.model.ledger_owners import LedgerOwners, all_owners, read_owners
 from store.model.ledgers import (
@@ -33,8 +34,7 @@ UNREADABLE = "UNREADABLE"
 _RECORD_BYTES = 36  # around a payload: the entry's header and its usual digest
 
 
-@frozen
-class LedgerRow:
+class LedgerRow(Struct, frozen=True):
     """One ledger in a list. ``state``: upstream's, "UNREADABLE" with metadata that is damaged, "INDEX" for a ledger of a delayed
     message index, which no broker knows; without metadata, ``store.facts.unlisted`` says why: "DELETED",
     "GONE", "NEWER" or "UNLISTED"."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.codec import journal
 from store.codec.digest import DIGEST_SIZE
@@ -20,7 +22,6 @@ from store.codec.entrylog import (
 )
 from store.errors import Corrupt, SourceNotFound, StoreError, Unsupported
 from store.files import why_no_file
-from store.frozen import frozen
 from store.names import FileKind
 from store.scan.ledgers_map import add_sizes, read_head, read_map_bytes
 from store.wording import counted
@@ -33,8 +34,7 @@ DETAILS_MAX = 1_000  # problems named a file; the count goes on
 _DIGEST_NAMES = {size: kind.name for kind, size in DIGEST_SIZE.items()}
 
 
-@frozen
-class LogSummary:
+class LogSummary(Struct, frozen=True):
     """One file as its name and header tell, its records unread. ``header``: "ok" or what is wrong with it."""
 
     path: str
@@ -47,8 +47,7 @@ class LogSummary:
     ledgers: int | None
 
 
-@frozen
-class LogRecord:
+class LogRecord(Struct, frozen=True):
     """A record of a log, or bytes that are none (``state`` says what; ids −1 when they name no entry).
 
     ``offset`` is that of the size field, ``size_bytes`` counts what follows it. ``state``: "ok", "bad" (digest), "unverified".
@@ -66,8 +65,7 @@ class LogRecord:
     messages: int | None
 
 
-@dataclass(slots=True)
-class LogVerdict:
+class LogVerdict(Struct):
     """What reading a whole file found. ``map``: "ok", "absent" (also of a journal), or how it contradicts the records."""
 
     path: str

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 
+from msgspec import Struct
+
 from store.codec.cursor import CursorState
 from store.db.environment import Store
 from store.errors import StoreError
 from store.facts.markers import read_contents
 from store.facts.numbers import TopicNumbers
-from store.frozen import frozen
 from store.model.cursors import read_cursor
 from store.model.extent import extent_of, pending_intervals
 from store.model.reader import EntryReader
@@ -36,16 +37,14 @@ TOP_ROWS = 1000
 Labels = tuple[tuple[str, str], ...]
 
 
-@frozen
-class Sample:
+class Sample(Struct, frozen=True):
     """One value and the labels that tell it from the others of its metric."""
 
     labels: Mapping[str, str]
     value: int | float
 
 
-@frozen
-class Metric:
+class Metric(Struct, frozen=True):
     """A gauge: its name with its unit, what it says, and its values."""
 
     name: str
@@ -53,8 +52,7 @@ class Metric:
     samples: tuple[Sample, ...]
 
 
-@frozen
-class Chosen:
+class Chosen(Struct, frozen=True):
     """Which rows are given: at most TOP of each metric with a topic, of topics that match PATTERN (a glob; None: all).
 
     ``delayed``: read the headers of the chosen backlogs, and count what waits for its time.

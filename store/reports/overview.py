@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from heapq import heappush, heapreplace
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from store.db.blocks import NO_MAX, decode_latest, ledger_of_key
 from store.db.environment import Store, Txn
@@ -23,7 +24,6 @@ from store.facts.managed_ledgers import OtherSum, other_ledgers, summed
 from store.facts.numbers import Blocker, PlainTopics, TopicNumbers, numbers_of
 from store.facts.topics import TopicFacts
 from store.facts.trees import Tree, unknown_trees
-from store.frozen import frozen
 from store.model.copy_age import GIVEN, Now
 from store.model.cursors import (
     backlog_size_bytes,
@@ -42,21 +42,21 @@ TOP = 5
 Item = TypeVar("Item")
 
 
-@frozen
-class Copy:
+class Copy(Struct, frozen=True):
     """Where a part of the store came from. ``bookies``: their ids, or the directories of those that nothing names; ``roots``: where in
     ZooKeeper's tree the cluster is, None where it has the whole tree."""
+
+    JSON_OPTIONAL = ("roots",)
 
     kind: str
     path: str
     mode: str
     imported_ms: int
     bookies: tuple[str, ...]
-    roots: str | None = field(default=None, metadata={"json_optional": True})
+    roots: str | None = None
 
 
-@frozen
-class NamespaceTotal:
+class NamespaceTotal(Struct, frozen=True):
     """A namespace in numbers: counts as of ``store.facts.counts``; entries and bytes are those of system topics, too."""
 
     namespace: str
@@ -69,8 +69,7 @@ class NamespaceTotal:
     backlog_entries: int
 
 
-@frozen
-class TopicTotal:
+class TopicTotal(Struct, frozen=True):
     """A topic, or one partition, by its size."""
 
     topic: str
@@ -80,8 +79,7 @@ class TopicTotal:
     subscriptions: int
 
 
-@frozen
-class Backlog:
+class Backlog(Struct, frozen=True):
     """A subscription's backlog. ``oldest_source`` says how the publish time of its first entry is known: "index" (all entries of its
     block have that time), "entry" (its header was read), "block" (it cannot be read: the earliest time of its block, so it is no older),
     "" (nothing is known of it, or nothing is left)."""
@@ -91,13 +89,12 @@ class Backlog:
     entries: int
     bytes: int
     oldest_position: Position | None
-    oldest_publish_ms: int | None = field(metadata={"json": "oldestPublishTime"})
+    oldest_publish_ms: int | None = field(name="oldestPublishTime")
     oldest_age_ms: int | None
     oldest_source: str
 
 
-@frozen
-class FindingCount:
+class FindingCount(Struct, frozen=True):
     """Findings of one code: how many, and the first of them."""
 
     severity: str
@@ -108,8 +105,7 @@ class FindingCount:
     hint: str
 
 
-@frozen
-class Overview:
+class Overview(Struct, frozen=True):
     """The answer of ``overview``. ``findings`` None: nothing was checked. ``held``: bytes of topics by the reason of a ``Blocker``.
 
     ``clock_ms``: when it was asked; ``now_ms``: the time that ages are counted at; ``as_of_source``: what says that, of ``SAID_BY``,
@@ -119,12 +115,12 @@ class Overview:
     """
 
     store: str
-    clock_ms: int = field(metadata={"json": "askedAt"})
-    now_ms: int = field(metadata={"json": "asOf"})
+    clock_ms: int = field(name="askedAt")
+    now_ms: int = field(name="asOf")
     as_of_source: str
     copies: tuple[Copy, ...]
-    copied_ms: int = field(metadata={"json": "copiedAt"})
-    newest_entry_ms: int | None = field(metadata={"json": "newestEntryTime"})
+    copied_ms: int = field(name="copiedAt")
+    newest_entry_ms: int | None = field(name="newestEntryTime")
     tenants: int
     namespaces: tuple[NamespaceTotal, ...]
     topics: int
@@ -140,10 +136,10 @@ class Overview:
     held: dict[str, int]
     blockers: tuple[Blocker, ...]
     disk: DiskTotals
-    disk_bytes: DiskBytes = field(metadata={"json": "diskBytes"})
+    disk_bytes: DiskBytes = field(name="diskBytes")
     findings: tuple[FindingCount, ...] | None
     unknown_trees: tuple[Tree, ...]
-    other_ledgers: OtherSum = field(metadata={"json": "otherManagedLedgers"})
+    other_ledgers: OtherSum = field(name="otherManagedLedgers")
 
     @property
     def copy_age_ms(self) -> int:
@@ -156,8 +152,7 @@ class Overview:
         return Now(self.now_ms, self.as_of_source, self.clock_ms).text()
 
 
-@frozen
-class Wanted:
+class Wanted(Struct, frozen=True):
     """How an overview is made: the now of ages, the last time that anything was brought in, and how many rows each list has at most;
     ``source`` and ``clock_ms``: what says that now, and the time of the asking, None: it is the same."""
 
@@ -300,8 +295,7 @@ class Tally(Protocol):
         """Add what LATER has added up of topics that come behind these."""
 
 
-@dataclass(slots=True)
-class _Sums:
+class _Sums(Struct):
     counts: TopicCounts = _NONE
     entries: int = 0
     bytes: int = 0
@@ -386,8 +380,7 @@ class _Totals:
         return tuple(sorted(rows, key=lambda row: (-row.bytes, row.namespace)))
 
 
-@frozen
-class _Part:
+class _Part(Struct, frozen=True):
     """Topics of a namespace, by their local names, to be counted in another process, and what counts them."""
 
     namespace: NamespaceName

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from store.codec.policies import PartitionedTopic
 from store.errors import StoreError
-from store.frozen import frozen
 from store.model.partitions import existing_partitions, read_partitioned
 from store.model.reader import EntryReader
 from store.names import TopicName
 from store.reports.internal_stats import InternalStats, read_internal_stats
 
 
-@frozen
-class PartitionedInternalStats:
+class PartitionedInternalStats(Struct, frozen=True):
     """``metadata``: the number of partitions; ``partitions``: name → what ``stats-internal`` shows."""
 
     metadata: PartitionedTopic

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from store.db.environment import Txn
 from store.db.owners import Owner, find_owners
 from store.errors import LedgerNotFound, StoreError
-from store.frozen import frozen
 from store.model.coverage import BookieCopies
 from store.model.ledgers import iter_ledger_ids, read_ledger
 from store.model.open_end import read_confirmed
 
 
-@frozen
-class UnderReplicated:
+class UnderReplicated(Struct, frozen=True):
     """A ledger with entries on too few bookies; what ``short``, ``lowest``, ``lost`` and ``unknown`` are: ``Coverage``.
 
     ``bookies``: those that lack, or may lack, entries.

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, overload
 
+from msgspec import Struct
+
 from store.codec.bookie import LAST_MARK_FILE, decode_last_mark
 from store.codec.buffer import Bytes
 from store.codec.entrylog import TornTail, log_id_of
@@ -41,7 +43,6 @@ from store.db.files import LogFile, find_log, iter_logs
 from store.db.tree import find_node, iter_children, iter_nodes
 from store.errors import InvalidValue, LedgerNotFound, NotFound, Refused, SourceChanged, SourceNotFound
 from store.files import open_file
-from store.frozen import frozen
 from store.model.ledgers import find_metadata, iter_blocks, iter_ledger_ids
 from store.model.reader import EntryReader
 from store.names import FileKind
@@ -196,8 +197,7 @@ def cookie_lines(txn: Txn, bookie: str) -> Iterator[str]:
     yield "---"
 
 
-@frozen
-class ClusterInfo:
+class ClusterInfo(Struct, frozen=True):
     """What ``clusterinfo`` tells; an auditor is elected among running bookies."""
 
     auditor_elected: bool
@@ -249,8 +249,7 @@ def read_lines(reader: EntryReader, ledger_id: int, first: int, last: int, with_
                 yield bytes(entry.payload).decode(errors="replace")
 
 
-@frozen
-class Selection:
+class Selection(Struct, frozen=True):
     """Which records of a log ``readlog`` prints: −1 is any."""
 
     ledger_id: int = -1

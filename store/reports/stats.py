@@ -8,7 +8,9 @@ after it loaded the topic, or null; docs/what-a-store-knows.md lists it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.codec.cursor import Ranges
 from store.codec.given import parse_integer
@@ -16,7 +18,6 @@ from store.codec.message import decode_message_entry
 from store.codec.policies import PartitionedTopic
 from store.db.environment import Txn
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, StoreError
-from store.frozen import frozen
 from store.model.cursors import (
     DEDUP_CURSOR,
     INTERNAL_PROPERTY_PREFIX,
@@ -40,8 +41,7 @@ _OPTIONAL = {"json_optional": True}
 _IN_BYTES = {"json": "delayedMessageIndexSizeInBytes"}  # the suffix is part of upstream's key
 
 
-@frozen
-class StatsOptions:
+class StatsOptions(Struct, frozen=True):
     """What to add. ``backlog_size``: bytes of each subscription's backlog, else −1; ``earliest_time``: reads one entry each.
 
     ``explained``: what only newer brokers say, see ``TopicStats.topic_creation_time_stamp``.
@@ -52,8 +52,7 @@ class StatsOptions:
     explained: bool = False
 
 
-@frozen
-class SubscriptionStats:
+class SubscriptionStats(Struct, frozen=True):
     """One subscription; everything with a default is unknown offline unless ``read_topic_stats`` sets it."""
 
     msg_rate_out: float = 0.0
@@ -89,7 +88,7 @@ class SubscriptionStats:
     draining_hashes_unacked_messages: int = 0
     non_contiguous_deleted_messages_ranges: int = 0
     non_contiguous_deleted_messages_ranges_serialized_size: int = 0
-    delayed_message_index_size_in_bytes: int = field(default=0, metadata=_IN_BYTES)
+    delayed_message_index_size_in_bytes: int = field(default=0, name="delayedMessageIndexSizeInBytes")
     subscription_properties: Mapping[str, str] = field(default_factory=dict)
     filter_processed_msg_count: int = 0
     filter_accepted_msg_count: int = 0
@@ -105,8 +104,7 @@ class SubscriptionStats:
     replicated: bool = False
 
 
-@frozen
-class CompactionStats:
+class CompactionStats(Struct, frozen=True):
     """Counters of the compactor, which live in the broker's memory."""
 
     last_compaction_removed_event_count: int = 0
@@ -115,9 +113,16 @@ class CompactionStats:
     last_compaction_duration_time_in_mills: int = 0
 
 
-@frozen
-class TopicStats:
+class TopicStats(Struct, frozen=True):
     """``topics stats``; everything with a default is unknown offline unless ``read_topic_stats`` sets it."""
+
+    JSON_OPTIONAL = (
+        "deduplication_status",
+        "topic_epoch",
+        "owner_broker",
+        "topic_creation_time_stamp",
+        "last_publish_time_stamp",
+    )
 
     msg_rate_in: float = 0.0
     msg_throughput_in: float = 0.0
@@ -149,20 +154,19 @@ class TopicStats:
     waiting_publishers: int = 0
     subscriptions: Mapping[str, SubscriptionStats] = field(default_factory=dict)
     replication: Mapping[str, object] = field(default_factory=dict)
-    deduplication_status: str | None = field(default="Disabled", metadata=_OPTIONAL)
-    topic_epoch: int | None = field(default=None, metadata=_OPTIONAL)
+    deduplication_status: str | None = "Disabled"
+    topic_epoch: int | None = None
     non_contiguous_deleted_messages_ranges: int = 0
     non_contiguous_deleted_messages_ranges_serialized_size: int = 0
-    delayed_message_index_size_in_bytes: int = field(default=0, metadata=_IN_BYTES)
+    delayed_message_index_size_in_bytes: int = field(default=0, name="delayedMessageIndexSizeInBytes")
     compaction: CompactionStats = field(default_factory=CompactionStats)
-    owner_broker: str | None = field(default=None, metadata=_OPTIONAL)
-    topic_creation_time_stamp: int | None = field(default=None, metadata=_OPTIONAL)
+    owner_broker: str | None = None
+    topic_creation_time_stamp: int | None = None
     """PIP-431: when the topic's node was made, and when its last message was published (0: none is there)."""
-    last_publish_time_stamp: int | None = field(default=None, metadata=_OPTIONAL)
+    last_publish_time_stamp: int | None = None
 
 
-@frozen
-class PartitionedTopicStats(TopicStats):
+class PartitionedTopicStats(TopicStats, frozen=True):
     """``topics partitioned-stats``: sums over the partitions and, when asked for, each of them by name."""
 
     metadata: PartitionedTopic = field(default_factory=lambda: PartitionedTopic(0))

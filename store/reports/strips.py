@@ -7,10 +7,10 @@ in one state: lost (no broker can read it) before all others, delayed (unacknowl
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from store.aliases import Array
 from store.codec.cursor import CursorState
-from store.frozen import frozen
 from store.model.cursors import Cursor, backlog_entries, normal_ranges
 from store.model.extent import Intervals, iter_ledger_parts, pending_intervals, subtract
 from store.model.reader import EntryReader
@@ -23,8 +23,7 @@ STATES = ("acknowledged", "one-by-one", "unacknowledged", "delayed", "lost")
 """In the order of ``Cell.counts``; one-by-one: behind the mark-delete, upstream's individually deleted messages."""
 
 
-@frozen
-class Cell:
+class Cell(Struct, frozen=True):
     """Entries that lie together, first and last among them, and how many are in each of ``STATES``."""
 
     first: Position
@@ -37,8 +36,7 @@ class Cell:
         return sum(self.counts)
 
 
-@frozen
-class Strip:
+class Strip(Struct, frozen=True):
     """One subscription. ``backlog_entries``: lost ones too; ``ledger_starts``: ranks at which ledgers begin; ``delays_read``: whether
     delayed entries were looked for.
     """

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, field
 
 from store.errors import StoreError
 from store.facts import Unknown
 from store.facts.delays import NotDue
 from store.facts.subscriptions import SubscriptionFacts as Facts
 from store.facts.topics import ReadBudget, TopicFacts
-from store.frozen import frozen
 from store.model.cursors import (
     COMPACTION_CURSOR,
     INTERNAL_PROPERTY_PREFIX,
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 _Fact = TypeVar("_Fact")
 
 
-@frozen
-class Asked:
+class Asked(Struct, frozen=True):
     """What to read beyond metadata: MESSAGES (index rows of the backlog), OLDEST (the header of one entry a subscription), and what is
     due after DELAYED_MS (the headers of the whole backlog)."""
 
@@ -54,8 +53,7 @@ _SMALL_ENTRIES = 1_000
 _TOGETHER_ENTRIES = 200_000
 
 
-@frozen
-class SubscriptionFacts:
+class SubscriptionFacts(Struct, frozen=True):
     """One subscription of one topic or partition.
 
     ``stored_mark_delete``: what is stored, where that is ahead of the topic, so that a broker starts at ``mark_delete``, its end.
@@ -66,15 +64,17 @@ class SubscriptionFacts:
     was not asked for, or what says whether delays are enabled cannot be read.
     """
 
+    JSON_OPTIONAL = ("stored_mark_delete",)
+
     topic: TopicName
     subscription: str
     mark_delete: Position
-    stored_mark_delete: Position | None = field(metadata={"json_optional": True})
+    stored_mark_delete: Position | None
     backlog_entries: int
     backlog_bytes: int
     backlog_messages: int | None
     oldest_position: Position | None
-    oldest_publish_ms: int | None = field(metadata={"json": "oldestPublishTime"})
+    oldest_publish_ms: int | None = field(name="oldestPublishTime")
     ack_ranges: int
     acknowledged_entries: int
     ack_holes: int

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct, field
+
 from store.db.blocks import decode_times, ledger_of_key
 from store.db.entry_files import FileState, file_state
 from store.db.environment import DATABASES, Store
@@ -15,7 +17,6 @@ from store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes
 from store.facts.managed_ledgers import OtherLedger, other_ledgers
 from store.facts.topics import TopicFacts
 from store.facts.trees import Tree, unknown_trees
-from store.frozen import field, frozen
 from store.model.copy_age import find_as_of
 from store.model.cursors import Cursor, CursorSource, iter_cursor_names
 from store.model.ledgers import iter_ledger_ids
@@ -23,8 +24,7 @@ from store.model.reader import EntryReader
 from store.model.topics import iter_topics, read_topic
 
 
-@frozen
-class FileSummary:
+class FileSummary(Struct, frozen=True):
     """One catalogued file and how it is now."""
 
     file_id: int
@@ -39,8 +39,7 @@ class FileSummary:
     state: FileState
 
 
-@frozen
-class StoreSummary:
+class StoreSummary(Struct, frozen=True):
     """A store in numbers. ``cursors``: where each cursor's truth is (``store.model.cursors.Cursor.source``, or "unreadable").
 
     ``unknown_trees``: trees of the metadata that no Pulsar known here writes; ``other_ledgers``: managed ledgers that are no topics here;
@@ -52,7 +51,7 @@ class StoreSummary:
     format_version: int
     row_digests: bool
     created_ms: int
-    as_of_ms: int | None = field(metadata={"json": "asOf"})
+    as_of_ms: int | None = field(name="asOf")
     as_of_source: str | None
     state: str
     transaction: int
@@ -72,10 +71,10 @@ class StoreSummary:
     changes: int
     databases: Mapping[str, int]
     meta_bytes: int
-    disk_bytes: DiskBytes = field(metadata={"json": "diskBytes"})
+    disk_bytes: DiskBytes = field(name="diskBytes")
     files: tuple[FileSummary, ...]
     unknown_trees: tuple[Tree, ...]
-    other_ledgers: tuple[OtherLedger, ...] = field(metadata={"json": "otherManagedLedgers"})
+    other_ledgers: tuple[OtherLedger, ...] = field(name="otherManagedLedgers")
 
 
 def read_summary(store: Store, reader: EntryReader) -> StoreSummary:

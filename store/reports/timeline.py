@@ -8,14 +8,15 @@ index.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from store.aliases import Array
 from store.db.blocks import Block
 from store.db.clocks import Clock
 from store.errors import LimitExceeded
-from store.frozen import NamedTuple, frozen
 from store.model.extent import iter_ledger_parts
 from store.model.ledgers import iter_blocks
 from store.model.reader import EntryReader
@@ -41,8 +42,7 @@ BUCKET_SIZES_MS = (
 """Bucket sizes to choose from when none is asked for."""
 
 
-@frozen
-class TimelineOptions:
+class TimelineOptions(Struct, frozen=True):
     """What to count: entries from ``start_ms`` on, before ``end_ms``, in buckets of ``bucket_ms`` that begin at its multiples."""
 
     bucket_ms: int
@@ -60,8 +60,7 @@ class Bucket(NamedTuple):
     bytes: int
 
 
-@frozen
-class Timeline:
+class Timeline(Struct, frozen=True):
     """Counts of one topic. ``buckets``: those that have entries, in the order of time; ``entries``, ``messages``, ``bytes``: their sums.
 
     ``entries_outside``: before the start or after the end asked for; ``entries_without_time``: on no such clock.

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from msgspec import Struct
+
 from store.codec.policies import decode_json_object
 from store.codec.transactions import OPEN, TxnId
 from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import SubscriptionNotFound
 from store.facts.pending_acks import read_pending_ack_log
-from store.frozen import field, frozen
 from store.model.partitions import read_partitioned
 from store.model.reader import EntryReader
 from store.model.topics import read_topic
@@ -43,8 +44,7 @@ class State(StrEnum):
     NONE = "None"
 
 
-@frozen
-class CoordinatorStats:
+class CoordinatorStats(Struct, frozen=True):
     """What ``coordinator-stats`` shows. ``least_sig_bits``: the newest number given; all up to ``low_water_mark`` are over."""
 
     state: State
@@ -55,8 +55,7 @@ class CoordinatorStats:
     recover_end_time_ms: int = 0
 
 
-@frozen
-class BufferStats:
+class BufferStats(Struct, frozen=True):
     """What ``transaction-buffer-stats`` shows. ``max_read_position``: how far a reader of committed messages gets."""
 
     state: State
@@ -69,16 +68,16 @@ class BufferStats:
     snapshot_type: str = "Single"
 
 
-@frozen
-class InBuffer:
+class InBuffer(Struct, frozen=True):
     """What a topic knows of one transaction; ``start_position`` of one that is open."""
 
-    start_position: str | None = field(metadata={"json_optional": True})
+    JSON_OPTIONAL = ("start_position",)
+
+    start_position: str | None
     aborted: bool
 
 
-@frozen
-class PendingAckStats:
+class PendingAckStats(Struct, frozen=True):
     """What ``pending-ack-stats`` shows."""
 
     state: State
@@ -87,15 +86,15 @@ class PendingAckStats:
     recover_end_time_ms: int = 0
 
 
-@frozen
-class InPendingAcks:
+class InPendingAcks(Struct, frozen=True):
     """What a subscription knows of one transaction: where it acknowledged all before, if it did."""
 
-    cumulative_ack_position: str | None = field(metadata={"json_optional": True})
+    JSON_OPTIONAL = ("cumulative_ack_position",)
+
+    cumulative_ack_position: str | None
 
 
-@frozen
-class TransactionMetadata:
+class TransactionMetadata(Struct, frozen=True):
     """What ``transaction-metadata`` shows of an open transaction; ``timeout_at_ms`` is how long it may be open, as upstream has it.
 
     ``produced_partitions``: by topic; ``acked_partitions``: by topic and subscription.
@@ -109,8 +108,7 @@ class TransactionMetadata:
     acked_partitions: Mapping[str, Mapping[str, InPendingAcks]]
 
 
-@frozen
-class LogStats:
+class LogStats(Struct, frozen=True):
     """The managed ledger of a log, with upstream's names."""
 
     managed_ledger_name: str

@@ -9,15 +9,15 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from store.codec.entrylog import HEADER_BYTES
 from store.db.environment import Store, Txn
 from store.db.files import LogFile, iter_logs
 from store.facts.disk_totals import iter_parts
 from store.facts.unlisted import Unlisted, UnlistedLedgers
-from store.frozen import frozen
 from store.model.ledger_owners import all_owners
 from store.model.ledgers import has_node
 from store.names import FileKind
@@ -40,8 +40,7 @@ _DEAD = _UNLISTED[Unlisted.GONE]
 _KEPT_SHOWN = 3
 
 
-@frozen
-class FileUsage:
+class FileUsage(Struct, frozen=True):
     """One file. ``live_bytes``: records of ledgers that bookies keep; ``dead_bytes``: of ledgers that are deleted, or gone from the
     metadata, the copies of other bookies' entries too; ``other_bytes``: header, ledgers map, damage, unwritten space, and what a journal
     holds that is in a log; all of a file of kind ``leftover``. ``freed``: garbage collection would delete it.
@@ -59,8 +58,7 @@ class FileUsage:
     kept_for: tuple[str, ...]
 
 
-@frozen
-class OwnerUsage:
+class OwnerUsage(Struct, frozen=True):
     """One topic (or what no topic owns): ledgers, entries and record bytes, each entry once; ``disk_bytes``: all its copies."""
 
     owner: str
@@ -68,11 +66,10 @@ class OwnerUsage:
     ledgers: int
     entries: int
     bytes: int
-    disk_bytes: int = field(metadata={"json": "diskBytes"})
+    disk_bytes: int = field(name="diskBytes")
 
 
-@frozen
-class Usage:
+class Usage(Struct, frozen=True):
     """The whole store's share of the disks."""
 
     files: tuple[FileUsage, ...]
@@ -80,8 +77,7 @@ class Usage:
     disks: tuple[tuple[str, int, int, int], ...]  # (mount device, size, live, dead bytes)
 
 
-@dataclass(slots=True)
-class _Share:
+class _Share(Struct):
     entries: int = 0
     bytes: int = 0
 

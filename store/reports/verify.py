@@ -6,8 +6,10 @@ The kernel checks a location block at a time; what it does not believe, the entr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.codec.claims import COMPACTED_COMPONENT, COMPONENT
 from store.codec.compactedentry import decode_compacted_entry
@@ -16,7 +18,6 @@ from store.codec.message import decode_entry_times
 from store.db.blocks import Block
 from store.db.files import find_log
 from store.errors import EntryCorrupt, StoreError
-from store.frozen import NamedTuple, frozen
 from store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
 from store.model.reader import EntryReader
 
@@ -24,8 +25,7 @@ DETAILS_MAX = 1_000  # damaged entries named a ledger; the count goes on
 _READ_BYTES = 4 << 20
 
 
-@dataclass(slots=True)
-class LedgerVerdict:
+class LedgerVerdict(Struct):
     """What reading a whole ledger found. ``damaged``: (entry id, what is wrong); ``unverified``: no digest to check (DUMMY)."""
 
     ledger_id: int
@@ -50,8 +50,7 @@ class LedgerVerdict:
             self.damaged.append((entry_id, reason))
 
 
-@frozen
-class EntryRow:
+class EntryRow(Struct, frozen=True):
     """One entry of a ledger as it was read. ``state``: "ok", "missing", or what is wrong; what is not known is None."""
 
     ledger_id: int

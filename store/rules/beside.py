@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
+from msgspec import Struct
+
 from store.errors import IndexCorrupt
 from store.facts.cluster import ClusterFacts
 from store.facts.file_sums import FileSums
 from store.facts.quiet import FoundQuiet, Quiet, QuietPart, find_quiet, parts_of
 from store.facts.spread import Spread, others_that_pay
-from store.frozen import frozen
 from store.model.reader import EntryReader
 from store.rules.finding import Finding
 from store.rules.index import INDEX_SWEEPS
@@ -19,8 +20,7 @@ from store.rules.rows import CHECK_STOPPED
 INDEX_SWEEP = INDEX_SWEEPS[0]
 
 
-@frozen
-class _Index:
+class _Index(Struct, frozen=True):
     """What is found of the location index, and what its pass leaves in a snapshot."""
 
     findings: tuple[Finding, ...]

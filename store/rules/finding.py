@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 
-from store.frozen import frozen
+from msgspec import Struct, field
 
 _LEDGER = re.compile(r"\bledger \d+")
 
@@ -20,8 +19,7 @@ class Severity(StrEnum):
     NOTE = "note"
 
 
-@frozen
-class Finding:
+class Finding(Struct, frozen=True):
     """A rule that holds: how bad it is here, where, what is at stake, what a broker will do, and the command that repairs it.
 
     ``evidence``: names and numbers by key, JSON values. ``at_stake_bytes`` and ``at_stake_messages``: what is lost, or would be, or is
@@ -29,19 +27,25 @@ class Finding:
     ``Rule``; ``hint``: what to do, in words, the command at its end.
     """
 
+    JSON_HIDDEN = (
+        "scope",
+        "hint",
+        "repair",
+    )
+
     severity: Severity
     code: str
     where: str
     message: str
     evidence: Mapping[str, object]
-    at_stake_bytes: int = field(metadata={"json": "atStakeBytes"})
+    at_stake_bytes: int = field(name="atStakeBytes")
     at_stake_messages: int
     broker: str
     mend: str
     page: str
-    scope: str = field(metadata={"json": None})
-    hint: str = field(metadata={"json": None})
-    repair: str = field(metadata={"json": None})
+    scope: str
+    hint: str
+    repair: str
 
     @property
     def is_problem(self) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
 from functools import partial
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from store.errors import StoreError
-from store.frozen import frozen, replace
 from store.names import shell_word
 from store.rules.finding import Finding, Severity
 
@@ -30,8 +31,7 @@ _MESSAGES = ("messages", "missing", "entries", "unseen")
 _REBUILD = "rebuild the index with: pulsar-admin store index --rebuild"
 
 
-@frozen
-class Evidence:
+class Evidence(Struct, frozen=True):
     """Where a rule holds, the sentence that says so, and what shows it: names and numbers by key, JSON values.
 
     ``values`` fill the places of the cause's command; ``bytes`` and ``messages``, ``entries`` or ``missing`` are what is at stake.
@@ -51,8 +51,7 @@ def _swept(facts: object) -> Iterator[Evidence]:
     return iter(())
 
 
-@frozen
-class Rule(Generic[Facts]):
+class Rule(Struct, Generic[Facts], frozen=True):
     """One thing that can be wrong: a row of the table. ``code`` is for ever.
 
     ``means``: what it is and what shows it; ``broker``: what Pulsar and BookKeeper do (4.0.8); ``how`` and ``prevent``: in words;
@@ -66,6 +65,16 @@ class Rule(Generic[Facts]):
     a cheap fact of a topic, by name, without which it holds nowhere there: of what is wrong with few topics most are not asked.
     """
 
+    JSON_HIDDEN = (
+        "leads",
+        "holds",
+        "loss",
+        "scope",
+        "of_disks",
+        "repair",
+        "needs",
+    )
+
     code: str
     severity: Severity
     title: str
@@ -74,13 +83,13 @@ class Rule(Generic[Facts]):
     mend: str = ""
     how: str = ""
     prevent: str = ""
-    leads: bool = field(default=False, metadata=_NOT_TOLD)
-    holds: Callable[[Facts], Iterator[Evidence]] = field(default=_swept, metadata=_NOT_TOLD)
-    loss: str = field(default="", metadata=_NOT_TOLD)
-    scope: str = field(default="data", metadata=_NOT_TOLD)
-    of_disks: bool = field(default=False, metadata=_NOT_TOLD)
-    repair: str = field(default="", metadata=_NOT_TOLD)
-    needs: str = field(default="", metadata=_NOT_TOLD)
+    leads: bool = False
+    holds: Callable[[Facts], Iterator[Evidence]] = _swept
+    loss: str = ""
+    scope: str = "data"
+    of_disks: bool = False
+    repair: str = ""
+    needs: str = ""
 
     def text(self) -> str:
         """Return all of it for a terminal."""
@@ -152,8 +161,7 @@ def _filled(key: str, evidence: Mapping[str, object]) -> str:
     return " ".join(shell_word(str(one)) for one in (value if isinstance(value, (list, tuple)) else [value]))
 
 
-@frozen
-class Sweep(Generic[Facts]):
+class Sweep(Struct, Generic[Facts], frozen=True):
     """``rules`` that one pass over many rows judges together. ``what``: what it looks at, in words."""
 
     what: str

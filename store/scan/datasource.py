@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
+from msgspec.structs import replace
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import (
     DataSource,

@@ -7,16 +7,15 @@ the batch (``store.kernels.messages``), and asks the ordinary readers about the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from store.aliases import Array
 from store.db.blocks import Block
 from store.db.clocks import Clock, block_max, block_min, check_clock
 from store.errors import EntryCorrupt, EntryLogCorrupt, InvalidValue
-from store.frozen import NamedTuple
 from store.kernels.compiled import METER
 from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
 from store.model.extent import iter_ledger_parts
@@ -46,8 +45,7 @@ _TOGETHER_ENTRIES = 1024
 """Entries of small parts of ledgers whose places are made at once."""
 
 
-@dataclass(slots=True)
-class EntryScan:
+class EntryScan(Struct):
     """One run over parts of a topic. After ``batches``: entries in no imported file, and entries that are damaged now."""
 
     reader: EntryReader

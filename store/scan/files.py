@@ -14,10 +14,10 @@ import os
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
+from msgspec import Struct, field
 
 from store.codec import journal
 from store.codec.buffer import run_end
@@ -37,7 +37,6 @@ from store.codec.logscan import (
 from store.codec.proof import Proofs
 from store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
 from store.files import open_file
-from store.frozen import NamedTuple, frozen
 from store.kernels import records as kernel
 from store.kernels.compiled import METER
 from store.names import FileKind
@@ -68,8 +67,7 @@ class LedgerDigests(NamedTuple):
         return cls(ids, np.array([sizes[ledger_id] for ledger_id in ids.tolist()], np.int16))
 
 
-@frozen
-class Slice:
+class Slice(Struct, frozen=True):
     """Bytes START to END of one file; a record belongs to the slice in which it begins.
 
     ``seek``: START was cut anywhere in an entry log; the first record at or behind it is searched for. ``limit``: where the file
@@ -84,8 +82,7 @@ class Slice:
     limit: int = -1
 
 
-@frozen
-class Problem:
+class Problem(Struct, frozen=True):
     """Bytes that are not a good record: where, how many, why, and whose they claim to be (−1: nobody's)."""
 
     offset: int
@@ -95,8 +92,7 @@ class Problem:
     entry_id: int = -1
 
 
-@dataclass(slots=True)
-class FileScan:
+class FileScan(Struct):
     """One run over a slice; after ``batches()`` is exhausted the other fields tell how it ended."""
 
     slice: Slice

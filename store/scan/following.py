@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from glob import glob
 from hashlib import sha256
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.aliases import Array
 from store.codec.bookie import COOKIE_FILE, LAST_MARK_BYTES, LAST_MARK_FILE, decode_cookie, decode_last_mark
 from store.codec.entrylog import HEADER_BYTES, decode_header, decode_ledgers_map
 from store.engine.slices import SLICE_BYTES, FileRange
 from store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound, Unsupported
-from store.frozen import frozen
 from store.kernels.records import BAD_DIGEST
 from store.names import FileKind
 from store.scan.files import FileScan, LedgerDigests, Slice
@@ -57,16 +57,14 @@ STEP_BYTES = 64 << 20  # looked at here at once
 _NO_DIGESTS = LedgerDigests.of({})
 
 
-@frozen
-class Limit:
+class Limit(Struct, frozen=True):
     """How much a batch takes; 0: no bound."""
 
     files: int = 0
     size_bytes: int = 0
 
 
-@frozen
-class Followed:
+class Followed(Struct, frozen=True):
     """What a stream follows, and how: it ``fails`` where bytes are lost; ``verify`` digests; ``needs_logs``: what is no log ends it."""
 
     paths: Sequence[str]

@@ -9,11 +9,11 @@ can decode, and null values; a value's columns are null then.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from store.aliases import Array
 from store.codec.value import ValueSchema, key_bytes
@@ -30,8 +30,7 @@ _SINGLE = "value"
 """What a value that is no record is called."""
 
 
-@dataclass(frozen=True)
-class _Known:
+class _Known(Struct, frozen=True):
     """One column: its type, the columns of ``store.scan.messages`` that it is made of, and how."""
 
     kind: pa.DataType
@@ -39,8 +38,7 @@ class _Known:
     make: Callable[[pa.RecordBatch, TopicName], pa.Array]
 
 
-@dataclass(frozen=True)
-class KnownColumns:
+class KnownColumns(Struct, frozen=True):
     """The connector's columns of messages of one topic, whose schemas say what values are.
 
     ``raw``: the value is the payload's bytes, whatever the schema (the connector's

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from store.aliases import Array
 from store.errors import InvalidValue
@@ -28,8 +28,7 @@ _OPAQUE = UNFRAMED | COMPRESSED | ENCRYPTED | CHUNK | TRANSACTION
 """Entries whose bytes do not show what is in them, or that are a part of something else."""
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(Struct, frozen=True):
     """What a message must be; all that is given must hold, of ``keys`` and ``texts`` one.
 
     ``properties``: (name, value or None for any value). ``texts`` and ``regex`` are looked for in the payload, with ``in_value``

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.codec.digest import DIGEST_SIZE
 from store.codec.entry import Entry, decode_entry
@@ -55,8 +56,7 @@ _SOURCES = {
 _ON_DEMAND = ("payload", "value", "value_error")
 
 
-@dataclass(frozen=True)
-class ReadMessages:
+class ReadMessages(Struct, frozen=True):
     """One row per message; ``columns`` prunes: what no column needs is neither decompressed nor decoded.
 
     Without ``columns``: all, the payload with ``payload``, the value and why there is none with ``values``.

@@ -7,7 +7,6 @@ what is left out there is null, false or 1 here.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from hashlib import sha1
 from itertools import compress, pairwise
 from typing import Any, Protocol
@@ -98,23 +97,22 @@ class Keep(Protocol):
         """Return which rows of BATCH are wanted."""
 
 
-@dataclass(slots=True)
 class MessageColumns:
-    """Turns batches of entries, given in topic order, into batches of messages; problems go to ``reader.errors``."""
+    """Turns batches of entries, given in topic order, into batches of messages; problems go to ``reader.errors``.
 
-    reader: MessageReader
-    payload: bool = False
-    names: Collection[str] = ()  # only these columns; empty: those of ``message_schema``
-    unwrap: Callable[[EntryBatch], EntryBatch] = lambda entries: (
-        entries
-    )  # from what the reader reads to what has messages
-    keep: Keep | None = None
-    schema: pa.Schema = field(init=False)
+    ``names``: only these columns; empty: those of ``message_schema``. ``unwrap``: from what the reader reads to what has messages.
+    """
 
-    def __post_init__(self) -> None:
-        self.schema = message_schema(payload=self.payload)
-        if self.names:
-            self.schema = schema_of(self.names)
+    def __init__(
+        self,
+        reader: MessageReader,
+        payload: bool = False,
+        names: Collection[str] = (),
+        unwrap: Callable[[EntryBatch], EntryBatch] = lambda entries: entries,
+        keep: Keep | None = None,
+    ) -> None:
+        self.reader, self.payload, self.names, self.unwrap, self.keep = reader, payload, names, unwrap, keep
+        self.schema = schema_of(names) if names else message_schema(payload=payload)
 
     def convert(self, entries: EntryBatch) -> Iterator[pa.RecordBatch]:
         """Yield the messages of ENTRIES in order."""

@@ -11,17 +11,17 @@ import base64
 import zlib
 from bisect import bisect_right
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.aliases import Array
 from store.codec.entrylog import log_id_of
 from store.codec.journal import journal_id_of
 from store.engine.slices import FileRange
 from store.errors import Unsupported
-from store.frozen import frozen
 from store.names import FileKind
 
 Offset = dict[str, Any]
@@ -31,8 +31,7 @@ VERSION = 1
 FAR = 1 << 62
 
 
-@frozen
-class Listed:
+class Listed(Struct, frozen=True):
     """A file that is there."""
 
     path: str
@@ -51,8 +50,7 @@ class Listed:
         return FileKind.JOURNAL if self.name.endswith(".txn") else FileKind.ENTRY_LOG
 
 
-@frozen
-class Begun:
+class Begun(Struct, frozen=True):
     """The last batch that read of a file read bytes START to END; ``digest`` of its first bytes, up to END. How: see ``Part``."""
 
     start: int
@@ -71,8 +69,7 @@ class Begun:
         return Begun(start, end, digest, bool(flags & 1), bool(flags & 2), bool(flags & 4))
 
 
-@dataclass(slots=True)
-class Folder:
+class Folder(Struct):
     """What was read of the logs, or journals, of one folder."""
 
     owner: str  # whose disk it is on
@@ -114,8 +111,7 @@ class Folder:
         return Folder(value["owner"], done, {name: Begun.decode(one) for name, one in value["begun"].items()})
 
 
-@dataclass(slots=True)
-class Place:
+class Place(Struct):
     """An offset as objects; ``marks``: where the bookies' lastMark were when all of their logs were read."""
 
     folders: dict[FileKind, dict[str, Folder]] = field(
@@ -208,8 +204,7 @@ KEPT_LOGS = 64
 NO_MARK: Mark = (-1, -1)
 
 
-@dataclass(slots=True)
-class Given:
+class Given(Struct):
     """Entries that came while lastMark was ``mark``, before ``behind`` in the journals: from a log of ``folder``, or from them ("", −1)."""
 
     folder: str
@@ -221,8 +216,7 @@ class Given:
     later_bytes: int = 0  # and what was read of them
 
 
-@dataclass(slots=True)
-class Recent:
+class Recent(Struct):
     """What one bookie's files gave lately."""
 
     given: list[Given] = field(default_factory=list)
@@ -310,8 +304,7 @@ def unpack_ids(text: str) -> Array:
 Tasks = tuple[tuple[FileRange, ...], ...]
 
 
-@frozen
-class Part:
+class Part(Struct, frozen=True):
     """Bytes of a file that a batch reads.
 
     ``complete``: nothing comes behind. ``looked_at``: what came lately is left out. ``remembered``: it may come again.
@@ -325,8 +318,7 @@ class Part:
     remembered: bool
 
 
-@frozen
-class Looked:
+class Looked(Struct, frozen=True):
     """Good records of a part of a file, in its order, and where the part ends."""
 
     ids: Array

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.codec import entrylog, journal
 from store.codec.entrylog import HEADER_BYTES
@@ -26,8 +27,7 @@ _THERE = {"publish_ms": (kernel.UNFRAMED, 0), "broker_ms": (kernel.HAS_BROKER_TI
 """What flags say of an entry that has such a time."""
 
 
-@dataclass(frozen=True)
-class ScanOptions:
+class ScanOptions(Struct, frozen=True):
     """How to scan. ``digests``: (sorted ledger ids, digest bytes) where known; ``topics``: ledger id → topic, also the filter
     when ``only_topics``; times in ms, end excluded, on the clock ``auto``; ``between``: column of times → ms, both included.
 
@@ -129,8 +129,7 @@ def _between(records: Records, name: str, low: int, high: int) -> np.ndarray[Any
     return inside & (records[name] >= low) & (records[name] <= high)
 
 
-@dataclass(frozen=True)
-class ReadEntries:
+class ReadEntries(Struct, frozen=True):
     """One row an entry; ``columns`` prunes (empty: all)."""
 
     options: ScanOptions = field(default_factory=ScanOptions)

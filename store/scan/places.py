@@ -6,17 +6,16 @@ Nothing here knows a store: what executors read is read so, too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 
 from store.aliases import Array
 from store.codec.digest import DIGEST_SIZE, DigestType
 from store.db.blocks import Block
 from store.engine.memory import give_back
 from store.errors import EntryLogCorrupt, NotWritable, SourceChanged, StoreError
-from store.frozen import frozen
 from store.kernels import records as kernel
 from store.kernels.producers import producer_spans
 from store.kernels.records import BAD_DIGEST, UNFRAMED
@@ -38,8 +37,7 @@ _SMALL_ENTRIES, _SMALL_BYTES = 256, 1 << 20
 """Of a block that is read with others."""
 
 
-@dataclass(slots=True)
-class EntryBatch:
+class EntryBatch(Struct):
     """Entries in topic order. ``rows``: RECORD columns of each; ``data[offsets[i]:]`` begins with its size field.
 
     With ``heads`` only the first bytes of large entries are in ``data``: their metadata is complete, their payload is not.
@@ -90,8 +88,7 @@ def doubtful(batch: EntryBatch, places: Places) -> Array:
     return wrong
 
 
-@dataclass(slots=True)
-class Places:
+class Places(Struct):
     """Where entries lie, as columns."""
 
     ledger_ids: Array  # i64
@@ -106,7 +103,7 @@ class Places:
 
     def __reduce__(self) -> tuple[Any, ...]:  # Any: pickle's protocol
         # What travels to executors: a ledger's entries differ in offset and size alone.
-        return _unpacked, tuple(_packed(getattr(self, name)) for name in Places.__slots__)
+        return _unpacked, tuple(_packed(getattr(self, name)) for name in Places.__struct_fields__)
 
     @property
     def bytes(self) -> int:
@@ -115,12 +112,12 @@ class Places:
 
     def take(self, chosen: Any) -> Places:  # Any: what numpy takes as an index
         """Return the places that CHOSEN (mask, slice or indexes) names."""
-        return Places(*(getattr(self, name)[chosen] for name in Places.__slots__))
+        return Places(*(getattr(self, name)[chosen] for name in Places.__struct_fields__))
 
     @staticmethod
     def joined(parts: list[Places]) -> Places:
         """Return the places of PARTS in their order."""
-        return Places(*(np.concatenate([getattr(part, name) for part in parts]) for name in Places.__slots__))
+        return Places(*(np.concatenate([getattr(part, name) for part in parts]) for name in Places.__struct_fields__))
 
     @staticmethod
     def of(block: Block, low: int, high: int) -> Places:
@@ -189,15 +186,14 @@ def split_places(places: Places, batch_bytes: int) -> Iterator[Places]:
     groups = (total - places.sizes) // batch_bytes
     cuts = np.flatnonzero((groups[1:] != groups[:-1]) | (places.sizes[1:] > batch_bytes)) + 1
     for low, high in zip(np.append(0, cuts), np.append(cuts, len(groups)), strict=True):
-        yield Places(*(getattr(places, name)[low:high] for name in Places.__slots__))
+        yield Places(*(getattr(places, name)[low:high] for name in Places.__struct_fields__))
 
 
 _UNREADABLE = (SourceChanged, EntryLogCorrupt, NotWritable, MemoryError)
 """Why a file's bytes cannot be had at all."""
 
 
-@frozen
-class PlacesReader:
+class PlacesReader(Struct, frozen=True):
     """Reads entries at places. ``files``: what reads as ``EntryFiles``; ``heads``: of large entries the beginnings will do;
     ``digests``: how to verify, None: as the places say; ``failed``: gets what cannot be read, None: that raises."""
 

@@ -8,13 +8,12 @@ without a broker time or a message header are mixed.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from store.aliases import Array
 from store.db.blocks import BLOCK_BITS, BLOCK_ENTRIES
-from store.frozen import NamedTuple
 from store.kernels.records import BAD_DIGEST, HAS_BROKER_TIME, UNFRAMED
 from store.names import LONG_MAX, LONG_MIN
 

@@ -16,11 +16,12 @@ from typing import Any, Literal
 from urllib.parse import unquote
 from warnings import warn
 
+from msgspec import Struct
+
 from store.codec.given import parse_integer
 from store.codec.message_id import decode_message_id
 from store.engine.slices import SLICE_BYTES
 from store.errors import InvalidValue
-from store.frozen import frozen
 from store.model.window import check_times
 from store.names import EARLIEST, LATEST, Position, TopicName, parse_namespace, parse_topic
 from store.scan.profiles import PROFILES
@@ -32,8 +33,7 @@ _CATALOGUE = "provider"  # a property of every table of a catalogue, and no opti
 _OPTION = "option."
 
 
-@frozen
-class Option:
+class Option(Struct, frozen=True):
     """``read`` makes its value of text; ``shown`` is the default as one would write it."""
 
     name: str
@@ -273,8 +273,7 @@ Place = Position | int
 """Where a topic begins or ends: a position, or a time in ms."""
 
 
-@frozen
-class Places:
+class Places(Struct, frozen=True):
     """Where topics begin, or end: one place for ALL of them, or each its own, by full name."""
 
     all: Place | None = None
@@ -285,8 +284,7 @@ class Places:
         return self.all if self.each is None else self.each.get(str(topic))
 
 
-@frozen
-class ConnectorRead:
+class ConnectorRead(Struct, frozen=True):
     """What to read: ``kind`` of option and its text say which topics."""
 
     store: str

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from glob import glob
 from pathlib import Path
 from stat import S_ISDIR
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 from store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE
@@ -31,7 +31,6 @@ from store.errors import (
     Unsupported,
 )
 from store.files import open_file
-from store.frozen import NamedTuple
 
 if TYPE_CHECKING:
     from store.engine.slices import FileRange

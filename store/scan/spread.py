@@ -7,14 +7,13 @@ wrong, or could not read at all, is read again here and explained as ever.
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from store.aliases import Array
 from store.codec.digest import DIGEST_SIZE
@@ -39,8 +38,7 @@ ROUND_ENTRIES = 1 << 20  # handed to the engine at once: they bound what waits o
 _HEADER_BYTES = 32
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EntryPlaces(FileRange):
+class EntryPlaces(FileRange, frozen=True, eq=False):
     """One slice of entries: where each lies, in batches, and the files they lie in."""
 
     batches: Sequence[Places] = ()
@@ -85,9 +83,10 @@ def iter_batches(piece: FileRange) -> Iterator[tuple[Places, PlainFiles]]:
         files.close()
 
 
-class PlacesOperation(ABC):
+class PlacesOperation:
     """Makes one row of each batch of entries at given places: what ``COLUMNS`` names, packed."""
 
+    __slots__ = ()
     COLUMNS: ClassVar[tuple[str, ...]] = ("rows",)
 
     @property
@@ -99,13 +98,12 @@ class PlacesOperation(ABC):
         for places, files in iter_batches(piece):
             yield packed_row(self.schema, *self.values(places, files))
 
-    @abstractmethod
     def values(self, places: Places, files: PlainFiles) -> Iterable[bytes]:
         """Return the row of the entries at PLACES in FILES."""
+        raise AssertionError
 
 
-@dataclass(frozen=True)
-class ReadHeads(PlacesOperation):
+class ReadHeads(Struct, PlacesOperation, frozen=True):
     """The rows of the entries at given places, one row per batch; with ``heads`` also their bytes up to the payload.
 
     ``digests`` are the kinds to verify with; None: as the places say.
@@ -240,8 +238,7 @@ def _rows_of(table: pa.Table) -> Iterator[dict[str, bytes]]:
 # When entries are to be delivered, as columns: the same function here, in processes and on Spark.
 
 
-@dataclass(frozen=True)
-class ReadDelays(PlacesOperation):
+class ReadDelays(Struct, PlacesOperation, frozen=True):
     """The delayed entries among those at given places, packed: one row per batch of places.
 
     ``rows``: which of them (i32), ``due_ms``: their times (i64); ``doubtful``: which are to be read again by who has the store.

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from warnings import warn
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from store.aliases import Array
 from store.codec.digest import DIGEST_SIZE, DigestType
@@ -36,8 +36,7 @@ _KINDS = {size: kind for kind, size in DIGEST_SIZE.items()}
 _HMAC_BYTES = DIGEST_SIZE[DigestType.HMAC]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TopicPiece(EntryPlaces):
+class TopicPiece(EntryPlaces, frozen=True, eq=False):
     """Entries of TOPIC in order. ``before``: the nearest in front, where chunks may be; ``after``: the topic's others behind them.
 
     ``is_whole``: with ``after`` the ends of all transactions that wrote here are known.
@@ -49,8 +48,7 @@ class TopicPiece(EntryPlaces):
     is_whole: bool = False
 
 
-@dataclass(frozen=True)
-class ReadTopicPieces:
+class ReadTopicPieces(Struct, frozen=True):
     """The messages of pieces of topics, under the columns that are known of each topic; ``fail``: what cannot be read ends it."""
 
     columns: Mapping[str, KnownColumns]

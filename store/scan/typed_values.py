@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from functools import partial
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from store.codec.avro import Schema, avro_decoder, named_schemas, parse_definition
 from store.codec.value import Decode, Value, ValueSchema, decoder_of, json_text, plain
@@ -31,8 +31,7 @@ _MAX_COLUMNS = 1 << 16  # records that name one another twice double with each
 Convert = Callable[[Value], Value]
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """A column: its Arrow type, and what turns a decoded value, not null, into what pyarrow takes; raises DECODE_ERRORS."""
 
     kind: pa.DataType
@@ -317,8 +316,7 @@ NEEDS = ("schemaVersion", "payload", "key", "keyEncoded", "nullValue", "encrypte
 """Columns of ``store.scan.messages`` that a value is made of, in the order of ``Encoded``."""
 
 
-@dataclass(frozen=True)
-class Values:
+class Values(Struct, frozen=True):
     """What to decode with: topic → its schemas. ``typed``: as a column of their newest version's type, else as JSON text.
 
     ``shapes``: which columns the parts of a typed value become.

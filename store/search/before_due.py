@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from store.aliases import Array
-from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.extent import Intervals, parts_of, pending_intervals
 from store.model.reader import EntryReader
@@ -25,16 +25,14 @@ FIRST = 5
 """How many are named."""
 
 
-@frozen
-class Delayed:
+class Delayed(Struct, frozen=True):
     """A message that is to be delivered at DUE_MS."""
 
     position: Position
     due_ms: int
 
 
-@frozen
-class TooEarly:
+class TooEarly(Struct, frozen=True):
     """Messages that go before they are due: how many, and those due first. ``unread``: entries that could not be read."""
 
     messages: int

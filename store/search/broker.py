@@ -10,8 +10,9 @@ fails the search (``OpFindNewest.readEntryFailed``; ``autoSkipNonRecoverableData
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, NotSeen, StoreError
 from store.model.ledgers import find_ledger, find_metadata
@@ -31,8 +32,7 @@ SEARCH_FAILS = (LedgerNotFound, EntryNotFound, EntryCorrupt)
 """What a search raises where the broker's fails: a ledger that BookKeeper does not know, an entry that is lost or damaged."""
 
 
-@dataclass(slots=True)
-class BrokerSearch:
+class BrokerSearch(Struct):
     """The broker's searches in one topic; ``probes`` lists what the last one looked at, ``pruned`` the range it kept.
 
     Each raises one of SEARCH_FAILS where the broker's fails, as it reads what is lost, and NotSeen where it reads what may be on a

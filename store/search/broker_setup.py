@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from store.frozen import field, frozen
+from msgspec import Struct, field
+
 from store.names import Position
 
 BrokerVersion = Literal["4.0", "4.2"]
@@ -16,8 +17,7 @@ MAX_CLOCK_SKEW_MS = 60_000
 """``managedLedgerCursorResetLedgerCloseTimestampMaxClockSkewMillis``: the default of both."""
 
 
-@frozen
-class BrokerSetup:
+class BrokerSetup(Struct, frozen=True):
     """The broker that is asked.
 
     ``max_clock_skew_ms`` below 0: ledgers' close times prune nothing. ``loaded_ms``: when it loads the topic, which closes the
@@ -32,10 +32,9 @@ class BrokerSetup:
 DEFAULT_BROKER = BrokerSetup()
 
 
-@frozen
-class Probe:
+class Probe(Struct, frozen=True):
     """One entry the broker looks at: its time (None: unreadable, which counts as not matching) and whether it matched."""
 
     position: Position
     time_ms: int | None
-    matches: bool = field(metadata={"json": "earlier"})
+    matches: bool = field(name="earlier")

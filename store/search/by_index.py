@@ -10,11 +10,12 @@ A batch published in a transaction is counted as one message by the broker: it c
 
 from __future__ import annotations
 
-from dataclasses import field
+from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from store.codec.message import EntryHeader, decode_message_entry, is_batch, message_count, transaction_id
 from store.errors import EntryCorrupt, EntryLogCorrupt, EntryNotFound
-from store.frozen import NamedTuple, frozen
 from store.model.reader import EntryReader
 from store.model.topics import Topic
 from store.names import Position
@@ -29,25 +30,25 @@ class NextIndex(NamedTuple):
     position: Position
 
 
-@frozen
-class IndexFound:
+class IndexFound(Struct, frozen=True):
     """Where an index was found. ``position``: with the batch index where the entry is a batch; None: no entry covers it.
 
     ``indexed``: whether any entry carries an index at all; ``scanned``: whether every entry was looked at. ``next_index``: the
     least index behind a gap that the one asked for lies in, with the entry it belongs to.
     """
 
+    JSON_HIDDEN = ("indexed",)
+
     position: Position | None
     first_index: int | None
     last_index: int | None
     entries_read: int
     scanned: bool
-    indexed: bool = field(metadata={"json": None})
-    next_index: NextIndex | None = field(default=None, metadata={"json": "next"})
+    indexed: bool
+    next_index: NextIndex | None = field(default=None, name="next")
 
 
-@frozen
-class _Covered:
+class _Covered(Struct, frozen=True):
     """The indexes an entry covers."""
 
     position: Position

@@ -9,12 +9,12 @@ made exact for clocks that run backwards). Clock ``auto``: broker time where the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from store.codec.message import decode_entry_times
 from store.db.blocks import BLOCK_BITS, Block, decode_latest, decode_times, ledger_key
 from store.db.clocks import Clock, block_max, first_candidate
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, StoreError
-from store.frozen import NamedTuple
 from store.model.ledgers import find_block, find_times, iter_blocks
 from store.model.reader import EntryReader
 from store.model.topics import Topic

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from store.errors import StoreError
-from store.frozen import frozen, replace
 from store.model.coverage import absent_ids, count_unseen
 from store.model.ledgers import find_ledger, iter_gaps
 from store.model.topics import Topic, TopicLedger
@@ -27,8 +29,7 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 
-@frozen
-class Doubt:
+class Doubt(Struct, frozen=True):
     """Entries of a ledger that its topic lists and no imported file holds, ``first`` to ``last`` with others between them.
 
     ``lost``: how many of them no bookie has; ``unseen``: how many may be on ``bookies`` or, with ``offloaded``, in tiered storage, which

@@ -7,12 +7,13 @@ broker does: whole ledgers by the time they were closed, then a binary search th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.db.clocks import Clock
 from store.errors import InvalidValue, Refused
-from store.frozen import frozen
 from store.model.cursors import Cursor
 from store.model.extent import Extent, Intervals, extent_of, pending_intervals
 from store.model.reader import EntryReader
@@ -85,8 +86,7 @@ def broker_through_position(topic: Topic, cursor: Cursor, position: Position) ->
 # -- forecast ---------------------------------------------------------------------------------------------------------
 
 
-@frozen
-class ForecastQuestion:
+class ForecastQuestion(Struct, frozen=True):
     """A TTL from NOW_MS on: HORIZON_MS cut into intervals of INTERVAL_MS."""
 
     now_ms: int
@@ -106,8 +106,7 @@ class ForecastQuestion:
             )
 
 
-@frozen
-class ForecastRow:
+class ForecastRow(Struct, frozen=True):
     """What goes between two times. FROM None: what is overdue already; TO None: what is left after the forecast."""
 
     from_ms: int | None

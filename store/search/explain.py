@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
 from itertools import islice
+from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from store.codec.message import decode_message_entry
 from store.db.clocks import Clock
 from store.errors import EntryCorrupt, EntryNotFound, NotSeen
-from store.frozen import NamedTuple, frozen
 from store.model.ledgers import find_block, find_times
 from store.model.publish_times import is_stated_earlier, stated_times
 from store.model.reader import EntryReader
@@ -29,8 +30,7 @@ _NEAR = 10
 """Ledgers that are shown on each side of the one with the answer; of those farther away with lost entries as many."""
 
 
-@frozen
-class LedgerVerdict:
+class LedgerVerdict(Struct, frozen=True):
     """What the index said of one ledger: its newest time on the clock asked for, and whether it had to be looked into.
 
     ``lost``: entries that no bookie has; ``unseen``: entries that may be on bookies or in tiered storage that are not imported.
@@ -38,14 +38,13 @@ class LedgerVerdict:
 
     ledger_id: int
     entries: int
-    newest_ms: int | None = field(metadata={"json": "newestTime"})
+    newest_ms: int | None = field(name="newestTime")
     verdict: str
     lost: int = 0
     unseen: int = 0
 
 
-@frozen
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """Ledgers with the same ``verdict`` that are not shown one by one, and their entries."""
 
     verdict: str
@@ -55,20 +54,18 @@ class LeftOut:
     unseen: int
 
 
-@frozen
-class Neighbour:
+class Neighbour(Struct, frozen=True):
     """One entry around the answer; ``backwards``: its time is before that of the entry in front of it."""
 
     position: Position
     time_ms: int | None
-    publish_ms: int = field(metadata={"json": "publishTime"})
-    broker_ms: int | None = field(metadata={"json": "brokerTime"})
+    publish_ms: int = field(name="publishTime")
+    broker_ms: int | None = field(name="brokerTime")
     producer: str
     backwards: bool
 
 
-@frozen
-class BrokerAnswer:
+class BrokerAnswer(Struct, frozen=True):
     """What the broker would say. ``position`` may name an entry that does not exist yet (after the last one); None: it fails, or what
     it answers is not known, and then ``agrees`` is None, too.
 
@@ -90,8 +87,7 @@ class BlockRead(NamedTuple):
     entries: int
 
 
-@frozen
-class Explanation:
+class Explanation(Struct, frozen=True):
     """The proof of an answer. ``ledgers``: those around the answer and those with lost entries; ``left_out``: the others, by verdict."""
 
     ledgers: tuple[LedgerVerdict, ...]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from store.codec.cursor import CursorState
 from store.codec.message import decode_message_entry
 from store.db.blocks import BLOCK_BITS, Block
 from store.db.clocks import Clock, block_max, first_candidate
 from store.errors import EntryCorrupt
-from store.frozen import frozen
 from store.model.extent import Intervals, iter_ledger_parts, pending_intervals
 from store.model.ledgers import find_times, iter_blocks
 from store.model.publish_times import is_stated_earlier
@@ -27,8 +27,7 @@ from store.search.by_time import iter_block_times
 PRODUCERS_SAMPLE = 1_000
 
 
-@frozen
-class Dated:
+class Dated(Struct, frozen=True):
     """An entry, its time, and how many messages it holds."""
 
     position: Position
@@ -36,8 +35,7 @@ class Dated:
     messages: int
 
 
-@dataclass(slots=True)
-class PendingSearch:
+class PendingSearch(Struct):
     """Searches the pending entries of one cursor by time.
 
     ``unreadable`` counts late entries whose digest is wrong: nobody can be given them, they hold nothing back.
@@ -101,8 +99,7 @@ class PendingSearch:
                     yield block, range(rank, rank + last + 1)
 
 
-@dataclass(slots=True)
-class FutureDated:
+class FutureDated(Struct):
     """Pending entries dated after now, which no age reaches: how much, the first and its time, the latest time, and who sent them.
 
     ``producers``: those of the first PRODUCERS_SAMPLE entries.

@@ -8,14 +8,14 @@ that must go for the clock to run forward, over windows of ``WINDOW_ENTRIES`` en
 
 from __future__ import annotations
 
-from dataclasses import field, replace
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.aliases import Array
 from store.db.clocks import Clock
-from store.frozen import frozen
 from store.kernels.producers import longest_forward_run, number_spans
 from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
 from store.model.extent import iter_ledger_parts
@@ -31,8 +31,7 @@ DISTINCT_OFFSETS_MAX = 1 << 22
 _NONE = LONG_MIN
 
 
-@frozen
-class SkewOptions:
+class SkewOptions(Struct, frozen=True):
     """The clock that inversions are counted on; how far off counts as wrong; what is the future where no broker stamped."""
 
     clock: Clock = "publish"
@@ -40,8 +39,7 @@ class SkewOptions:
     now_ms: int = LONG_MAX
 
 
-@frozen
-class ProducerSkew:
+class ProducerSkew(Struct, frozen=True):
     """One producer of a topic. Offsets: publish minus broker time in ms, None when no entry of it has a broker time.
 
     ``future`` and ``late``: entries whose publish time is off by more than the tolerance. With any it is ``blamed``; of producers whose
@@ -52,13 +50,13 @@ class ProducerSkew:
     producer: str
     entries: int
     messages: int
-    broker_times: int = field(metadata={"json": "entriesWithBrokerTime"})
+    broker_times: int = field(name="entriesWithBrokerTime")
     offset_min_ms: int | None
     offset_median_ms: int | None
     offset_max_ms: int | None
     inversions: int
     max_backwards_ms: int
-    future: int = field(metadata={"json": "futureDated"})
+    future: int = field(name="futureDated")
     late: int
     blamed: bool = False
 
@@ -68,8 +66,7 @@ class ProducerSkew:
         return abs(self.offset_median_ms or 0)
 
 
-@frozen
-class TopicSkew:
+class TopicSkew(Struct, frozen=True):
     """A topic's clocks. ``blame``: the producer with most entries that are off, None when there is none.
 
     ``inversions`` and ``max_backwards_ms`` are those of times on ``clock``.
@@ -80,14 +77,14 @@ class TopicSkew:
     tolerance_ms: int
     entries: int
     messages: int
-    broker_times: int = field(metadata={"json": "entriesWithBrokerTime"})
+    broker_times: int = field(name="entriesWithBrokerTime")
     inversions: int
     max_backwards_ms: int
-    future: int = field(metadata={"json": "futureDated"})
+    future: int = field(name="futureDated")
     late: int
-    without_time: int = field(metadata={"json": "entriesWithoutTime"})
-    missing: int = field(metadata={"json": "missingEntries"})
-    unreadable: int = field(metadata={"json": "unreadableEntries"})
+    without_time: int = field(name="entriesWithoutTime")
+    missing: int = field(name="missingEntries")
+    unreadable: int = field(name="unreadableEntries")
     blame: str | None
     producers: tuple[ProducerSkew, ...]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 
 import pyarrow.compute as pc
+from msgspec import Struct
 from pyroaring import BitMap64
 
 from store.db.clocks import Clock
@@ -14,7 +14,6 @@ from store.db.files import iter_logs
 from store.engine.memory import cut_for
 from store.engine.operation import Engine
 from store.engine.slices import local_files, plan_slices
-from store.frozen import frozen
 from store.names import Position
 from store.scan.operations import ReadEntries, ScanOptions
 
@@ -22,17 +21,18 @@ Advance = Callable[[int], None]
 _COLUMNS = ("ledger_id", "entry_id", "publish_time", "broker_time")
 
 
-@frozen
-class ScanFound:
+class ScanFound(Struct, frozen=True):
     """The first entry at or after the time among those found, its time in ms; how many entries, in how much; ``held``: their ids, by
     ledger."""
+
+    JSON_HIDDEN = ("held",)
 
     position: Position | None
     time_ms: int | None
     entries: int
     files: int
     bytes: int
-    held: Mapping[int, BitMap64] = field(metadata={"json": None})
+    held: Mapping[int, BitMap64]
 
 
 def find_unindexed(

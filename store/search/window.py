@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from store.db.blocks import BLOCK_BITS, Block, LedgerTimes
 from store.db.clocks import Clock, block_max, block_min, check_clock, first_candidate

@@ -10,6 +10,9 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct
 
 from store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE, Cookie, LogMark, decode_cookie, decode_last_mark
 from store.codec.entrylog import log_id_of
@@ -19,7 +22,6 @@ from store.db.environment import Txn
 from store.db.tree import find_node, iter_nodes
 from store.errors import MetadataCorrupt, StoreError, Unsupported
 from store.files import read_file, why_no_file
-from store.frozen import NamedTuple, frozen
 from store.names import FileKind
 
 
@@ -32,8 +34,7 @@ class BookieFile(NamedTuple):
     bookie_id: str
 
 
-@frozen
-class BookieDirectory:
+class BookieDirectory(Struct, frozen=True):
     """One ``current`` directory of a bookie: entry logs with their log ids, journals, both in write order.
 
     ``others``: what has the name of one and is no file, such as a FIFO, or a link that leads nowhere.
@@ -125,8 +126,7 @@ def _are_one(cookies: Sequence[Cookie]) -> bool:
     return len({identity_of(cookie) for cookie in cookies}) == 1 and len(cookies) <= len(places)
 
 
-@frozen
-class Stranger:
+class Stranger(Struct, frozen=True):
     """A bookie that is not proven to be of the cluster, why, and whether it is proven not to be."""
 
     bookie: Bookie

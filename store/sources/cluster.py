@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from store.db.bookies import Bookie, decode_bookie, iter_imported_bookies, merge_bookies
 from store.db.storeinfo import StoreInfo

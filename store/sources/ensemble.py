@@ -14,10 +14,12 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import IO, Any, ClassVar, TypeVar
+from typing import IO, Any, ClassVar, NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.codec.ledger_ids import LedgerIds
 from store.codec.ledgermetadata import LEDGERS_ROOT
@@ -48,7 +50,6 @@ from store.errors import (
     Unsupported,
 )
 from store.files import read_file
-from store.frozen import NamedTuple, frozen
 from store.sources.notes import Notes
 from store.sources.roots import ANY, Marks, Roots, Wanted, choose_roots
 from store.wording import counted
@@ -80,8 +81,7 @@ _FIELDS = {
 Answer = TypeVar("Answer")
 
 
-@frozen
-class Address:
+class Address(Struct, frozen=True):
     """Where an ensemble is: ``HOST:PORT,HOST:PORT`` and the path that is its root, "" for the whole tree.
 
     ``ledgers``: the whole path of BookKeeper's root, "" where it is ``/ledgers`` below the chroot; ``shared``: as of
@@ -123,8 +123,7 @@ def parse_address(text: str) -> Address:
     return Address(found[1].replace(";", ","), (found[2] or "").rstrip("/"))
 
 
-@frozen
-class Client:
+class Client(Struct, frozen=True):
     """How to log in. ``scheme``: "digest", "sasl" (DIGEST-MD5) or "gssapi" (the ticket of this process); "": not at all."""
 
     scheme: str = ""
@@ -174,8 +173,7 @@ def read_client_secret(file: Path) -> str:
 # -- the session ------------------------------------------------------------------------------------------------------
 
 
-@frozen
-class _AddWatch:
+class _AddWatch(Struct, frozen=True):
     """The request ``AddWatchRequest``, which kazoo 2.11 lacks."""
 
     path: str
@@ -192,8 +190,7 @@ class _AddWatch:
         return None
 
 
-@frozen
-class _MultiRead:
+class _MultiRead(Struct, frozen=True):
     """The request ``multiRead``, which kazoo lacks, too: READS of one request."""
 
     reads: tuple[Read, ...]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from store.codec.ledgermetadata import LEDGERS_ROOT
 from store.errors import Refused, SourceBusy, SourceNotFound, StalePlan
-from store.frozen import frozen
 from store.sources.ensemble import Session
 
 _REQUEST_HEAD_BYTES = 8  # xid and type
@@ -15,8 +16,7 @@ _IDGEN = f"{LEDGERS_ROOT}/idgen"
 _IDS_AT_ONCE = 1_000
 
 
-@frozen
-class Write:
+class Write(Struct, frozen=True):
     """One operation of a transaction on the node at PATH: ``value`` None deletes it, ``version`` None creates it."""
 
     path: str

@@ -10,18 +10,18 @@ from itertools import takewhile
 from operator import eq
 from pathlib import Path
 
+from msgspec import Struct
+
 from store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE, Cookie, decode_cookie
 from store.db.bookies import Bookie, merge_bookies
 from store.errors import InvalidValue, NotWritable, Refused, SourceNotFound
 from store.files import read_file
-from store.frozen import frozen
 from store.names import shell_word
 from store.sources.bookies import identity_of, read_bookie_directory
 from store.wording import counted
 
 
-@frozen
-class GivenBookie:
+class GivenBookie(Struct, frozen=True):
     """Directories said to be of one bookie, ``where``. ``directories``: what they hold tells what they are; of the others it is said.
 
     ``bookie_id``: "" for the cookie's; ``fallback_id``: where there is no cookie either; ``metadata_root``: BookKeeper's root in

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Struct
+
 from store.db.bookies import Bookie
 from store.errors import SourceNotFound
-from store.frozen import frozen
 from store.sources.bookies import group_directories, read_bookie_directory
 from store.sources.nodes import MetadataDirectory, Source, find_metadata
 from store.sources.rocksdb import is_rocksdb
@@ -14,8 +15,7 @@ from store.sources.roots import Wanted
 from store.sources.suggest import suggest_import
 
 
-@frozen
-class Layout:
+class Layout(Struct, frozen=True):
     """The parts of a source. ``name``: what messages call it; ``metadata`` None: bookies only; ``root``: what all of it lies in."""
 
     name: str
@@ -31,8 +31,7 @@ class Layout:
         return (*root, *metadata, *(path for bookie in self.bookies for path in bookie.directories))
 
 
-@frozen
-class StandaloneDirectory:
+class StandaloneDirectory(Struct, frozen=True):
     """The data directory ``root`` of a standalone Pulsar: its metadata store and the ``current`` directories of its bookies."""
 
     root: Path

@@ -8,9 +8,10 @@ from __future__ import annotations
 import filecmp
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, decode_last_id, encode_last_id
 from store.codec.entrylog import (
@@ -44,8 +45,7 @@ def put_log(bodies: Iterable[bytes | memoryview], current: Path) -> int:
     return log_id
 
 
-@dataclass(slots=True)
-class LoggedEntries:
+class LoggedEntries(Struct):
     """The entries of a log of ours, in its order, and their places: offsets behind the size."""
 
     log_id: int = -1

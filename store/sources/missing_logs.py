@@ -10,12 +10,13 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from store.codec.dbledger import LocationRow, decode_location_row, ledger_key
 from store.codec.entrylog import log_file_name
 from store.codec.ledgerindex import decode_ledger_index_header, iter_index_rows, ledger_id_of_index
 from store.db.bookies import Bookie
 from store.files import read_file
-from store.frozen import frozen
 from store.names import LONG_MAX
 from store.sources.bookies import read_bookie_directory
 from store.sources.rocksdb import is_rocksdb, open_ranges
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from pyroaring import BitMap64
 
 
-@frozen
-class MissingLog:
+class MissingLog(Struct, frozen=True):
     """An entry log that is not there, where it would be, and what the index leads there: ledger → entries.
 
     ``is_database``: whether the index is DbLedgerStorage's.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.codec.ledgermetadata import LEDGERS_ROOT
 from store.codec.rocksvalue import COUNTER_KEYS, NodeStat, decode_counter, decode_value, persistent_parts
@@ -14,7 +16,6 @@ from store.db.files import LOG_END, METADATA_FILE_ID, NOT_NEEDED, WHOLE_METADATA
 from store.db.next_ledger_id import NextLedgerId
 from store.db.tree import PATH_MAX_BYTES, Node, Row, row_of, row_of_packed
 from store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
-from store.frozen import NamedTuple, frozen
 from store.sources.notes import Notes
 from store.sources.rocksdb import is_rocksdb, locked_by, open_for_reading
 from store.sources.rocksopen import logged_changes, salvage_in_child
@@ -56,8 +57,7 @@ class Source(Protocol):
         """Return the process that has it open and may write while it is read, None where that does not matter."""
 
 
-@frozen
-class MetadataDirectory:
+class MetadataDirectory(Struct, frozen=True):
     """A metadata store in a directory: RocksDB, or ZooKeeper's snapshots and logs; ``logs``: where the logs are apart; ``as_of``: the
     last transaction (zxid) that counts, None: all do; ``roots``: where in ZooKeeper's tree the cluster is."""
 

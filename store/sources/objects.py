@@ -6,12 +6,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from store.codec.offload import INDEX_SUFFIX, parse_object_name
 from store.codec.sequencefile import parse_map_file_name
 from store.errors import EntryLogCorrupt, SourceNotFound, reason_of
-from store.frozen import NamedTuple
 
 _MAP_DATA = "data"
 

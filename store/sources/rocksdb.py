@@ -23,7 +23,7 @@ from heapq import merge
 from itertools import groupby, islice, takewhile
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from store.errors import MetadataCorrupt, NotWritable, Refused, SourceBusy
 from store.files import (
@@ -36,7 +36,6 @@ from store.files import (
     rename,
     replace_like,
 )
-from store.frozen import NamedTuple
 from store.sources.rocksopen import (
     CONFIG_FILE,
     Pairs,

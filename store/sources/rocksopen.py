@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from store.codec.rockslog import Flaw, encode_log, encode_put, is_plain_log, iter_log_records
 from store.errors import MetadataCorrupt, NotWritable, SourceNotFound, StoreError
@@ -28,7 +28,6 @@ from store.files import (
     scratch_directory,
     writing,
 )
-from store.frozen import NamedTuple
 from store.wording import counted
 
 if TYPE_CHECKING:

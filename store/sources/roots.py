@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.codec.ledgermetadata import LEDGERS_ROOT
 from store.db.storeinfo import StoreInfo
 from store.errors import InvalidValue, Refused, SourceNotFound
-from store.frozen import frozen
 from store.names import shell_word
 
 PULSAR_MARKS = ("/admin/clusters", "/managed-ledgers")
@@ -27,8 +28,7 @@ _NAMED = ("/admin/", "/ledgers/", "/loadbalance/", "/managed-ledgers/", "/namesp
 """Below these the names are those of users, who may call a tenant ``admin`` and a namespace ``clusters``."""
 
 
-@frozen
-class Roots:
+class Roots(Struct, frozen=True):
     """``chroot``: the path that brokers take for the root, "" for the root itself; ``ledgers``: BookKeeper's root, the whole path.
 
     ``shared``: the chroots of other Pulsars in the same ZooKeeper that have no BookKeeper of their own, and may use this one.
@@ -110,8 +110,7 @@ def roots_text(roots: Roots) -> str:
     return f"the cluster is {below} of ZooKeeper's tree{apart}: its paths are shown without that, and nothing else there is imported"
 
 
-@frozen
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What says which cluster of a ZooKeeper is meant. ``chroot`` and ``ledgers``: as the user named them, None: not at all; ``hints``:
     BookKeeper's roots by the configuration of bookies."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from store.codec.bookie import Cookie
 from store.db.bookies import Bookie
 from store.errors import InvalidValue, SourceNotFound
-from store.frozen import frozen
 from store.sources.bookies import read_bookie_cookie
 from store.sources.rocksdb import is_rocksdb
 from store.wording import counted
@@ -19,8 +20,7 @@ from store.wording import counted
 LEDGERS, LOCATIONS = DATABASES = ("ledgers", "locations")
 
 
-@frozen
-class Storage:
+class Storage(Struct, frozen=True):
     """A ledger directory of DbLedgerStorage, ``logs``, and that of its two databases: a store by itself, with its own log ids."""
 
     logs: Path

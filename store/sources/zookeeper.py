@@ -13,7 +13,9 @@ from functools import partial
 from heapq import merge
 from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
+
+from msgspec import Struct
 
 from store.codec.ledger_ids import LedgerIds
 from store.codec.ledgermetadata import LEDGERS_ROOT
@@ -28,7 +30,6 @@ from store.codec.zookeeper import (
 from store.codec.zookeeper_log import BadRecord, Delete, Put, Transaction, read_transactions
 from store.errors import LimitExceeded, MetadataCorrupt, SourceNotFound
 from store.files import raise_read_error, why_no_file
-from store.frozen import NamedTuple, frozen
 from store.sources.notes import Notes
 from store.sources.roots import WHOLE, Roots
 from store.sources.zookeeper_log_ends import iter_lost_ends, iter_unsure_ends
@@ -101,8 +102,7 @@ def last_transaction(directory: Path, until: int | None = None) -> Transaction |
     return None
 
 
-@frozen
-class ServerFiles:
+class ServerFiles(Struct, frozen=True):
     """The ``version-2`` of one server: where its ``snapshots`` are, and its ``logs`` (ZooKeeper's dataLogDir, often the same).
 
     ``roots``: where in the tree the cluster is. What is read of these files has the cluster's own paths, and nothing but its nodes.
@@ -145,8 +145,7 @@ def _inner_transaction(item: Transaction, roots: Roots) -> Transaction:
     return item._replace(changes=tuple(change._replace(path=path) for path, change in changes if path is not None))
 
 
-@frozen
-class Tree:
+class Tree(Struct, frozen=True):
     """The nodes by path as of transaction ``zxid``, ephemeral ones among them, and the ledger ids that were given by then."""
 
     nodes: dict[str, ZooKeeperNode]
@@ -413,8 +412,7 @@ def _iter_server(
             yield last, file, item
 
 
-@frozen
-class Gap:
+class Gap(Struct, frozen=True):
     """LOST transactions are missing before BEFORE in the logs, where FILE goes on; ``after``: the last one that is there.
 
     ``bad``: the first damage in their place. Of a new epoch's first transaction ``lost`` may be 0: what was damaged in the epoch before

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from functools import partial
 from typing import BinaryIO
+
+from msgspec.structs import replace
 
 from store.errors import MetadataCorrupt, SourceNotFound
 from store.sources.roots import WHOLE, Marks, Roots, Wanted, choose_roots

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from threading import Lock
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from store.errors import InvalidValue, NotFound, StoreError
 from store.model.reader import EntryReader

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from store.aliases import Array
 from store.engine.slices import FileRange
 from store.errors import DiskFull, StoreError
-from store.frozen import NamedTuple
 from store.kernels import records as kernel
 from store.names import FileKind
 from store.scan.arrow import column, nullable
@@ -73,8 +72,7 @@ class Segment(NamedTuple):
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KeyRange(FileRange):
+class KeyRange(FileRange, frozen=True, eq=False):
     """One range, as an engine takes slices. ``number``: its place in the order of keys."""
 
     number: int = 0
@@ -89,8 +87,7 @@ def key_range(number: int, segments: Sequence[Segment]) -> KeyRange:
     )
 
 
-@dataclass(frozen=True)
-class FinishEntries:
+class FinishEntries(Struct, frozen=True):
     """One final file or more a range, below DIRECTORY of the folder.
 
     ``ledgers``: files of the table that names topics; ``messages``: the table of messages, too. ``incomplete``: as of ``write_part``.
@@ -164,8 +161,7 @@ class FinishEntries:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """Entries once each, by ledger and entry: records, and for each of them the number of its file among FILES."""
 
     rows: Array  # kernel.RECORD

@@ -10,9 +10,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from itertools import islice
 from urllib.parse import quote
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.codec.digest import DigestType
 from store.db.environment import Txn
@@ -20,7 +22,6 @@ from store.db.files import catalogued_bytes, iter_incompleteness
 from store.db.storeinfo import StoreState
 from store.engine.operation import Engine
 from store.errors import InvalidValue, Refused, StoreError
-from store.frozen import frozen
 from store.index.build import ledger_digests
 from store.model.reader import EntryReader
 from store.scan.profiles import Profile
@@ -53,8 +54,7 @@ MESSAGES = "messages"
 """The one that it writes when it is asked for."""
 
 
-@frozen
-class ExportRequest:
+class ExportRequest(Struct, frozen=True):
     """What to export where. ``cluster`` None: as the metadata say; ``only`` empty: all tables but messages; ``catalog``: of Iceberg's;
     ``payload``: of messages; ``profile``: another tool's columns for them, values as bytes."""
 
@@ -66,8 +66,7 @@ class ExportRequest:
     profile: Profile | None = None
 
 
-@frozen
-class TableWritten:
+class TableWritten(Struct, frozen=True):
     """One table of the cluster: what it has now, and the rows that it had."""
 
     table: str
@@ -77,8 +76,7 @@ class TableWritten:
     rows_before: int
 
 
-@frozen
-class TableCommitted:
+class TableCommitted(Struct, frozen=True):
     """One Iceberg table of the cluster: its rows now and before, the files added, and the snapshot; None: there was nothing to commit."""
 
     table: str
@@ -88,8 +86,7 @@ class TableCommitted:
     snapshot: str | None  # a number of 64 bits, which not every reader of JSON keeps
 
 
-@frozen
-class TablesReport:
+class TablesReport(Struct, frozen=True):
     """What was written, or committed to a catalogue. ``damaged``: entries whose digest is wrong; ``problems``: bytes of files that are no
     records; ``removed``: what a killed export had left."""
 
@@ -101,8 +98,7 @@ class TablesReport:
     removed: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class MadeTables:
+class MadeTables(Struct):
     """Files that are written and not yet named, by table."""
 
     parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
@@ -110,8 +106,7 @@ class MadeTables:
     problems: int = 0
 
 
-@dataclass(frozen=True)
-class Exporting:
+class Exporting(Struct, frozen=True):
     """One run: the store's snapshot, where to, and how."""
 
     reader: EntryReader

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from store.errors import DiskFull, InvalidValue, NotWritable, StoreBusy, StoreError
 from store.files import (
     create_directory,
@@ -25,7 +27,6 @@ from store.files import (
     replace_file,
     writing,
 )
-from store.frozen import frozen
 from store.scan.sources import file_system_of, is_url, plain_path, translated
 
 _DIRECTORY_MODE = 0o700
@@ -33,8 +34,7 @@ NO_SPACE = ("No space left", "XMinioStorageFull", "InsufficientStorage", "status
 """Words of errors of a place that is full."""
 
 
-@frozen
-class Folder:
+class Folder(Struct, frozen=True):
     """A directory (absolute) or a URL of one; its query, such as ``?endpoint_override=…``, goes along."""
 
     place: str

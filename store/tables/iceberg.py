@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from store.engine.operation import Engine
 from store.errors import (
     Corrupt,
@@ -27,7 +29,6 @@ from store.errors import (
 )
 from store.extras import require
 from store.files import create_directory
-from store.frozen import frozen
 from store.model.reader import EntryReader
 from store.tables.cluster import cluster_identity, cluster_name
 from store.tables.export import (
@@ -69,8 +70,7 @@ _PROPERTIES = {
 }
 
 
-@frozen
-class Warehouse:
+class Warehouse(Struct, frozen=True):
     """A catalogue, and the directory or URL below which its tables of ours lie."""
 
     root: str
@@ -81,8 +81,7 @@ class Warehouse:
         return f"{self.root}/{table}"
 
 
-@frozen
-class Commit:
+class Commit(Struct, frozen=True):
     """Files that become all rows that a table has of a cluster.
 
     ``identity``: what tells the cluster from another of the same name. ``incomplete``: why the metadata that the rows are of was not
@@ -96,8 +95,7 @@ class Commit:
     incomplete: str = ""
 
 
-@frozen
-class Committed:
+class Committed(Struct, frozen=True):
     """What a commit made of a table: its rows of one cluster before and after; no snapshot where there is none."""
 
     snapshot: int | None

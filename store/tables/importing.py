@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.aliases import Array
 from store.codec.rocksvalue import NodeStat
@@ -27,7 +28,6 @@ from store.db.storeinfo import StoreState
 from store.db.tree import Node, row_of
 from store.errors import Corrupt, InvalidValue, NotFound, SourceChanged, SourceNotFound, Unsupported
 from store.files import new_directory
-from store.frozen import NamedTuple, frozen
 from store.index.packing import pack_block
 from store.kernels import columns as kernel
 from store.scan.schemas import FLAGS, INVERTED
@@ -53,8 +53,7 @@ Row = tuple[bytes, bytes]
 Read = Callable[[str, Sequence[str]], Iterator[pa.Table]]
 
 
-@dataclass(slots=True)
-class TablesImported:
+class TablesImported(Struct):
     """What was loaded. ``elsewhere``: files of entries that are not reachable from here; ``incomplete``: why the metadata was not whole."""
 
     store: str
@@ -68,8 +67,7 @@ class TablesImported:
     incomplete: str = ""
 
 
-@frozen
-class FoundTables:
+class FoundTables(Struct, frozen=True):
     """The tables of one cluster in a folder."""
 
     folder: Folder

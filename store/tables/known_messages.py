@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 
 import pyarrow as pa
+from msgspec import Struct
 
 from store.engine.slices import FileRange
 from store.errors import DiskFull, EntryNotFound, StoreError
@@ -37,16 +37,14 @@ _PIECE_TOPICS = 1024
 _ROUND_PIECES = 64  # handed to the engine at once
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TopicPieces(FileRange):
+class TopicPieces(FileRange, frozen=True, eq=False):
     """Pieces of topics in order. ``number``: their place in the table."""
 
     number: int = 0
     pieces: Sequence[TopicPiece] = ()
 
 
-@dataclass(frozen=True)
-class WriteKnown:
+class WriteKnown(Struct, frozen=True):
     """The messages of pieces of topics, written into DIRECTORY of FOLDER under the names that the Spark connector gives their columns.
 
     ``incomplete``: as of ``store.tables.writing.write_part``.

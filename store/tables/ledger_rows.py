@@ -7,13 +7,12 @@ from contextlib import suppress
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from store.db.blocks import ledger_of_key
 from store.db.environment import Txn
 from store.db.owners import find_owners
 from store.errors import LedgerNotFound, StoreError
-from store.frozen import NamedTuple
 from store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
 from store.model.topics import iter_topics, read_topic
 from store.names import TopicName

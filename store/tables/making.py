@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.db.environment import Txn
 from store.engine.memory import slice_bytes
 from store.engine.operation import Engine, FailedSlice, Operation
 from store.engine.slices import SLICE_BYTES, Cut, FileRange
 from store.errors import DiskFull, LimitExceeded, SliceFailed, SourceNotFound, StoreError
-from store.frozen import NamedTuple
 from store.scan.files import LedgerDigests
 from store.tables.entries import FinishEntries, KeyRange, Origin, Segment, key_range
 from store.tables.folder import Folder
@@ -31,8 +31,7 @@ _ROUND_RANGES = 1024  # handed to the engine at once
 _Row = dict[str, Any]  # Any: columns of what an operation yields
 
 
-@dataclass(frozen=True)
-class Making:
+class Making(Struct, frozen=True):
     """How the table is made. ``engine`` None: in this process. ``staging``: the directory for what is not final, there already.
 
     ``incomplete``: as of ``store.tables.writing.write_part``.
@@ -51,8 +50,7 @@ class Making:
     incomplete: str = ""
 
 
-@dataclass(slots=True)
-class MadeEntries:
+class MadeEntries(Struct):
     """The final files in the order of their keys, the entries in them with a bad digest, and how many problems the files have."""
 
     parts: list[Part] = field(default_factory=list)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, field
 from typing import Any, TypeVar
 
 import google_crc32c
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from store.errors import Corrupt, Refused, Unsupported, reason_of
-from store.frozen import frozen
 from store.scan.profiles import PROFILES, Profile
 from store.tables.folder import Folder
 
@@ -25,8 +25,7 @@ _KINDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "a text", 
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any], str, int)  # Any: JSON
 
 
-@frozen
-class Part:
+class Part(Struct, frozen=True):
     """A file of a table: its path in the folder, rows, bytes, SHA-256 (hex), and the least and greatest ledger id, None: it has none."""
 
     path: str
@@ -41,8 +40,7 @@ class Part:
         return self.path.rpartition("/")[2]
 
 
-@frozen
-class ClusterTables:
+class ClusterTables(Struct, frozen=True):
     """What one cluster has. ``identity``: what tells it from another of the same name (see ``store.tables.cluster``)."""
 
     identity: str
@@ -59,8 +57,7 @@ class ClusterTables:
         return sum(part.rows for part in self.tables.get(table, ()))
 
 
-@frozen
-class Manifest:
+class Manifest(Struct, frozen=True):
     """What the folder has, by cluster."""
 
     clusters: Mapping[str, ClusterTables] = field(default_factory=dict)

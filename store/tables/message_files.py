@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from store.aliases import Array
 from store.errors import StoreError
-from store.frozen import NamedTuple
 from store.kernels.records import BAD_DIGEST, UNFRAMED
 from store.model.reader import EntryReader
 from store.model.schemas import TopicSchemas, read_schemas
@@ -41,8 +40,7 @@ class Listed(NamedTuple):
     entries: int
 
 
-@dataclass(frozen=True)
-class MessageFiles:
+class MessageFiles(Struct, frozen=True):
     """What the rows have: values by the topics' SCHEMAS, payloads where asked for."""
 
     payload: bool = False

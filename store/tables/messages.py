@@ -6,9 +6,10 @@ Ledgers and blocks whose bounds a filter rules out are not read, columns that no
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.errors import EntryNotFound, StoreError
 from store.model.extent import iter_ledger_parts
@@ -32,8 +33,7 @@ _ROUND_LEDGERS = 4096  # whose topics and schemas are held, and sent, at once
 _ENGINE_BYTES = 8 << 20  # so much is read here before an engine's processes have the first slice
 
 
-@dataclass(frozen=True)
-class MessagesAt(PlacesOperation):
+class MessagesAt(Struct, PlacesOperation, frozen=True):
     """Rows of messages at given places, packed, one row per batch of places; an empty one is read again where it is explained."""
 
     messages: ReadMessages
@@ -48,8 +48,7 @@ class MessagesAt(PlacesOperation):
         return (b"" if problems or doubtful(entries, places).any() else sink.getvalue().to_pybytes(),)
 
 
-@dataclass
-class MessageTable:
+class MessageTable(Struct):
     """Messages of the topics that ``find`` names, in ascending order. Values are JSON text, or of the type of ``schemas``.
 
     What cannot be read is added to PROBLEMS; SEEN is filled as scans go.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from store.db.blocks import Block, LedgerSums
 from store.db.clocks import block_max, block_min
@@ -18,8 +18,7 @@ from store.wording import counted
 _TIMES = ("publish_time", "broker_time")
 
 
-@dataclass
-class Seen:
+class Seen(Struct):
     """What a scan read, of what there is: the rest its filter left out."""
 
     ledgers: int = 0

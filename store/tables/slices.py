@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from store.db.environment import Txn
 from store.db.files import iter_logs

@@ -14,9 +14,9 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 import duckdb
 import pyarrow as pa
+from msgspec import Struct
 
 from store.errors import BadSql, DiskFull, LimitExceeded, Refused, Unsupported
-from store.frozen import frozen
 from store.names import parse_owner
 from store.tables.dataset import MadeTable
 from store.tables.sql_names import check_topics, nodes_of
@@ -42,8 +42,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-@frozen
-class TopicsMeant:
+class TopicsMeant(Struct, frozen=True):
     """Topics, by a condition on the column ``topic``; one of TABLES names those that there are, ``messages`` among them."""
 
     condition: str

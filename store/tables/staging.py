@@ -10,11 +10,11 @@ import os
 import platform
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from store.aliases import Array
 from store.engine.slices import FileRange
@@ -50,8 +50,7 @@ SEGMENTS = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class Edges:
+class Edges(Struct, frozen=True):
     """Where ranges of (ledger id, entry id) begin, ascending; what lies before the first edge is range 0."""
 
     ledgers: Array  # i64
@@ -73,8 +72,7 @@ class Edges:
         return ranges[filled], np.append(rows[:-1][filled], len(ledgers))
 
 
-@dataclass(frozen=True)
-class StageEntries:
+class StageEntries(Struct, frozen=True):
     """One staging file or more a slice, in the folder's directory ``directory``."""
 
     folder: Folder
@@ -159,10 +157,8 @@ def _is_last(piece: FileRange) -> bool:
     return isinstance(piece, LastRange)
 
 
-class LastRange(FileRange):
+class LastRange(FileRange, frozen=True):
     """The slice at the end of a file: what ends behind it came later."""
-
-    __slots__ = ()
 
 
 def _staged(records: Array, scan: FileScan) -> pa.RecordBatch:

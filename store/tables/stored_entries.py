@@ -6,12 +6,12 @@ Rows are those of ``store.tables.entries`` but for entries of which no whole rec
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from store.aliases import Array
 from store.db.blocks import decode_times, ledger_key, ledger_of_key
@@ -43,8 +43,7 @@ _ROUND_LEDGERS = 1024
 _ENTRY_HEADER_BYTES = 32
 
 
-@dataclass
-class StoredEntries:
+class StoredEntries(Struct):
     """Entries by ledger and entry. TOPICS: all names, ascending; what cannot be read is added to PROBLEMS; SEEN is filled as scans go."""
 
     reader: EntryReader

@@ -5,8 +5,9 @@ A source is marked in ``store.json`` until all of it is there: what was stopped 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from store.codec.ledgermetadata import INSTANCE_ID
 from store.db.bookies import UNFINISHED

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.changes.plan import ChangePart, Plan, apply_plan, put_value_step
 from store.codec.ledgermetadata import (
@@ -29,7 +31,6 @@ from store.db.own_ledgers import find_placed, put_placed
 from store.db.owners import find_owners
 from store.db.tree import find_node, read_node
 from store.errors import NotFound, Refused, StalePlan
-from store.frozen import frozen
 from store.model.ledgers import Ledger, find_metadata, iter_ledger_ids, read_ledger
 from store.model.topics import read_topic
 from store.names import parse_owner
@@ -40,8 +41,7 @@ from store.transfer.ledger_export import not_held, write_to_storage
 from store.wording import counted
 
 
-@frozen
-class PlacedLedger:
+class PlacedLedger(Struct, frozen=True):
     """A ledger and the bookies that are to have all of it, which is its ensemble."""
 
     ledger_id: int
@@ -59,16 +59,14 @@ class PlacedLedger:
         }
 
 
-@frozen
-class StorageWrites:
+class StorageWrites(Struct, frozen=True):
     """The ledgers that a ledger directory of a bookie lacks."""
 
     storage: Storage
     ledger_ids: tuple[int, ...]
 
 
-@frozen
-class BookieExportPlan(Previewed):
+class BookieExportPlan(Struct, Previewed, frozen=True):
     """What an export to BOOKIES would do: ``writes`` first, then ``change`` of the store."""
 
     bookies: tuple[Bookie, ...]

@@ -24,10 +24,12 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from store.codec.cursor import NO_CURSOR_LEDGER, decode_cursor_head, rename_properties
 from store.codec.digest import compute_digest
@@ -75,8 +77,7 @@ _BATCH, _BATCH_BYTES = 10_000, 64 << 20
 Json = dict[str, Any]  # Any: JSON values
 
 
-@dataclass(slots=True)
-class BundleResult:
+class BundleResult(Struct):
     """What was put into a bundle, or taken out of one. ``left_out``: nodes that say nothing of topics, cursors and ledgers."""
 
     nodes: int = 0

@@ -11,7 +11,8 @@ import json
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from store.codec.bookie import Cookie, decode_cookie, encode_cookie
 from store.codec.buffer import encode_varint

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.changes.plan import append_change
 from store.codec.ledgermetadata import INSTANCE_ID, ledger_id_of_path
@@ -31,7 +33,6 @@ from store.db.own_ledgers import OwnLedgers, find_own_ledgers, largest_ledger_id
 from store.db.owners import find_owners
 from store.db.tree import Node, encode_node, find_node, tree_key
 from store.errors import LimitExceeded, MetadataCorrupt, Refused, StalePlan
-from store.frozen import frozen
 from store.model.bundles import Bundle, local_policies_path, topic_hash
 from store.names import NamespaceName, TopicName, parse_owner, topic_of_path
 from store.sources.ensemble import Address, Client, Session, open_session
@@ -55,8 +56,7 @@ _HINT_MOVED = (
 )
 
 
-@frozen
-class EnsemblePlan(Previewed):
+class EnsemblePlan(Struct, Previewed, frozen=True):
     """What an export into the ensemble at ``address`` would write. ``written``: nodes that an export wrote that was stopped."""
 
     address: Address

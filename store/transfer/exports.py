@@ -8,12 +8,13 @@ toolkit wrote go into the bookie first (``store.transfer.ledger_export``), their
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.changes.annotate import plan_annotate
 from store.changes.plan import append_change, apply_plan
@@ -28,7 +29,6 @@ from store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, fin
 from store.db.tree import Node, decode_node, encode_node, find_node, tree_key
 from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported
 from store.files import check_copyable, check_may_write_for, copy_tree, new_directory
-from store.frozen import frozen
 from store.model.ledgers import find_metadata, iter_blocks
 from store.model.publish_times import Form, annotated_value
 from store.model.topics import iter_topics
@@ -51,8 +51,7 @@ _TO_ZOOKEEPER = (
 )
 
 
-@frozen
-class ChangedNode:
+class ChangedNode(Struct, frozen=True):
     """A node to write: what was imported and what the store has now (None: not there)."""
 
     path: str
@@ -66,22 +65,21 @@ class ChangedNode:
         return "create" if self.imported is None else "update"
 
 
-class Previewed(ABC):
+class Previewed:
     """What the plans of all exports have in common: a report that a dry run shows, and no plan file, as it would not name every byte."""
 
     __slots__ = ()
 
-    @abstractmethod
     def report(self, *, dry_run: bool) -> dict[str, Any]:  # Any: JSON
         """Return what the export does, or with DRY_RUN would do."""
+        raise AssertionError
 
     def preview(self) -> object:
         """Return what ``--dry-run`` shows."""
         return self.report(dry_run=True)
 
 
-@frozen
-class ExportPlan(Previewed):
+class ExportPlan(Struct, Previewed, frozen=True):
     """What an export would do. ``source`` is copied to ``target`` first unless the export is in place."""
 
     source: Path

@@ -10,9 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from store.db.blocks import decode_entry_count, ledger_key, ledger_of_key
 from store.db.bookies import decode_bookie, encode_bookie
@@ -36,7 +37,6 @@ from store.db.tree import Row
 from store.db.unserved import Marks
 from store.errors import AlreadyExists, InvalidValue, Refused, SourceChanged
 from store.files import PRIVATE_DIRECTORY
-from store.frozen import frozen
 from store.index.build import Advance, Scanning
 from store.index.unserved import index_unserved
 from store.model.absent_bookies import AbsentBookies, find_absent_bookies, index_absent_bookies
@@ -61,8 +61,7 @@ if TYPE_CHECKING:
 Warn = Callable[[str], None]  # told at once what is also in ``ImportResult.warnings``
 
 
-@frozen
-class ImportOptions:
+class ImportOptions(Struct, frozen=True):
     """How to import. ``mode``: of entry logs; without ``index`` entries are not read."""
 
     mode: FileMode = FileMode.REFERENCED
@@ -73,9 +72,10 @@ class ImportOptions:
     index: bool = True
 
 
-@dataclass(slots=True)
-class ImportResult:
+class ImportResult(Struct):
     """What an import or refresh found."""
+
+    JSON_OPTIONAL = ("findings",)
 
     store: str
     source: str
@@ -90,7 +90,7 @@ class ImportResult:
     strangers: list[str] = field(default_factory=list)
     vanished_files: list[str] = field(default_factory=list)  # that a running bookie deleted meanwhile
     doubts: list[str] = field(default_factory=list)  # what may be missing because of that, or because it is no file
-    findings: list[str] | None = field(default=None, metadata={"json_optional": True})
+    findings: list[str] | None = None
     """Codes of findings of which others may come; None: there is none."""
     seconds: float = 0.0
     checksums: bool = True
@@ -110,8 +110,7 @@ class ImportResult:
             self.warnings.append(f"{log.path}: {counted(log.problems, 'damaged place')}{torn}")
 
 
-@frozen
-class ImportPreview:
+class ImportPreview(Struct, frozen=True):
     """What an import would read."""
 
     store: str
@@ -380,8 +379,7 @@ def source_place(source: Mapping[str, Any]) -> tuple[object, ...]:  # Any: JSON
 # -- metadata ---------------------------------------------------------------------------------------------------------
 
 
-@frozen
-class ImportedTree:
+class ImportedTree(Struct, frozen=True):
     """How many nodes a metadata store has, what is none, and the ledger id that it gives next (None: not known)."""
 
     nodes: int

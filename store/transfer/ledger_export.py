@@ -15,6 +15,8 @@ from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 
+from msgspec import Struct
+
 from store.codec.bookie import COOKIE_FILE, decode_cookie
 from store.codec.dbledger import (
     LedgerData,
@@ -38,7 +40,6 @@ from store.db.environment import Txn
 from store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, largest_ledger_id, sequence_after_export
 from store.errors import Corrupt, MetadataCorrupt, NotFound, Unsupported
 from store.files import open_file
-from store.frozen import frozen
 from store.model.ledgers import Ledger, iter_blocks, read_ledger
 from store.sources.layout import StandaloneDirectory
 from store.sources.log_files import put_log, raise_last_id
@@ -47,8 +48,7 @@ from store.sources.rocksopen import Pairs
 from store.sources.storage import DATABASES, Storage
 
 
-@frozen
-class ExportedLedger:
+class ExportedLedger(Struct, frozen=True):
     """A ledger to put into the bookie at ``bookie``, the ``current`` directory below the target's root."""
 
     ledger_id: int
@@ -66,8 +66,7 @@ class ExportedLedger:
         }
 
 
-@frozen
-class LedgerExport:
+class LedgerExport(Struct, frozen=True):
     """The ledgers of an export; ``sequence``: the next ledger id that the target is to give, None when it stays."""
 
     ledgers: tuple[ExportedLedger, ...] = ()
@@ -211,8 +210,7 @@ def _locations(txn: Txn, ledger_ids: tuple[int, ...], log_ids: list[int]) -> Ite
         yield LocationRow(record.ledger_id, record.entry_id, log_ids[record.log_number], position)
 
 
-@frozen
-class _Record:
+class _Record(Struct, frozen=True):
     """An entry of the store and where its record goes: ``position`` is that of its size field."""
 
     ledger_id: int

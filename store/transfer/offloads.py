@@ -8,7 +8,9 @@ them and the topic's list says. The digests of the logs are made here. A ledger 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.changes.log_writer import LedgerSpec, LogWriter, WrittenLedger, index_own_file
 from store.changes.plan import append_change
@@ -22,7 +24,6 @@ from store.db.files import next_file_id
 from store.db.tree import iter_values
 from store.errors import EntryLogCorrupt, NotFound, StoreError
 from store.files import remove_file
-from store.frozen import frozen
 from store.model.ledgers import find_times
 from store.model.managed_nodes import managed_node
 from store.names import MANAGED_LEDGERS
@@ -33,8 +34,7 @@ Advance = Callable[[int], None]
 _HINT = "copy the objects of this ledger again, or take them out of the directory"
 
 
-@frozen
-class OffloadPlan:
+class OffloadPlan(Struct, frozen=True):
     """Which offloaded ledgers the store lacks, and what of them is at ``place``.
 
     ``absent``: ledgers whose objects are not there; ``here``: those that the store has whole.
@@ -52,8 +52,7 @@ class OffloadPlan:
         return sum(info.size_bytes for info, _ in self.ledgers)
 
 
-@dataclass(slots=True)
-class OffloadResult:
+class OffloadResult(Struct):
     """What ``store add offload`` read, or would read."""
 
     store: str

@@ -9,16 +9,18 @@ BookKeeper 4.16, 4.17.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.db.bookies import Bookie
 from store.db.entry_files import FileState, path_state
 from store.db.environment import Store, Txn
 from store.db.files import NOTHING_READ, FileMode, LogFile, clear_damage, iter_logs, put_log
 from store.errors import StoreError
-from store.frozen import NamedTuple
 from store.index.build import Scanning, index_files
 from store.names import FileKind
 from store.sources.bookies import BookieFile, iter_links, iter_no_files, read_bookie_directory, read_marks
@@ -42,8 +44,7 @@ class Vanished(NamedTuple):
     unread: bool
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(Struct):
     """What was read: ``rows`` of files by id, as they are now, and ``before``, those of them that the store had.
 
     ``doubts``: what may be missing because files vanished, or are no files, in words; ``links``: the files that are links.

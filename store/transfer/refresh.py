@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.changes.plan import append_change
 from store.codec.digest import DIGEST_SIZE, DigestType
@@ -33,7 +34,6 @@ from store.db.files import (
 from store.db.next_ledger_id import UNFINISHED_REFRESH, find_given_meanwhile, put_given_meanwhile
 from store.db.tree import iter_nodes
 from store.files import scratch_directory
-from store.frozen import frozen
 from store.index.build import Advance, Scanning, ledger_digests
 from store.index.rebuild import build_index, open_scratch, read_catalogue, rebuild_index
 from store.index.unserved import has_moved, index_unserved
@@ -69,8 +69,7 @@ _UNPROVEN = (DIGEST_SIZE[DigestType.DUMMY], DIGEST_SIZE[DigestType.HMAC])
 """Row (database ``state``): there while owners and audit log do not know yet what a refresh has changed."""
 
 
-@frozen
-class RefreshOptions:
+class RefreshOptions(Struct, frozen=True):
     """How to refresh. ``forget``: entries of files that are gone leave the index, changed files are read anew."""
 
     verify: bool = True
@@ -80,14 +79,15 @@ class RefreshOptions:
     added: tuple[dict[str, Any], ...] = ()  # Any: JSON; rows of ``store.json`` for sources that come now
 
 
-@dataclass(slots=True)
-class RefreshResult:
+class RefreshResult(Struct):
     """What a refresh found.
 
     ``lost``: file that is gone → entries of it that are in no file any more; ``elsewhere``: that are in another file, too, which the
     index names after ``forget``; ``conflicts``: nodes changed on both sides; ``stopped_export``: nodes that are in the source as an
     export in place wrote them that was stopped.
     """
+
+    JSON_OPTIONAL = ("findings",)
 
     store: str
     source: str
@@ -110,7 +110,7 @@ class RefreshResult:
     strangers: list[str] = field(default_factory=list)
     vanished_files: list[str] = field(default_factory=list)  # that a running bookie deleted meanwhile
     doubts: list[str] = field(default_factory=list)  # what may be missing because of that, or because it is no file
-    findings: list[str] | None = field(default=None, metadata={"json_optional": True})
+    findings: list[str] | None = None
     """Codes of findings of which others may come; None: there is none."""
     damaged_places: int = 0
     seconds: float = 0.0
@@ -137,8 +137,7 @@ class RefreshResult:
         return open_losses + unsettled + damage + doubtful + self.under_replicated + len(self.findings or ())
 
 
-@frozen
-class RefreshPreview:
+class RefreshPreview(Struct, frozen=True):
     """What a refresh would read and find; ``bytes`` to read. ``lost``, ``elsewhere``: as of ``RefreshResult``."""
 
     store: str

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from store.db.backups import keep_hint
 from store.db.environment import Txn
 from store.db.export_intent import find_exported_zxid, intended_rows
@@ -14,7 +16,6 @@ from store.db.next_ledger_id import put_next_ledger_id
 from store.db.rows import altered_row
 from store.db.tree import Node, Row, decode_node
 from store.errors import IndexCorrupt, Refused
-from store.frozen import frozen
 from store.sources.layout import Layout
 from store.sources.nodes import MetadataDirectory, Source, iter_source_rows
 from store.sources.zookeeper import is_zookeeper, newest_zxid
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 _Rows = Mapping[bytes, bytes | None]
 
 
-@frozen
-class NewTree:
+class NewTree(Struct, frozen=True):
     """What the source's metadata changes. ``rows``: key → row, None: no more there; ``damage``: its nodes' damage, None: all of it is as
     it was; ``next_ledger_id``: which it gives next, None: not known; ``unknown``: what became wrong with it as a whole since it was read
     last."""

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from store.codec.ledgermetadata import LEDGERS_ROOT
 from store.codec.zookeeper import SnapshotNode, iter_snapshot
 from store.db.environment import Store, Txn
@@ -22,7 +24,6 @@ from store.db.own_ledgers import RESERVED_GAP, find_own_ledgers, largest_ledger_
 from store.db.tree import Node, decode_node, find_node
 from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, Unsupported
 from store.files import create_directory, create_file, new_directory
-from store.frozen import frozen
 from store.sources.cluster import read_stored_layout
 from store.sources.outside import iter_outside, next_number
 from store.sources.roots import Roots, stored_roots
@@ -38,8 +39,7 @@ _INT_MAX = 2**31 - 1
 _EPOCH_BITS = 32
 
 
-@frozen
-class SnapshotPlan(Previewed):
+class SnapshotPlan(Struct, Previewed, frozen=True):
     """What an export into TARGET would write: the tree as of the store's transaction ``txn_id``."""
 
     target: Path

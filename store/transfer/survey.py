@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.db.blocks import Block, ledger_key
 from store.db.entry_files import FileState, path_state
 from store.db.environment import Store, Txn
 from store.db.files import LogFile, iter_logs
-from store.frozen import frozen
 from store.sources.bookies import BookieFile, Stranger, files_of, find_strangers, size_of
 from store.sources.layout import Layout
 
 
-@frozen
-class Survey:
+class Survey(Struct, frozen=True):
     """How the files of a source are now, compared with the catalogue.
 
     ``grown``: also those whose scan was stopped; ``gone``: with the entries only they hold; ``named``: rows that an older version

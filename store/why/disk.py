@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from store.db.environment import Store, Txn
 from store.db.files import LogFile
@@ -18,7 +19,6 @@ from store.errors import StoreError
 from store.facts import Unknown
 from store.facts.topics import TopicFacts
 from store.facts.unlisted import UnlistedLedgers
-from store.frozen import frozen
 from store.model.ledger_owners import all_owners
 from store.model.ledgers import has_node
 from store.model.reader import EntryReader
@@ -63,8 +63,7 @@ _MEGABYTE = 1 << 20
 _SHOWN = 3
 
 
-@frozen
-class Held:
+class Held(Struct, frozen=True):
     """Bytes that stay for one reason: all copies of records, with their headers. ``topic`` and ``subscription``: whose, "" for nobody's;
     ``path``: of the file, where it is the file that holds them. ``reason`` says why, with evidence and the next command."""
 
@@ -77,8 +76,7 @@ class Held:
     percent: float
 
 
-@frozen
-class HeldTotal:
+class HeldTotal(Struct, frozen=True):
     """All bytes of one kind of reason."""
 
     code: str
@@ -87,8 +85,7 @@ class HeldTotal:
     percent: float
 
 
-@frozen
-class WhyBytes:
+class WhyBytes(Struct, frozen=True):
     """Why bytes stay. ``totals``, a row a kind of reason, add up to ``bytes``; ``held`` has the largest of all ``holders``."""
 
     bytes: int
@@ -97,8 +94,7 @@ class WhyBytes:
     held: tuple[Held, ...]
 
 
-@frozen
-class _Key:
+class _Key(Struct, frozen=True):
     """What bytes are added up by."""
 
     code: str
@@ -112,8 +108,7 @@ class _Key:
         return self.code, self.topic, self.subscription, self.path
 
 
-@dataclass(slots=True)
-class _Sum:
+class _Sum(Struct):
     bytes: int = 0
     ledgers: set[int] = field(default_factory=set)
 
@@ -292,8 +287,7 @@ class _Teller:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-@frozen
-class _Log:
+class _Log(Struct, frozen=True):
     """What lives in an entry log: owners by topic, or what nobody owns, and how many ledgers."""
 
     owners: tuple[str, ...]

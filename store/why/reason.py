@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from store.frozen import frozen
+from msgspec import Struct
 
 
-@frozen
-class Reason:
+class Reason(Struct, frozen=True):
     """Why. ``evidence``: the figures that the sentence is made of; ``command``: what to type next, empty where nothing is to be done.
 
     ``code``: of a row of ``store.rules.subscriptions``, or of ``store.rules.holders``.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from store.facts.subscriptions import SubscriptionFacts
 from store.facts.topics import ReadBudget, TopicFacts
-from store.frozen import frozen
 from store.model.cursors import Cursor, read_cursor
 from store.model.reader import EntryReader
 from store.model.topics import Topic, read_topic
@@ -14,8 +15,7 @@ from store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_RULES
 from store.why.reason import Reason
 
 
-@frozen
-class Why:
+class Why(Struct, frozen=True):
     """The answer: reasons, the first one first. ``held``: whether something in the store holds the subscription where it stands."""
 
     topic: TopicName

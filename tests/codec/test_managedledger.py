@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 
 import pytest
 from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger, encode_managed_ledger
 from store.errors import MetadataCorrupt, StoreError

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from store.codec.policies import (
     BacklogQuota,

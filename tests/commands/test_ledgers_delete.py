@@ -61,7 +61,7 @@ def test_what_cannot_be_read_could_reference_it(tmp_path: Path, cli: Cli, damage
 
 def test_ledgers_of_other_programs_stay(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     """Metadata without ``application=pulsar``: packages of functions keep such ledgers, which nodes of their own list."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from store.codec.ledgermetadata import decode_ledger_metadata, encode_ledger_metadata
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from commands.topics.printout import Printing, hex_dump, render_message
 from store.model.messages import Message

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import cramjam
 import google_crc32c
+from msgspec import Struct, field
 
 from store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata, SingleMessageMetadata
 
@@ -16,8 +16,7 @@ NONE, LZ4, ZLIB, ZSTD, SNAPPY = range(5)
 PUBLISH_MS = 1_700_000_000_000
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """One message of a batch, or a message alone; ``value`` None: a null value."""
 
     key: str | None
@@ -25,8 +24,7 @@ class Slot:
     compacted_out: bool = False
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """An entry. ``slots`` of one with ``alone`` is a message outside a batch. ``indexes``: field 31."""
 
     slots: Sequence[Slot]

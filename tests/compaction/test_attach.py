@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
 from store.db.environment import Txn, open_store

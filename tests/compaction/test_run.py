@@ -546,7 +546,7 @@ _OLD = compacted(10, 0, entry(Batch([Slot("c", b"c0")], LZ4, count=3, indexes=[2
 
 
 def _wrong(**fields: Any) -> bytes:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     return compacted(10, 2, entry(replace(_INDEXED, **fields)))
 

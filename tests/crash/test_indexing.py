@@ -6,10 +6,10 @@ import json
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from store.db.environment import open_store
 from store.db.files import LogFile, delete_log, iter_logs
@@ -27,8 +27,7 @@ SCRATCH = "rebuild.unfinished"
 pytestmark = pytest.mark.usefixtures("damages_stores")
 
 
-@dataclass
-class Run:
+class Run(Struct):
     """What a run of the tool did: its exit code, and the slices that were scanned: (path, first byte, end)."""
 
     code: int

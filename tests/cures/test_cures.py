@@ -10,12 +10,13 @@ import inspect
 import json
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pulsar_admin.cures import cure_lines, look_first
 from store.codec.cursor import CursorInfo, decode_cursor_info, encode_cursor_info
@@ -40,8 +41,7 @@ END = Position(46, 24)
 """The last entry of the topic."""
 
 
-@dataclass
-class Fault:
+class Fault(Struct):
     """What plants a fault in a copy of the small world's store, and which findings it brings beside the rule's own.
 
     ``nodes``: the metadata nodes that the cure changes; without any, it gives the store the very rows that it had before the fault.

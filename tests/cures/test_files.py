@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from store.codec.cursor import CursorInfo
 from store.db.environment import Txn, open_store
@@ -53,8 +54,7 @@ def unblock(log: Path) -> None:
     show(log)
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """What is done to a file BEFORE the import and AFTER it, and by hand before the printed command; a DEEP look finds it."""
 
     before: Callable[[Path], None] = keep

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from store.codec.cursor import CursorInfo
 from store.codec.ledgermetadata import ledger_path
@@ -22,8 +22,7 @@ PARTITIONS = [NAME.partition(index) for index in range(3)]
 ENTRIES = 4
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """What is planted: the partitions THERE, what their metadata says (None: there is none), whether there is a PLAIN topic.
 
     ``changed``: the paths that the cure changes; ``follows``: what is told of what it did.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from store.codec.cursor import CursorInfo, encode_cursor_info
 from store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path

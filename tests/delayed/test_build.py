@@ -223,7 +223,7 @@ def test_missing_ledger_is_named_and_rebuilt(tmp_path: Path) -> None:
 
 
 def replace_first(index: Index, first: Any) -> Index:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     return replace(index, partitions=(first, *index.partitions[1:]))
 

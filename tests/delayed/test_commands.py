@@ -210,7 +210,7 @@ def change_bucket(path: Path, make: Any) -> None:
             node = find_node(txn, node_path)
             assert node is not None
             info = decode_cursor_info(node.value, node_path)
-            from dataclasses import replace
+            from msgspec.structs import replace
 
             changed = replace(info, cursor_properties=make(dict(info.cursor_properties)))
             step = put_value_step(txn, node_path, encode_cursor_info(changed, node.value), 1)
@@ -269,7 +269,7 @@ def test_status_computes_the_ttl_conflict(cli: Cli, path: Path) -> None:
 
 
 def set_ttl(path: Path, seconds: int) -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from store.changes.policies import change_policies
     from store.codec.policies import BacklogQuota

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from msgspec.structs import replace
 
 from store.codec.cursor import CursorInfo, encode_cursor_info
 from store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path

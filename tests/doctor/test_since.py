@@ -10,10 +10,10 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pulsar_admin import open_store as open_api
 from store.db.environment import open_store

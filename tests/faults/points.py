@@ -12,9 +12,10 @@ import json
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from tests.faults.scenarios import Scenario
 from tests.faults.server import HUNG, STOPPED, Fault, Ran, Server
@@ -55,8 +56,7 @@ WARMING = (
 waits for them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(Struct, frozen=True):
     """What went wrong at one point."""
 
     scenario: str
@@ -68,8 +68,7 @@ class Loss:
         return f"{self.scenario}: {self.fault} ({self.call}): {self.what}"
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """What was tried with one command. ``told``: the last line of each run that failed."""
 
     scenario: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 PLAIN = "public/default/plain"
 ML_PLAIN = "public/default/persistent/plain"
@@ -11,8 +11,7 @@ COMPACTED = "acme/orders/compacted"
 BEFORE = "2026-11-21T09:30:00Z"
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(Struct, frozen=True):
     """A changing command. In its words {store}, {source} and {work} are paths: a store, what it was imported from, and the
     directory that holds all that may be written.
 

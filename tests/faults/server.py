@@ -15,10 +15,11 @@ import signal
 import subprocess
 import sys
 import traceback
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
+
+from msgspec import Struct
 
 ROOT = Path(__file__).resolve().parents[2]
 MODES = ("count", "kill", "stop", "fail", "fail-on", "short", "torn")
@@ -28,8 +29,7 @@ HUNG, STOPPED = 1000, 1001
 """What ``Ran.status`` says of a process that did not end, and of one that was stopped; a signal is negative."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """What happens at call AT (from 1 on) that changes a file below one of the directories watched."""
 
     mode: str = "count"
@@ -40,8 +40,7 @@ class Fault:
         return f"{self.mode}{f' {self.error}' if self.mode.startswith('fail') else ''} at call {self.at}"
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """How a command ended. ``calls``: what it did to files, "write /path" each; ``fired``: which one was disturbed, 0: none."""
 
     status: int

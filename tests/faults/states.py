@@ -6,9 +6,10 @@ import hashlib
 import json
 import shutil
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict
 
 from store.db.environment import DATABASES, Txn, open_store
 from store.db.files import iter_logs

@@ -23,7 +23,6 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -240,17 +239,14 @@ class Hang(BaseException):
     """A line that takes longer than any may; no ``except Exception`` stops it."""
 
 
-@dataclass
 class Fuzz:
     """Runs lines in a folder that has a store of the small world, and things that paths may name."""
 
-    folder: Path
-    pristine: Path = field(init=False)
-    codes: Counter[int] = field(default_factory=Counter)
-    stopped: int = 0
-    findings: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.codes: Counter[int] = Counter()
+        self.stopped = 0
+        self.findings: list[str] = []
         self.pristine = self.folder / "pristine"
         self.place = self.folder / "a" / "b" / "place"
         copy_tree(world("small") / "clean", self.place / "standalone")

@@ -10,11 +10,12 @@ import signal
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import Struct, field
+
 from store.errors import StoreError
-from tests.fuzz.targets import TARGETS, Target
+from tests.fuzz.targets import TARGETS
 
 HERE = Path(__file__).resolve().parent
 CORPUS, REGRESSIONS = HERE / "corpus", HERE / "regressions"
@@ -28,8 +29,7 @@ class Hang(BaseException):
     """An input that takes longer than anything may; no ``except Exception`` stops it."""
 
 
-@dataclass
-class Found:
+class Found(Struct):
     """What was found: where, and how often."""
 
     data: bytes
@@ -37,13 +37,11 @@ class Found:
     times: int = 1
 
 
-@dataclass
-class Runner:
+class Runner(Struct, dict=True):
     """Runs inputs of one target, counts them, and keeps the smallest input of each finding."""
 
     name: str
     is_measured: bool = True
-    target: Target = field(init=False)
     executions: int = 0
     slowest_seconds: float = 0.0
     most_bytes: int = 0

@@ -13,13 +13,13 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from commands.topics.moving import read_lines
 from pulsar_admin.config import build_settings
@@ -107,8 +107,7 @@ NOW_MS = 1_795_260_000_000
 _NOTHING_KNOWN = files.LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """What reads bytes, how to change them so that it has something to read, and how to make their checksums right."""
 
     run: Callable[[bytes], object]

@@ -18,10 +18,10 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
+from msgspec import Struct, field
 
 from store.codec.digest import DigestType, compute_digest
 from store.codec.ledgermetadata import ledger_path
@@ -55,8 +55,7 @@ _NOBODYS = 7_000_000
 """A ledger that no metadata knows."""
 
 
-@dataclass(slots=True)
-class Broken:
+class Broken(Struct):
     """What was there: positions of a topic's messages, its ledgers, how many entries the first has, those of its schema; and by what
     is broken the ledger it lost."""
 

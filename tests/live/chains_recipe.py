@@ -14,11 +14,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
+from msgspec import Struct, field
 
 from tests.live.broker import wait_until
 from tests.live.cluster import Cluster
@@ -40,8 +40,7 @@ BOOKIE_SETTINGS = {"journalPreAllocSizeMB": "1", "logSizeLimit": str(1 << 20)}
 ALONE, CONSUMED = NAMESPACES = ("public/default", "public/consumed")
 
 
-@dataclass(slots=True)
-class Writer:
+class Writer(Struct):
     """Writes entries that say of themselves what they are told to, into topics of one namespace."""
 
     cluster: Cluster

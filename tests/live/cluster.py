@@ -13,10 +13,10 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from kazoo.client import KazooClient
+from msgspec import Struct
 
 from tests.live.broker import BASE_SETTINGS, START_LIMIT_SECONDS, Admin, Daemon, free_port, override, wait_until
 from tests.live.distribution import find_distribution
@@ -63,8 +63,7 @@ BROKER_SETTINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Disks:
+class Disks(Struct, frozen=True):
     """The directories of one bookie below its folder, each of which holds ``current``."""
 
     journals: tuple[str, ...]

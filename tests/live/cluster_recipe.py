@@ -10,9 +10,10 @@ import json
 import re
 import signal
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
 from store.proto import managed_ledger_pb2
@@ -30,8 +31,7 @@ POLICY_SECONDS = 4321
 KILLED_BOOKIE = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterWorld:
+class ClusterWorld(Struct, frozen=True):
     """A cluster whose processes have ended, and what was said before, as ``recipe.World`` has it."""
 
     cluster: Cluster

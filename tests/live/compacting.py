@@ -11,19 +11,18 @@ import json
 import random
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
+from msgspec import Struct
 
 from tests.live.broker import Admin, wait_until
 from tests.live.on_disk import wait_until_written
 from tests.live.producing import RECEIVE_MS, open_client
 
 
-@dataclass(frozen=True, slots=True)
-class Keyed:
+class Keyed(Struct, frozen=True):
     """A topic to fill: messages with keys, of which a ``null_share`` are null values: half say so, half are only empty."""
 
     name: str

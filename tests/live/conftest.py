@@ -8,11 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import Struct
 
 from pulsar_admin.config import environment_variables
 from tests.worlds import digest_of
@@ -32,8 +32,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if "live" in asked and "not live" not in asked else collection_path.name.startswith("test_") or None
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(Struct, frozen=True):
     """A world whose broker has ended, imported twice: into ``store`` by reference and into ``copy`` with its logs.
 
     ``copy`` stays as it is when the world goes on; ``store`` is the one to change and to export from.
@@ -49,8 +48,7 @@ class Live:
         return Asked(self.copy, self.world.said, self.killed)
 
 
-@dataclass(frozen=True, slots=True)
-class Clustered:
+class Clustered(Struct, frozen=True):
     """A cluster whose processes have ended, imported into ``store``, which stays as it is."""
 
     world: ClusterWorld
@@ -61,8 +59,7 @@ class Clustered:
         return Asked(self.store, self.world.said, killed=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A store of a world that has ended, and what its broker and clients said before."""
 
     store: Path

@@ -11,11 +11,11 @@ import shutil
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import google_crc32c
+from msgspec import Struct
 
 from store.proto.managed_ledger_pb2 import PositionInfo
 from tests.live.broker import Admin, wait_until
@@ -29,8 +29,7 @@ _LARGEST_BYTES = 1 << 22
 _RANGE = re.compile(r"\((\d+):(-?\d+)\.\.(\d+):(-?\d+)]")
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """Where a cursor stands: its position, the entries acknowledged behind it, its properties."""
 
     mark_delete: Place
@@ -38,8 +37,7 @@ class Standing:
     properties: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Framed:
+class Framed(Struct, frozen=True):
     """A record in a file: where its size is, its size, its ledger and entry, or what stands in their places."""
 
     offset: int

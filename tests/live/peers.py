@@ -12,8 +12,9 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Broker, BrokerError
 from tests.live.distribution import find_distribution
@@ -24,8 +25,7 @@ RATE = 60_000  # entries a second that are produced
 _MORE_THAN_ASKED = 5000  # pulsar-perf sends what is under way when it has counted to the limit
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A tool of Pulsar's: what to type, and the environment for it."""
 
     words: list[str]

@@ -13,17 +13,16 @@ import random
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
+from msgspec import Struct
 
 RECEIVE_MS = 60_000  # only what never comes takes it
 SILENCE_MS = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Sending:
+class Sending(Struct, frozen=True):
     """One producer's work on one topic."""
 
     topic: str
@@ -37,8 +36,7 @@ class Sending:
     pace_ms: int = 0  # least time between two messages, so that publish times differ
 
 
-@dataclass(frozen=True, slots=True)
-class Consuming:
+class Consuming(Struct, frozen=True):
     """One consumer's work: ``cumulative`` acknowledges once; ``holes`` about every second message, ``runs`` in runs."""
 
     topic: str

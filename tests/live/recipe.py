@@ -13,9 +13,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Admin, Broker, wait_until
 from tests.live.distribution import find_distribution
@@ -76,8 +77,7 @@ UNTOUCHED = ((PLAIN, "new"), (STEADY, "new"), (BATCHED, "new"), (SKEWED, "new"),
 _CLOCKS_MS = {"on-time": 0, "fast-clock": 7_200_000, "slow-clock": -259_200_000, "far-future": 77_760_000_000}
 
 
-@dataclass(frozen=True, slots=True)
-class World:
+class World(Struct, frozen=True):
     """A world whose broker has ended: the broker to start again, and what it said before."""
 
     broker: Broker

@@ -13,9 +13,10 @@ import json
 import shutil
 import tarfile
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Broker, wait_until
 from tests.live.compacting import Keyed, compact, fill, last_message_id, read_apart, read_compacted

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.codec.ledgermetadata import (
     LedgerMetadata,
@@ -40,8 +41,7 @@ POLICY_AFTER_SECONDS = 7654
 _KEYS = ("ledgerId", "entryId", "batchIndex", "publishTime", "sha1", "producer")
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A record of an entry in a file of a bookie; ``offset``: of its size."""
 
     bookie: str
@@ -51,8 +51,7 @@ class Record:
     entry: Entry
 
 
-@dataclass(slots=True)
-class Copy:
+class Copy(Struct):
     """A copy of all disks of a cluster below ``root``, to be damaged."""
 
     cluster: Cluster
@@ -78,8 +77,7 @@ class Copy:
                         yield Record(bookie.bookie_id, path, found.offset, found.size, found.entry)
 
 
-@dataclass(frozen=True, slots=True)
-class Shortfall:
+class Shortfall(Struct, frozen=True):
     """What is to be said of a ledger: entries on too few bookies, the least, those on none, and per bookie what it lacks."""
 
     short: int
@@ -322,8 +320,7 @@ def _do(cli: Cli, store: Path, *words: object) -> Any:  # Any: JSON
     return result.json
 
 
-@dataclass(frozen=True, slots=True)
-class Planted:
+class Planted(Struct, frozen=True):
     """What was done to the metadata behind the broker's back."""
 
     victim: int  # its metadata deleted by BookKeeper's shell

@@ -9,11 +9,11 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Broker
 from tests.live.compacting import TOPICS, Keyed, compact, fill, last_message_id, read_apart
@@ -32,8 +32,7 @@ UNREADABLE: dict[str, tuple[str, ...]] = {VERSION: (), NEWER: ("legacy-lz4",)}
 BEFORE = ("batched-none", "single", "batched-zlib")  # compacted by the broker before: their old ledgers are replaced
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(Struct, frozen=True):
     """A broker started on an export, and what ``compaction read`` and ``last-id`` said of every topic before."""
 
     broker: Broker

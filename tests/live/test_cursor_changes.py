@@ -9,13 +9,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import pytest
+from msgspec import Struct
 
 from tests.live.broker import BROKER_METADATA, Broker, BrokerError, wait_until
 from tests.live.conftest import run_toolkit
@@ -36,8 +36,7 @@ RECEIVED = 60
 Row = list[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Twin:
+class Twin(Struct, frozen=True):
     """One change: the toolkit's command and the broker's request (path below the subscription, body)."""
 
     name: str

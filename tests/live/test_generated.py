@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from bench.generate import generate
 from tests.conftest import Cli
@@ -27,8 +27,7 @@ _FILE = f"""
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Generated:
+class Generated(Struct, frozen=True):
     """What was generated, what the broker said of it, and a store imported before the broker started."""
 
     store: Path

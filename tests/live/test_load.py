@@ -9,12 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import pytest
+from msgspec import Struct
 
 from store.model.publish_times import BEGIN, END
 from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Broker
@@ -31,8 +31,7 @@ COPY, STAMPED = "public/default/copy", "public/default/stamped"
 Row = tuple[int, int, int, str, str]  # ledger, entry, batch index, key, SHA-1
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """A broker started on an export, the store it came from, and what ``topics read`` says of every topic."""
 
     broker: Broker

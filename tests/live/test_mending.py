@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import pytest
+from msgspec import Struct
 
 from tests.live.breaking import (
     COMPACTED,
@@ -47,8 +47,7 @@ REASONS = {HOLES: "entries", GONE: "no-ledger"}
 Positions = list[tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Mended:
+class Mended(Struct, frozen=True):
     """A broker on mended data, what was lost, what the store said of it before, and how many problems it has after."""
 
     broker: Broker

@@ -10,7 +10,6 @@ import json
 import shlex
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import pytest
 from click import Context
+from msgspec import Struct, field
 
 from pulsar_admin.cli import TableGroup, root
 from store.db.environment import open_store
@@ -50,8 +50,7 @@ LAST, LAST_SECONDS = "persistent/mirror/tp/last", 4711
 TOPICS_WITH_CURSORS = ("mirror/one/plain", "mirror/one/batch", "mirror/one/delayed")
 
 
-@dataclass
-class World:
+class World(Struct):
     """What the real pulsar-admin said: of changes in order, of questions by line; stores of the files before and after."""
 
     before: Path

@@ -7,11 +7,11 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Broker, wait_until
 from tests.live.conftest import run_toolkit
@@ -39,8 +39,7 @@ SET = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Offline:
+class Offline(Struct, frozen=True):
     """A broker started on what was set offline, the store, and what the broker and the toolkit said before it ended."""
 
     broker: Broker

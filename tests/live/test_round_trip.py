@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
+from msgspec import Struct
 
 from tests.live.comparing import facts_of, first_unacknowledged, moved
 from tests.live.conftest import Live, run_toolkit
@@ -21,8 +21,7 @@ pytestmark = pytest.mark.live
 Entry = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Reset:
+class Reset(Struct, frozen=True):
     """One ``topics reset-cursor``: its options and the entry that must come first afterwards."""
 
     topic: str

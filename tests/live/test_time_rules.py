@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from store.search.broker_setup import MAX_CLOCK_SKEW_MS
 from tests.live.broker import BASE_SETTINGS, Broker
@@ -26,8 +26,7 @@ SETTINGS = BASE_SETTINGS | {"managedLedgerMaxEntriesPerLedger": str(LEDGER_ENTRI
 SHIFTS_MS = (-HOUR_MS, 0, MAX_CLOCK_SKEW_MS // 2, HOUR_MS, 2 * AHEAD_MS)  # of the times asked for, from now
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What the toolkit and the broker that started afterwards say: mark-delete by time, and the answer to time 0."""
 
     version: str

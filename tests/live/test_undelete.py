@@ -42,10 +42,10 @@ def admin(cluster: Cluster, *words: str) -> None:
 
 
 def owners(cluster: Cluster) -> list[str]:
-    """Bundles of public/default that a broker owns."""
+    """Bundles of the two namespaces that a broker owns."""
     with cluster.zookeeper() as client:
-        below = "/namespace/public/default"
-        return list(client.get_children(below)) if client.exists(below) else []
+        places = [f"/namespace/{name}" for name in ("public/default", NAMESPACE)]
+        return [bundle for place in places if client.exists(place) for bundle in client.get_children(place)]
 
 
 def fill(client: pulsar.Client, topic: str) -> list[Message]:

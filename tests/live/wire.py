@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import socket
 import struct
-from dataclasses import dataclass
 
 import google_crc32c
+from msgspec import Struct
 
 _MAGIC_CRC32C = 0x0E01
 _CONNECT, _CONNECTED, _PRODUCER, _SEND, _SEND_RECEIPT, _PRODUCER_SUCCESS, _PING, _PONG = 2, 3, 5, 6, 7, 17, 18, 19
 _PROTOCOL_VERSION = 19
 
 
-@dataclass(frozen=True, slots=True)
-class Stamped:
+class Stamped(Struct, frozen=True):
     """One entry to send: its publish time in ms and its payloads; more than one payload makes a batch.
 
     ``sequence_id``: of its first message, None for the next one; ``replicated_from``: the cluster that a replicator brings it from.

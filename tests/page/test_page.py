@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from pulsar_admin.page.palette import CONTRASTS, DARK, LIGHT
 from pulsar_admin.page.rendering import render_page

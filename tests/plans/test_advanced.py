@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from store.changes.cursors import advanced, cleared, skipped
 from store.changes.resets import bit_words, shifted_state
@@ -43,8 +42,7 @@ def deleted_in(topic: Topic, state: CursorState) -> set[Position]:
     }
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     topic: Topic
     state: CursorState
     target: Position

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from store.changes.cursors import cleared, skipped
 from store.changes.expiry import ExpiryRequest, expiry_move
@@ -37,8 +37,7 @@ CLOCK_WINDOW_MS = {
 JITTER_MS = 9  # the steady producers sent one as often: so far the answers of a window lie apart
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """One recorded change."""
 
     world: str

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from store.changes.restoring import find_ensembles, restored_metadata
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment

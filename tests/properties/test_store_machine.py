@@ -15,7 +15,6 @@ import re
 import shutil
 import tempfile
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from msgspec import Struct
 
 from pulsar_admin.cli import run
 from tests.conftest import Cli
@@ -54,15 +54,13 @@ def backlog_of(topic: str, subscription: str) -> tuple[Position, ...]:
     return tuple(at for at in positions_of(topic) if at > mark and not any(low[:2] < at <= low[2:] for low in deleted))
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(Struct, frozen=True):
     """What a cell holds; two of equal content that two changes wrote are not the same."""
 
     content: Any  # Any: each cell's own
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """One line of the audit log: the cells it wrote, before and after."""
 
     cells: dict[Cell, tuple[Value, Value]]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 from urllib.parse import unquote_plus
 
 import pytest
+from msgspec.structs import replace
 
 from store.changes.resets import bit_words
 from store.codec.cursor import CursorInfo, CursorState

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
+from msgspec import Struct, field
 
 from store.recovery.chains import find_chains
 from store.recovery.evidence import LedgerEvidence, Producer, Run
@@ -15,8 +15,7 @@ from store.recovery.evidence import LedgerEvidence, Producer, Run
 _LEDGER = 12
 
 
-@dataclass(slots=True)
-class _Topic:
+class _Topic(Struct):
     """A topic that is written: its ledgers, as (producer, sequence id, time) an entry."""
 
     name: str

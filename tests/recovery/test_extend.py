@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from store.changes.log_writer import LedgerSpec, apply_written, write_ledgers
 from store.changes.plan import Plan, Step, apply_plan, put_value_step

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import Struct
 
 from store.codec.ledgermetadata import LedgerState, Segment
 from store.db.environment import open_store
@@ -26,8 +26,7 @@ from tests.stores import apply_values, copied, imported, put_back
 from tests.worlds import CLUSTER, copy_tree, world
 
 
-@dataclass(slots=True)
-class State:
+class State(Struct):
     """Entries of each topic by ledger, and where its subscriptions stand."""
 
     ledgers: dict[str, dict[int, int]]

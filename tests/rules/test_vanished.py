@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from store.codec.claims import topic_claims
 from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path

@@ -10,7 +10,6 @@ import random
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +17,7 @@ from typing import Any, Literal
 import google_crc32c
 import numpy as np
 import pytest
+from msgspec import Struct
 
 from store.codec import journal, logscan, proof
 from store.codec.digest import DigestType
@@ -50,8 +50,7 @@ def read_how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return str(request.param)
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """What a scan found: good records (offset, size, ledger, entry) in order, and the rest of its answer."""
 
     good: list[tuple[int, int, int, int]]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec import field
 
 from store.db.environment import open_store
 from store.engine.local import LocalEngine
@@ -20,7 +20,6 @@ from tests.stores import imported
 PIECE_BYTES = 3_000
 
 
-@dataclass(slots=True)
 class Recorder(LocalEngine):
     """Notes the bytes of every batch of places it is given, and of its largest entry."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import types
 import typing
 from collections.abc import Mapping, Set
 from enum import Enum
 from typing import Any
+
+from msgspec import Struct
 
 from pulsar_admin.jsonify import _fields, to_json
 from store.names import NamespaceName, Position, TopicName
@@ -46,7 +47,7 @@ class Shape:
         """Add one value that was seen here, as ``to_json`` takes it."""
         if self.key in _OPEN:
             self.kinds.add("any")
-        elif dataclasses.is_dataclass(value) and not isinstance(value, (type, Position, TopicName, NamespaceName)):
+        elif isinstance(value, Struct) and not isinstance(value, (Position, TopicName, NamespaceName)):
             self.classes[f"{type(value).__module__}:{type(value).__qualname__}"] = type(value)
             found = {key: getattr(value, name) for name, key, _ in _fields(type(value))}
             optional = {key for _, key, optional in _fields(type(value)) if optional}
@@ -104,7 +105,7 @@ class Shape:
     def _record(self) -> Json:
         found = {key: shape.schema() for key, shape in self.keys.items()}
         for cls in self.classes.values():
-            if dataclasses.is_dataclass(cls):
+            if issubclass(cls, Struct):
                 hints = hints_of(cls)
                 for name, key, _ in _fields(cls):
                     found.setdefault(key, declared(hints.get(name, Any)))
@@ -139,6 +140,6 @@ def declared(hint: Any) -> Json:  # Any: a type
         return {"type": "array", "items": declared(parts[0]) if parts else {}}
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
         return {"type": "object"}
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and issubclass(hint, Struct):
         return {"type": "object"}
     return {}

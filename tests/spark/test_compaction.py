@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import asdict
 
 from store.compaction.batches import MessageSource
 from store.compaction.keys import Latest

@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha1
 from pathlib import Path
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 import store
 from store.db.environment import DATABASES, open_store
@@ -176,8 +177,7 @@ class TestSparkEngine(EngineContract):
         return SparkEngine(spark)
 
 
-@dataclass(frozen=True)
-class Frozen:
+class Frozen(Struct, frozen=True):
     """How many objects the process keeps out of every collection of garbage, when it comes to a slice."""
 
     @property

@@ -11,11 +11,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from msgspec import Struct
 
 from store.engine.local import LocalEngine
 from store.engine.memory import bounded, check_memory, slice_bytes
@@ -31,8 +31,7 @@ PIECES = [FileRange(f"{number}.log", "entry-log", -1, 0, 100) for number in rang
 FATAL = 5
 
 
-@dataclass(frozen=True)
-class Counting:
+class Counting(Struct, frozen=True):
     """Notes each try of a slice in FOLDER, and does HARM at one of them."""
 
     folder: str
@@ -56,8 +55,7 @@ class Counting:
         yield pa.RecordBatch.from_arrays([[number]], schema=self.schema)
 
 
-@dataclass(frozen=True)
-class Deleting:
+class Deleting(Struct, frozen=True):
     """OPERATION, while somebody deletes the file when it comes to the slice WHEN."""
 
     operation: ReadEntries

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 import pytest
+from msgspec import Struct
 
 from store.db.environment import open_store
 from store.model.reader import open_reader
@@ -21,8 +21,7 @@ from tests.worlds import CLUSTER
 TABLES = ("topics", "ledgers", "cursors", "policies", "schemas", "entries", "messages", "nodes", "rows", "bodies")
 
 
-@dataclass
-class Sides:
+class Sides(Struct):
     """A store that is asked in SQL, and the files of its export."""
 
     world: str

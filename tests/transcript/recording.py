@@ -14,9 +14,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, chdir, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
+
+from msgspec import Struct
 
 from bench.generate import generate
 from pulsar_admin.cli import run
@@ -39,8 +40,7 @@ _SETTINGS = {"PULSAR_ADMIN_NOW": NOW, "COLUMNS": "80", "LINES": "24", "TERM": "x
 _REMOVED = ("FORCE_COLOR", "COLORTERM", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "JAVA_HOME")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A command line as a shell would take it apart."""
 
     text: str

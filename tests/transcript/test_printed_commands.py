@@ -6,11 +6,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, chdir
-from dataclasses import replace
 from pathlib import Path
 
 import click
 import pytest
+from msgspec.structs import replace
 
 from pulsar_admin.cli import root, run
 from pulsar_admin.typable import WITHOUT_STORE

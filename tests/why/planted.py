@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.codec.brokerentry import BrokerEntry
 from store.codec.cursor import CursorInfo
@@ -32,8 +34,7 @@ COMMIT, ABORT = 21, 22
 LEDGERS, ENTRIES = (10, 11, 12), 10
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(Struct, frozen=True):
     """One entry: published HOURS ago, delayed until DUE_HOURS from now, of a transaction, a marker of one, or lost."""
 
     hours: float = 9.0
@@ -61,8 +62,7 @@ class Message:
         return Made(publish_ms, raw=encode_message_entry(metadata, b"x", broker=broker), lost=self.lost)
 
 
-@dataclass(frozen=True)
-class Planted:
+class Planted(Struct, frozen=True):
     """What is planted: messages by (ledger, entry) that are not the usual one, the cursor, and policies of the namespace."""
 
     messages: Mapping[tuple[int, int], Message] = field(default_factory=dict)

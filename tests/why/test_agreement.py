@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct, field
 
 from store.model.cursors import read_cursors
 from store.model.topics import iter_topics, read_topic
@@ -33,8 +33,7 @@ TEN_HOURS = {"message_ttl_in_seconds": 36_000}
 OVER = {"message_age": {"limitSize": -1, "limitTime": 9 * 3600, "policy": "consumer_backlog_eviction"}}
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(Struct, frozen=True):
     planted: Planted = NOTHING
     beside: Mapping[str, Sequence[Made]] = field(default_factory=dict)
 

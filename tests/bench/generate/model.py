@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bench.generate.spec import ClusterSpec, Span, TopicSpec
 from store.codec import compression
@@ -11,8 +12,7 @@ from store.codec import compression
 ALL = 2**64 - 1
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """One message as a consumer sees it."""
 
     ledger_id: int
