@@ -82,3 +82,11 @@ def test_processes_count_the_same(
 def _timeless(text: str) -> str:
     """Return TEXT without the time of asking."""
     return "\n".join(line for line in text.split("\n") if "asked" not in line and "copyAge" not in line)
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_json_that_is_written_as_it_comes_is_the_same(form: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = imported("small", "mutated")
+    held = _said(cli, store, "-o", form)
+    monkeypatch.setattr(describing, "_HELD_TOPICS", 1)
+    assert _said(cli, store, "-o", form) == held

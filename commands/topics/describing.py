@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _TOGETHER = 256
 """Topics that are read at once."""
+_HELD_TOPICS = 20_000
+"""Topics of which no JSON is written before all of it is known: that of more is written as it comes, as it would not fit into memory."""
 _PART = 8 * _TOGETHER
 """Topics that one process gets at once."""
 
@@ -175,9 +177,13 @@ def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> N
         with app.session.reader() as reader:
             chosen = choose(app, reader.txn, selection)
             with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "subscriptions"):
-                if app.query is not None or app.settings.output in ("json", "jsonl"):
-                    each = _each_facts(app, reader, chosen.names, quick=quick)
-                    facts = [one for found in each for one in found]
+                is_json = app.settings.output in ("json", "jsonl")
+                if app.query is not None or is_json:
+                    each = (one for found in _each_facts(app, reader, chosen.names, quick=quick) for one in found)
+                    if is_json and app.query is None and len(chosen.names) > _HELD_TOPICS:
+                        app.emit_rows(each)
+                        return
+                    facts = [*each]
                 else:
                     _add_cells(app, reader, chosen.names, cells, quick=quick)
         rows: Iterable[object] = cells.rows()
