@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import os
 import random
@@ -12,6 +11,7 @@ import signal
 import subprocess
 from base64 import b64decode
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +156,7 @@ def test_days_and_open_files(tmp_path: Path, cli: Cli, monkeypatch: pytest.Monke
     monkeypatch.setattr(dump_files, "OPEN_FILES_MAX", 3)
     monkeypatch.setattr(dump_files, "GROUP_ROWS", 7)
     monkeypatch.setattr(scan_entries, "BATCH_ENTRIES", 60)
+    monkeypatch.setattr(scan_entries, "_TOGETHER_ENTRIES", 60)
     rng = random.Random(2)
     times = [[START_MS + 86_400_000 * rng.randrange(9) for _ in range(50)] for _ in range(10)]
     ledgers = [[Made(time_ms) for time_ms in part] for part in times]
@@ -184,7 +185,7 @@ def test_a_large_value_has_a_file_for_itself(
 ) -> None:
     monkeypatch.setattr(dump_files, "GROUP_BYTES", 40_000)
     monkeypatch.setattr(dump_files, "LARGE_BYTES", 50_000)
-    monkeypatch.setattr(scan_entries.EntryScan.__init__, "__defaults__", _with_batch_bytes(20_000))
+    monkeypatch.setattr(scan_entries, "EntryScan", partial(scan_entries.EntryScan, batch_bytes=20_000))
     payloads = [random.Random(size).randbytes(size) for size in (10, 9_000, 8_000, 60_000, 30, 70_000, 55_000, 5)]
     made = [Made(NOW_MS + index, payload=payload) for index, payload in enumerate(payloads)]
     store = make_store(tmp_path / "s", {"public/default/t": MadeTopic([made])})
@@ -254,13 +255,6 @@ def test_a_process_that_writes_and_is_killed_is_short_of_memory(
 
 def _die(connection: object, path: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _with_batch_bytes(size: int) -> tuple[Any, ...]:
-    """Return the defaults of ``EntryScan``'s arguments with batches of SIZE bytes."""
-    names = list(inspect.signature(scan_entries.EntryScan).parameters.values())
-    given = [one for one in names if one.default is not inspect.Parameter.empty]
-    return tuple(size if one.name == "batch_bytes" else one.default for one in given)
 
 
 def _load(cli: Cli, store: Path, dump: Path, *options: object) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import force_setattr
 
 from store.codec.managedledger import ManagedLedger, decode_managed_ledger
 from store.db.environment import Txn, open_store
@@ -74,7 +75,7 @@ def test_a_message_of_a_batch_has_what_its_entry_says() -> None:
     values = {name: object() for name in names - own}
     base = Message(Position(1, 2), 3, None, None, 0, None, None, "p", 4, {}, b"")
     for name, value in values.items():
-        object.__setattr__(base, name, value)
+        force_setattr(base, name, value)
     found = _from_batch(base, SingleMessageMetadata(payload_size=1), memoryview(b"x"), 5)
     assert {name: getattr(found, name) for name in values} == values
     assert found.position == Position(1, 2, 5)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 from pyroaring import BitMap
 
 from store.db.delayed_entries import DelayedRows
@@ -39,7 +39,7 @@ class Tracker(Struct, frozen=True):
     memory_bytes: int
     rebuild_entries: int
     entries_per_second: int
-    rebuild_ms: int
+    rebuild_ms: int = field(name="rebuildMs")
 
     @staticmethod
     def of(name: str, memory_bytes: int, rebuild_entries: int) -> Tracker:

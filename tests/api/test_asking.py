@@ -9,6 +9,7 @@ from itertools import groupby, pairwise
 
 import pandas
 import pytest
+from msgspec.structs import asdict
 
 import pulsar_admin as pa
 from pulsar_admin.jsonify import to_json
@@ -51,7 +52,7 @@ def test_the_nth_entry(store: pa.Store) -> None:
 def test_skew_counts_what_a_reader_saw(store: pa.Store) -> None:
     rows = TOPICS[SKEWED]["messages"]
     skew = store.topic(SKEWED).skew()
-    frame = pandas.DataFrame(skew.producers).set_index("producer")
+    frame = pandas.DataFrame(map(asdict, skew.producers)).set_index("producer")
     assert dict(frame["entries"]) == Counter(row[10] for row in rows)
     assert skew.inversions == sum(after[3] < before[3] for before, after in pairwise(rows))
     assert frame["offset_median_ms"]["slow-clock"] < 0 < frame["offset_median_ms"]["fast-clock"]

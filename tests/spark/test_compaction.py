@@ -124,7 +124,7 @@ class EngineContract:
         options = SourceOptions(from_start=from_start)
         here = _compact(store, None, retain, options)
         assert len(here[3]) > 50
-        assert here[4]["messages"]["uncommitted"] == 1
+        assert here[4]["messages"].uncommitted == 1
         assert _compact(store, engine, retain, options) == here
 
     def test_nothing_sound_is_read_twice(self, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from msgspec import Struct
 
 from store.engine.local import LocalEngine
 from store.engine.memory import bounded, check_memory, slice_bytes
@@ -31,11 +30,11 @@ PIECES = [FileRange(f"{number}.log", "entry-log", -1, 0, 100) for number in rang
 FATAL = 5
 
 
-class Counting(Struct, frozen=True):
+class Counting:
     """Notes each try of a slice in FOLDER, and does HARM at one of them."""
 
-    folder: str
-    harm: str
+    def __init__(self, folder: str, harm: str) -> None:
+        self.folder, self.harm = folder, harm
 
     @property
     def schema(self) -> pa.Schema:
@@ -55,11 +54,11 @@ class Counting(Struct, frozen=True):
         yield pa.RecordBatch.from_arrays([[number]], schema=self.schema)
 
 
-class Deleting(Struct, frozen=True):
+class Deleting:
     """OPERATION, while somebody deletes the file when it comes to the slice WHEN."""
 
-    operation: ReadEntries
-    when: FileRange
+    def __init__(self, operation: ReadEntries, when: FileRange) -> None:
+        self.operation, self.when = operation, when
 
     @property
     def schema(self) -> pa.Schema:
