@@ -148,6 +148,7 @@ class Nacks(KeptNacks):
         """
         from store.nacks.position_rows import iter_position_rows
 
+        given_flag("force", force)
         texts = (given_text("line", line) for line in given_items("lines", lines))
         rows = iter_position_rows(texts, given_text("source", source), self._name)
         positions = (

@@ -17,8 +17,7 @@ from store.names import NamespaceName, parse_topic
 from store.timespec import format_duration_ms
 
 if TYPE_CHECKING:
-    from store.changes.delayed import DelayedPolicy
-    from store.changes.policies import PolicyJob
+    from store.changes.policies import DelayedPolicy, PolicyJob
     from store.model.cursors import Cursor
     from store.model.reader import EntryReader
     from store.model.topics import Topic
@@ -91,8 +90,7 @@ class Namespace(NamespaceResources, PolicyPlans):
 
     def delayed_policy(self) -> DelayedPolicy:
         """Return what it says about delayed messages: ``delivery`` (Pulsar's policy), ``rules`` (widths of the index); None: unset."""
-        from store.changes.delayed import DelayedPolicy, find_rules
-        from store.changes.policies import find_policies
+        from store.changes.policies import DelayedPolicy, find_policies, find_rules
 
         with self._session.read() as txn:
             policies = find_policies(txn, self._name)
@@ -161,7 +159,7 @@ class Namespace(NamespaceResources, PolicyPlans):
         SPLIT cuts the partitions of indexes anew where the granularity shrinks. Raises InvalidValue, and without it Refused then. A
         PartialData warning says where the tick that fits is longer than 1s.
         """
-        from store.changes.delayed import plan_enable
+        from store.changes.policies import plan_enable
         from store.db.delayed import iter_wide
         from store.db.delayed_rules import DEFAULT_RULES, SLOTS_MAX, IndexRules, default_tick_ms
 
@@ -181,7 +179,7 @@ class Namespace(NamespaceResources, PolicyPlans):
 
     def disable_delayed(self) -> Plan:
         """Plan delivering everything at once; the widths of the index stay."""
-        from store.changes.delayed import plan_disable
+        from store.changes.policies import plan_disable
 
         return self._session.plan_rows(plan_disable, self._name)
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from store.changes.plan import ChangePart, Plan, Step, put_value_step
 from store.codec.policies import (
+    EVICTION,
+    DelayedDelivery,
     JsonObject,
     Policies,
     decode_json_object,
@@ -17,15 +21,26 @@ from store.codec.policies import (
     encode_json_object,
     encode_policies,
 )
+from store.db.delayed_rules import (
+    DEFAULT_RULES,
+    IndexRules,
+    check_growth,
+    check_rules,
+    decode_rules,
+    encode_rules,
+    rules_key,
+)
 from store.db.environment import Txn
 from store.db.tree import Node, find_node
-from store.errors import NamespaceNotFound, Refused
+from store.errors import MetadataCorrupt, NamespaceNotFound, Refused
 from store.model.topics import check_namespace
 from store.names import NamespaceName
+from store.policies.in_force import iter_own_policies
 from store.policies.places import Entry, Options, PerCluster, Place
 from store.policies.rules import NAMESPACES, Scope
 from store.policies.table import Policy, policies_by_name
 from store.policies.values import find_cluster
+from store.wording import counted
 
 Change = Callable[[Policies], Policies]
 
@@ -158,3 +173,148 @@ def _policies_node(txn: Txn, namespace: NamespaceName) -> Node:
             namespace=str(namespace),
         )
     return node
+
+
+# -- delayed -----------------------------------------------------------------------------------------------------------
+# Delayed delivery of a namespace: Pulsar's own policy and, beside it, how our index is partitioned; both change in one step.
+#
+# Upstream: ``DelayedDeliveryPolicies`` (active, tickTime, maxDeliveryDelayInMillis). The granularity is ours alone: a broker has none.
+
+
+class DelayedPolicy(Struct, frozen=True):
+    """What a namespace says about delays: Pulsar's part, and ours (None: never set, the defaults count)."""
+
+    delivery: DelayedDelivery | None
+    rules: IndexRules | None
+
+    def as_json(self) -> dict[str, Any]:  # Any: JSON values
+        """Return both parts with upstream's keys, times in ms; None where a part is not set."""
+        delivery = self.delivery
+        return {
+            "active": None if delivery is None else delivery.active,
+            "tickTime": None if delivery is None else delivery.tick_time_ms,
+            "maxDeliveryDelayInMillis": None if delivery is None else delivery.max_delay_ms,
+            "timePartitionGranularity": None if self.rules is None else self.rules.granularity_ms,
+            "tickDuration": None if self.rules is None else self.rules.tick_ms,
+        }
+
+
+def find_rules(txn: Txn, namespace: NamespaceName) -> IndexRules | None:
+    """Return how the index of NAMESPACE is partitioned, None when that was never set; raises IndexCorrupt, Unsupported."""
+    row = txn.get("delayed", rules_key(str(namespace)))
+    return None if row is None else decode_rules(row, str(namespace))
+
+
+def plan_enable(txn: Txn, namespace: NamespaceName, rules: IndexRules, now_ms: int, *, split: bool = False) -> Plan:
+    """Plan delaying in NAMESPACE by RULES; raises InvalidValue, and Refused when the granularity shrinks without SPLIT."""
+    check_rules(rules)
+    before = find_rules(txn, namespace)
+    if before is not None:
+        check_growth(before, rules, split=split)
+
+    def enable(policies: Policies) -> Policies:
+        kept = 0 if policies.delayed_delivery is None else policies.delayed_delivery.max_delay_ms
+        return replace(policies, delayed_delivery=DelayedDelivery(True, rules.tick_ms, kept))
+
+    return _plan(txn, "namespaces enable-delayed-message", namespace, enable, (before, rules), now_ms)
+
+
+def plan_disable(txn: Txn, namespace: NamespaceName, now_ms: int) -> Plan:
+    """Plan delivering at once in NAMESPACE; the widths stay for when it is enabled again."""
+    rules = find_rules(txn, namespace)
+
+    def disable(policies: Policies) -> Policies:
+        delivery = policies.delayed_delivery or DelayedDelivery(False, (rules or DEFAULT_RULES).tick_ms)
+        return replace(policies, delayed_delivery=replace(delivery, active=False))
+
+    return _plan(txn, "namespaces disable-delayed-message", namespace, disable, (rules, rules), now_ms)
+
+
+def plan_set_delivery(txn: Txn, namespace: NamespaceName, delivery: DelayedDelivery, now_ms: int) -> Plan:
+    """Plan setting Pulsar's part as ``set-delayed-delivery`` does; the tick of our part follows.
+
+    Raises InvalidValue for a tick that the widths set do not take: one of 0 or below, or longer than the granularity.
+    """
+    before = find_rules(txn, namespace)
+    after = None if before is None else replace(before, tick_ms=delivery.tick_time_ms)
+    if after is not None:
+        check_rules(after)
+    command = "namespaces set-delayed-delivery"
+    changed = partial(replace, delayed_delivery=delivery)
+    return _plan(txn, command, namespace, changed, (before, after), now_ms)
+
+
+def plan_remove_delivery(txn: Txn, namespace: NamespaceName, now_ms: int) -> Plan:
+    """Plan removing both parts: the broker's configuration counts again."""
+    rules = find_rules(txn, namespace)
+    command = "namespaces remove-delayed-delivery"
+    return _plan(txn, command, namespace, partial(replace, delayed_delivery=None), (rules, None), now_ms)
+
+
+def _plan(
+    txn: Txn,
+    command: str,
+    namespace: NamespaceName,
+    change: Callable[[Policies], Policies],
+    rules: tuple[IndexRules | None, IndexRules | None],
+    now_ms: int,
+) -> Plan:
+    changed = change_policies(txn, namespace, change, now_ms)
+    steps = (*changed.steps, *plan_rules(txn, namespace, rules[1]))
+    part = ChangePart(
+        namespace=str(namespace),
+        before=DelayedPolicy(changed.before.delayed_delivery, rules[0]).as_json(),
+        after=DelayedPolicy(changed.after.delayed_delivery, rules[1]).as_json(),
+    )
+    return Plan(command, txn.id, steps, (part,), warnings=delivery_warnings(txn, namespace, changed.after))
+
+
+def plan_rules(txn: Txn, namespace: NamespaceName, rules: IndexRules | None) -> tuple[Step, ...]:
+    """Return the step that sets the widths of NAMESPACE's index, or removes them; none where they are as wanted."""
+    key = rules_key(str(namespace))
+    row, wanted = txn.get("delayed", key), None if rules is None else encode_rules(rules)
+    return () if row == wanted else (Step("delayed", key, row, wanted),)
+
+
+def delivery_warnings(txn: Txn, namespace: NamespaceName, policies: Policies) -> tuple[str, ...]:
+    """Return what drops delayed messages of NAMESPACE before they are due, where POLICIES delay any."""
+    delivery = policies.delayed_delivery
+    if delivery is None or not delivery.active:
+        return ()
+    return (*conflict_warnings(policies), *_topic_warnings(txn, namespace))
+
+
+def _topic_warnings(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:
+    """Return what the topics of NAMESPACE set themselves and drops delayed messages before they are due."""
+    try:
+        own = list(iter_own_policies(txn, namespace))
+    except MetadataCorrupt as error:
+        return (f"whether topics have a TTL or quota of their own is unknown: {error.message}",)
+    lived = [(policies.message_ttl_seconds, name) for name, policies in own if policies.message_ttl_seconds]
+    found = []
+    if lived:
+        seconds, name = min(lived)
+        have = counted(len(lived), "topic has a message TTL of its own", "topics have a message TTL of their own")
+        found.append(f"{have}, the shortest {name} with {seconds} s")
+    evicting = [
+        name for name, policies in own if any(quota.policy == EVICTION for quota in policies.backlog_quotas.values())
+    ]
+    if evicting:
+        have = counted(
+            len(evicting), "topic has a backlog quota of its own", "topics have a backlog quota of their own"
+        )
+        found.append(f"{have} with the policy {EVICTION}: {evicting[0]}")
+    return tuple(found)
+
+
+def conflict_warnings(policies: Policies) -> tuple[str, ...]:
+    """Return what in POLICIES drops delayed messages before they are due: a TTL, a quota that evicts the backlog."""
+    found = []
+    if policies.message_ttl_seconds:
+        found.append(
+            f"the message TTL of {policies.message_ttl_seconds} s drops what is delayed for longer than that before it is due"
+        )
+    for kind, quota in policies.backlog_quotas.items():
+        if quota.policy == EVICTION:
+            found.append(f"the backlog quota {kind} has the policy {EVICTION}: it drops delayed messages as any others")
+    return tuple(found)

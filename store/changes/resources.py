@@ -12,10 +12,16 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.delayed import conflict_warnings, plan_remove_delivery, plan_set_delivery
 from store.changes.namespace_json import check_tenant_clusters, with_deleter
 from store.changes.plan import ChangePart, Plan, Step, delete_step, put_value_step
-from store.changes.policies import PolicyJob, plan_policies, read_policies_json
+from store.changes.policies import (
+    PolicyJob,
+    conflict_warnings,
+    plan_policies,
+    plan_remove_delivery,
+    plan_set_delivery,
+    read_policies_json,
+)
 from store.codec.java import hash_order, java_text
 from store.codec.policies import NEW_POLICIES, DelayedDelivery, JsonObject, decode_policies, encode_json_object
 from store.db.environment import Txn

@@ -13,7 +13,6 @@ from itertools import groupby
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.delayed import conflict_warnings
 from store.changes.log_writer import (
     LedgerSpec,
     Payload,
@@ -37,7 +36,7 @@ from store.changes.plan import (
     delete_step,
     put_value_step,
 )
-from store.changes.policies import PolicyJob, unknown_cluster
+from store.changes.policies import PolicyJob, conflict_warnings, unknown_cluster
 from store.codec.claims import schema_claims, topic_claims
 from store.codec.interceptors import open_chain, parse_interceptors
 from store.codec.managedledger import LedgerInfo

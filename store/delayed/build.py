@@ -14,8 +14,8 @@ from itertools import groupby
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.changes.delayed import find_rules
 from store.changes.log_writer import LedgerSpec, WrittenLedger, write_ledgers
+from store.changes.policies import find_rules
 from store.codec.claims import COMPONENT
 from store.db.delayed import Index, Partition, find_index, put_index
 from store.db.delayed_entries import iter_encoded

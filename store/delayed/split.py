@@ -7,9 +7,9 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from store.changes.delayed import plan_enable
 from store.changes.log_writer import apply_written, write_ledgers
 from store.changes.plan import ChangeReport, Plan, SplitIndex, Step, WritingPlan
+from store.changes.policies import plan_enable
 from store.db.delayed import Index, encode_index, index_key, iter_wide
 from store.db.delayed_rules import IndexRules
 from store.db.environment import Store

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from store.changes.delayed import DelayedPolicy, find_rules
+from store.changes.policies import DelayedPolicy, find_rules
 from store.db.delayed import find_index
 from store.delayed.backlog import intervals_of
 from store.delayed.runs import RunFile
