@@ -26,7 +26,7 @@ from store.model.open_end import read_shortfalls
 from store.model.reader import EntryReader
 from store.model.topics import find_pending_ack_logs, iter_all_namespaces, iter_topics
 from store.model.whole import lacks_bookies
-from store.names import PENDING_ACK_SUFFIX, PERSISTENT, NamespaceName, TopicName
+from store.names import PENDING_ACK_SUFFIX, PERSISTENT, NamespaceName, TopicName, encode_name
 from store.policies.in_force import find_common
 
 LEDGERS_MAX, RANGES_MAX = 100, 1000
@@ -56,17 +56,19 @@ class QuietTopics:
     def __init__(self, txn: Txn, now_ms: int | None) -> None:
         self._txn, self._now_ms = txn, now_ms
         self._namespace: NamespaceName | None = None
+        self._root = ""
         self._logs: frozenset[str] | None = None
         self._expires = False
 
     def find(self, name: TopicName) -> Quiet | None:
         """Return what is to be known of the topic NAME if it is quiet, None for every other one."""
         local = name.local_name
-        if "__" in local or name.domain != PERSISTENT or not local.isascii() or "%" in (path := name.path):
+        if "__" in local or name.domain != PERSISTENT or not local.isascii() or encode_name(local) != local:
             return None
         try:
-            if name.namespace != self._namespace:
+            if name.namespace is not self._namespace:
                 self._enter(name.namespace)
+            path = self._root + local
             if self._logs is None or len(path) > _PATH_MAX:
                 return None
             return self._look(path, local)
@@ -75,6 +77,7 @@ class QuietTopics:
 
     def _enter(self, namespace: NamespaceName) -> None:
         self._namespace, self._logs = namespace, None
+        self._root = f"{namespace.managed_ledgers_path}/"
         if namespace.tenant == "pulsar" or lacks_bookies(self._txn):
             return
         if self._now_ms is not None:

@@ -29,10 +29,7 @@ def altered_rows(txn: Txn) -> tuple[AlteredRows, ...]:
         return ()
     found = []
     for database in DATABASES:
-        keys: list[bytes] = []
-        with txn.passing_altered(keys.append):
-            for _ in txn.items(database):
-                pass
+        keys = txn.find_altered(database)
         if keys:
             names = tuple(name_of_row(database, key) for key in keys[:_NAMED])
             found.append(
