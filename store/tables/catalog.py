@@ -2,28 +2,356 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from threading import Lock
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.errors import InvalidValue, NotFound, StoreError
+from store.aliases import Array
+from store.db.blocks import decode_times, ledger_key, ledger_of_key
+from store.db.copies import has_copies, iter_copies
+from store.db.environment import Txn
+from store.db.files import LogFile, find_log
+from store.db.owners import find_owners
+from store.errors import EntryNotFound, InvalidValue, NotFound, StoreError
+from store.kernels.records import UNFRAMED
+from store.model.extent import iter_ledger_parts
 from store.model.reader import EntryReader
 from store.model.schemas import TopicSchemas, read_schemas
-from store.model.topics import iter_topics
+from store.model.topics import Topic, iter_topics, read_topic
 from store.names import TopicName, parse_owner
+from store.scan.arrow import column, nullable
+from store.scan.entries import EntryScan
 from store.scan.ledgertopics import named_topics
-from store.tables.dataset import MadeTable
-from store.tables.messages import MessageTable
-from store.tables.pruned_parts import Seen
-from store.tables.pruning import Pruner
+from store.scan.message_rows import ReadMessages
+from store.scan.operations import ScanOptions, entry_column
+from store.scan.places import EntryBatch, Part, Places, PlacesReader, doubtful
+from store.scan.spread import PlacesOperation, PlainFiles, run_places
+from store.scan.typed_values import Values
+from store.tables.pruning import MadeTable, Pruner, Seen, between, equal, iter_wanted
 from store.tables.rows import SMALL_TABLES, iter_table
 from store.tables.schemas import TABLES
-from store.tables.stored_entries import ENTRIES, StoredEntries
+from store.tables.staging import NO_SEQUENCE, entry_keys, senders
+from store.wording import counted
+
+# -- entries ----------------------------------------------------------------------------------------------------------
+# What the index names, once each: it says where entries lie, and files are read for the rest. Rows are those of
+# ``store.tables.entries`` but for entries of which no whole record is left.
+
+Extents = list[tuple[Part, str | None]]
+"""The entries of ledgers, and their topics."""
+
+ENTRIES = TABLES["entries"]
+_INDEXED = {"cluster", "topic", "ledger_id", "entry_id", "offset", "size", "payload_bytes", "path", "bookie", "copies"}
+_SENDERS = {"producer", "sequence_id"}
+_ROUND_LEDGERS = 1024
+_ENTRY_HEADER_BYTES = 32
+
+
+class StoredEntries(Struct):
+    """Entries by ledger and entry. TOPICS: all names, ascending; what cannot be read is added to PROBLEMS; SEEN is filled as scans go."""
+
+    reader: EntryReader
+    cluster: str | None
+    topics: Callable[[], Sequence[str]]
+    problems: list[StoreError] = field(default_factory=list)
+    seen: Seen = field(default_factory=Seen)
+
+    def rows(self, columns: Collection[str], pruner: Pruner) -> Iterator[pa.RecordBatch]:
+        """Yield the entries that the filter may be true of."""
+        names = [name for name in ENTRIES.names if name in columns]
+        before = self.seen.read_bytes
+        makes = _Columns(self.reader.txn, self.cluster, names)
+        for extents in self._rounds(pruner):
+            named = [_about(topic) for _, topic in extents]
+            parts = iter_wanted(self.reader.txn, [part for part, _ in extents], named, pruner, self.seen)
+            makes.topics = {part[0]: topic for part, topic in extents}
+            for places, batch in self._read(parts, set(names)):
+                yield makes.batch(places, batch)
+        if _INDEXED.issuperset(names):
+            self.seen.read_bytes = before
+
+    def _read(self, parts: Iterator[Part], names: set[str]) -> Iterator[tuple[Places, EntryBatch | None]]:
+        """Yield places, and what is read there where NAMES need it."""
+        scan = EntryScan(self.reader, parts, heads="digest_ok" not in names)
+        if names <= _INDEXED:
+            for places in scan.groups():
+                yield places, None
+                self.reader.advance(places.bytes)
+            return
+        yield from scan.placed()
+        self.problems += scan.unreadable
+
+    def _rounds(self, pruner: Pruner) -> Iterator[Extents]:
+        """Yield the ledgers that have entries and may have rows, some at a time."""
+        found = _extents(self.reader.txn, self._ids(pruner))
+        while some := list(islice(found, _ROUND_LEDGERS)):
+            if pruner.passing([between("ledger_id", some[0][0][0], some[-1][0][0])]):
+                yield some
+            else:
+                self.seen.ledgers += len(some)
+
+    def _ids(self, pruner: Pruner) -> Iterator[int]:
+        """Yield the ids of ledgers, ascending: of all, or of those topics that the filter names."""
+        if not pruner.names("topic") or pruner.passing([pc.field("topic").is_null()]):
+            yield from (ledger_of_key(key) for key, _ in self.reader.txn.items("times"))
+            return
+        ids: set[int] = set()
+        for name in pruner.chosen("topic", self.topics()):
+            try:
+                ids.update(read_topic(self.reader.txn, parse_owner(name)).ids)
+            except StoreError as error:
+                self.problems.append(error)
+        yield from sorted(ids)
+
+
+def _extents(txn: Txn, ids: Iterator[int]) -> Iterator[tuple[Part, str | None]]:
+    for ledger_id in ids:
+        row = txn.view("times", ledger_key(ledger_id))
+        if row is not None:
+            sums = decode_times(ledger_id, row).sums
+            owners = (owner.topic for owner in find_owners(txn, ledger_id) if owner.kind == "managed-ledger")
+            yield (ledger_id, sums.first_entry, sums.last_entry), next(owners, None)
+
+
+def _about(topic: str | None) -> pc.Expression:
+    return pc.field("topic").is_null() if topic is None else equal("topic", topic)
+
+
+class _Columns:
+    """Makes the columns NAMES of entries, whose ledgers' TOPICS are known."""
+
+    def __init__(self, txn: Txn, cluster: str | None, names: list[str]) -> None:
+        self._txn = txn
+        self._cluster = cluster
+        self._schema = pa.schema([ENTRIES.field(name) for name in names])
+        self._logs: dict[int, LogFile] = {}
+        self.topics: dict[int, str | None] = {}
+
+    def batch(self, places: Places, batch: EntryBatch | None) -> pa.RecordBatch:
+        """Return the entries at PLACES; of a BATCH that was read those that are in it."""
+        if batch is not None and len(batch) < len(places):
+            places = places.take(
+                np.isin(entry_keys(places.ledger_ids, places.entry_ids), entry_keys(batch.ledger_ids, batch.entry_ids))
+            )
+        made = [self._make(name, places, batch) for name in self._schema.names]
+        return pa.RecordBatch.from_arrays(made, schema=self._schema)
+
+    def _make(self, name: str, places: Places, batch: EntryBatch | None) -> pa.Array:
+        if name == "cluster":
+            return pa.repeat(pa.scalar(self._cluster, pa.string()), len(places))
+        if name == "topic":
+            return _by(places.ledger_ids, self.topics.get)
+        if name == "path":
+            return _by(places.files, lambda number: str(self._log(number).locate(self._txn.store.path).absolute()))
+        if name == "bookie":
+            return _by(places.files, lambda number: self._log(number).bookie or None)
+        if name == "copies":
+            return column(self._copies(places))
+        if name in _PLACES:
+            return column(_PLACES[name](places).astype(ENTRIES.field(name).type.to_pandas_dtype()))
+        assert batch is not None
+        if name == "last_add_confirmed":
+            return column(batch.rows["lac"].copy())
+        return _sender(name, batch) if name in _SENDERS else entry_column(name, batch.rows)
+
+    def _log(self, number: int) -> LogFile:
+        if number not in self._logs:
+            found = find_log(self._txn, number)
+            assert found is not None, f"file {number} of the index is not in the catalogue"
+            self._logs[number] = found
+        return self._logs[number]
+
+    def _copies(self, places: Places) -> Array:
+        """Return on how many bookies a whole record of each entry is."""
+        found = np.ones(len(places), np.int16)
+        if not has_copies(self._txn):
+            return found
+        for ledger_id in np.unique(places.ledger_ids).tolist():
+            of_ledger = places.ledger_ids == ledger_id
+            entries = places.entry_ids[of_ledger]
+            disks: dict[str, Array] = {}
+            for number, ids in iter_copies(self._txn, ledger_id):
+                there = np.isin(entries, np.fromiter(ids, np.int64, len(ids)))
+                disk = self._log(number).disk
+                disks[disk] = disks.get(disk, False) | there
+            found[of_ledger] = sum(disks.values(), np.zeros(len(entries), np.int16))
+        return found
+
+
+_PLACES: dict[str, Callable[[Places], Array]] = {
+    "ledger_id": lambda places: places.ledger_ids,
+    "entry_id": lambda places: places.entry_ids,
+    "offset": lambda places: places.offsets,
+    "size": lambda places: places.sizes,
+    "payload_bytes": lambda places: np.maximum(places.sizes.astype(np.int64) - _ENTRY_HEADER_BYTES - places.digests, 0),
+}
+
+
+def _by(numbers: Array, text: Callable[[int], str | None]) -> pa.Array:
+    """Return the TEXT of each of NUMBERS."""
+    known, at = np.unique(numbers, return_inverse=True)
+    return pa.array([text(number) for number in known.tolist()], pa.string()).take(pa.array(at))
+
+
+def _sender(name: str, batch: EntryBatch) -> pa.Array:
+    starts = batch.offsets + 4 + _ENTRY_HEADER_BYTES + batch.rows["digest_bytes"]
+    ends = np.where(batch.rows["flags"] & UNFRAMED == 0, batch.offsets + 4 + batch.held, starts)
+    producers, sequences = senders(batch.data, starts, ends)
+    if name == "producer":
+        return producers
+    return nullable(np.where(sequences == NO_SEQUENCE, 0, sequences), sequences != NO_SEQUENCE)
+
+
+MESSAGES = TABLES["messages"]
+# -- messages ---------------------------------------------------------------------------------------------------------
+# Entries found by the index, each for itself as in ``store.scan.message_rows``. Ledgers and blocks whose bounds a filter rules out
+# are not read, columns that nobody asks for not decoded.
+
+_ROUND_MESSAGE_LEDGERS = 4096  # whose topics and schemas are held, and sent, at once
+_ENGINE_BYTES = 8 << 20  # so much is read here before an engine's processes have the first slice
+
+
+class MessagesAt(Struct, PlacesOperation, frozen=True):
+    """Rows of messages at given places, packed, one row per batch of places; an empty one is read again where it is explained."""
+
+    messages: ReadMessages
+
+    def values(self, places: Places, files: PlainFiles) -> tuple[bytes]:
+        entries = PlacesReader(files, False, None).read_places(places)
+        problems: list[StoreError] = []
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.messages.schema) as stream:
+            for batch in self.messages.rows([entries], "", problems):
+                stream.write_batch(batch)
+        return (b"" if problems or doubtful(entries, places).any() else sink.getvalue().to_pybytes(),)
+
+
+class MessageTable(Struct):
+    """Messages of the topics that ``find`` names, in ascending order. Values are JSON text, or of the type of ``schemas``.
+
+    What cannot be read is added to PROBLEMS; SEEN is filled as scans go.
+    """
+
+    reader: EntryReader
+    cluster: str | None
+    find: Callable[[], Sequence[str]]
+    schemas: TopicSchemas | None = None  # of all topics, where values are typed
+    problems: list[StoreError] = field(default_factory=list)
+    seen: Seen = field(default_factory=Seen)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns; raises Unsupported for values that have no type."""
+        return pa.schema([*self._own, *self._read(tuple(MESSAGES.names[1:]), {}).schema])
+
+    @property
+    def _own(self) -> list[pa.Field]:
+        return [MESSAGES.field("cluster")]
+
+    def rows(self, columns: Collection[str], pruner: Pruner) -> Iterator[pa.RecordBatch]:
+        """Yield the messages that the filter may be true of."""
+        names = tuple(name for name in MESSAGES.names if name in columns and name != "cluster")
+        schema = pa.schema([self.schema.field(name) for name in MESSAGES.names if name in {"cluster", *names}])
+        for parts, topics in self._rounds(pruner):
+            messages = self._read(names or ("ledger_id",), topics)
+            for batch in self._scan(messages, parts):
+                yield self._named(batch, schema)
+
+    def _named(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        """Return BATCH with the columns of SCHEMA, the cluster's name among them."""
+        cluster = pa.repeat(pa.scalar(self.cluster, pa.string()), len(batch))
+        found = [cluster if name == "cluster" else batch.column(name) for name in schema.names]
+        return pa.RecordBatch.from_arrays(found, schema=schema)
+
+    def _read(self, columns: tuple[str, ...], topics: dict[int, str]) -> ReadMessages:
+        """Return how messages of TOPICS, by their ledgers, are read."""
+        values = None
+        if not {"value", "value_error"}.isdisjoint(columns):
+            if self.schemas is not None:
+                values = Values(dict.fromkeys(topics.values() or [""], self.schemas), typed=True)
+            else:
+                names = dict.fromkeys(topics.values())
+                values = Values({name: read_schemas(self.reader, parse_owner(name)) for name in names})
+        return ReadMessages(ScanOptions(topics=topics), columns, values=values)
+
+    # -- which entries ------------------------------------------------------------------------------------------------
+
+    def _rounds(self, pruner: Pruner) -> Iterator[tuple[list[Part], dict[int, str]]]:
+        """Yield parts to read, some ledgers at a time, and these ledgers' topics."""
+        parts: list[Part] = []
+        topics: dict[int, str] = {}
+        for name in pruner.chosen("topic", self.find()):
+            topic = self._topic(name)
+            for part in () if topic is None else self._parts(topic, pruner):
+                if part[0] not in topics and len(topics) == _ROUND_MESSAGE_LEDGERS:
+                    yield parts, topics
+                    parts, topics = [], {}
+                parts.append(part)
+                topics[part[0]] = name
+        if parts:
+            yield parts, topics
+
+    def _topic(self, name: str) -> Topic | None:
+        try:
+            return read_topic(self.reader.txn, parse_owner(name))
+        except StoreError as error:
+            self.problems.append(error)
+            return None
+
+    def _parts(self, topic: Topic, pruner: Pruner) -> Iterator[Part]:
+        """Return the entries of TOPIC that may have a row."""
+        parts = list(iter_ledger_parts(topic, 0, topic.number_of_entries))
+        names = [equal("topic", str(topic.name))] * len(parts)
+        return iter_wanted(self.reader.txn, parts, names, pruner, self.seen)
+
+    # -- their rows ---------------------------------------------------------------------------------------------------
+
+    def _scan(self, messages: ReadMessages, parts: Iterable[Part]) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of the entries of PARTS, by the reader's engine where there is one and it pays."""
+        if "path" in messages.columns:  # which is found by the entry
+            messages = replace(messages, columns=(*dict.fromkeys([*messages.columns, "ledger_id", "entry_id"]),))
+        scan = EntryScan(self.reader, parts)
+        for places, row in self._packed(messages, scan):
+            batches = iter(pa.ipc.open_stream(row)) if row else self._rows_here(messages, scan, places)
+            for batch in batches:
+                yield self._with_paths(batch, places) if "path" in messages.columns else batch
+            self.reader.advance(places.bytes)
+        self.problems += scan.unreadable
+        if scan.missing:
+            lost = counted(scan.missing, "entry is", "entries are")
+            self.problems.append(EntryNotFound(f"of what was to be read {lost} in no imported file"))
+
+    def _packed(self, messages: ReadMessages, scan: EntryScan) -> Iterator[tuple[Places, bytes]]:
+        """Yield places, and their rows where the engine made them."""
+        engine = self.reader.engine
+        if engine is None or self.seen.read_bytes < _ENGINE_BYTES:
+            yield from ((places, b"") for places in scan.groups())
+            return
+        for places, row in run_places(engine, MessagesAt(messages), self.reader.files, scan.groups()):
+            yield places, b"" if row is None else row["rows"]
+
+    def _rows_here(self, messages: ReadMessages, scan: EntryScan, places: Places) -> Iterator[pa.RecordBatch]:
+        for entries in scan.read_here(places):
+            yield from messages.rows([entries], "", self.problems)
+
+    def _with_paths(self, batch: pa.RecordBatch, places: Places) -> pa.RecordBatch:
+        """Return BATCH with the paths of the files that its messages lie in."""
+        ids = zip(places.ledger_ids.tolist(), places.entry_ids.tolist(), strict=True)
+        files = dict(zip(ids, places.files.tolist(), strict=True))
+        paths = {number: str(self.reader.files.path_of(number)) for number in set(files.values())}
+        ids = zip(batch.column("ledger_id").to_pylist(), batch.column("entry_id").to_pylist(), strict=True)
+        found = pa.array([paths[files[position]] for position in ids], pa.string())
+        return batch.set_column(batch.schema.get_field_index("path"), batch.schema.field("path"), found)
+
+
+# -- all tables of a store --------------------------------------------------------------------------------------------
 
 _BY_TOPIC = ("topics", "ledgers", "cursors")
 """Small tables whose rows are a topic's that there is, or no topic's."""

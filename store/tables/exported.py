@@ -16,10 +16,9 @@ import pyarrow.dataset as ds
 from store.errors import InvalidValue, NotFound, SourceNotFound, StoreError
 from store.names import PARTITION_SUFFIX, parse_topic
 from store.tables.checked import check_file, explained, lacking, open_checked
-from store.tables.dataset import MadeTable
 from store.tables.folder import Folder
 from store.tables.manifest import Manifest, Part, read_manifest
-from store.tables.pruning import Pruner
+from store.tables.pruning import MadeTable, Pruner
 from store.tables.schemas import TABLES, known_schema
 from store.tables.sql import TopicsMeant
 

@@ -33,8 +33,8 @@ from store.kernels import columns as kernel
 from store.scan.schemas import FLAGS, INVERTED
 from store.tables.checked import check_file, read_groups
 from store.tables.folder import Folder
-from store.tables.kept import KEPT, STORE
 from store.tables.manifest import NAME, ClusterTables, Part, read_manifest
+from store.tables.rows import KEPT, STORE
 from store.tables.schemas import TABLES
 from store.timespec import shown_time
 from store.wording import counted

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from store.codec.schema import decode_schema_locator
-from store.db.environment import Txn
+from store.db.bodies import is_body
+from store.db.environment import Store, Txn
+from store.db.files import find_log
 from store.db.tree import find_node, iter_children, iter_nodes
 from store.errors import StoreError
 from store.facts.counts import TopicCounts
@@ -22,7 +27,7 @@ from store.model.cursors import (
     iter_cursor_nodes,
     normal_ranges,
 )
-from store.model.reader import EntryReader
+from store.model.reader import NOTED, EntryReader, open_reader
 from store.model.schemas import read_version
 from store.model.topics import Topic, iter_all_namespaces, iter_topics, read_topic
 from store.names import NamespaceName, TopicName, decode_name
@@ -30,10 +35,56 @@ from store.policies.events import find_policy_events
 from store.policies.in_force import GLOBAL_TOPIC, NAMESPACE, TOPIC, iter_stored
 from store.policies.table import POLICIES
 from store.policies.values import NOTHING, find_cluster, read_namespace_json
-from store.tables.kept import iter_bodies, iter_kept
 from store.tables.ledger_rows import iter_ledgers
 from store.tables.schemas import TABLES
 from store.timespec import MAX_TIME_MS
+
+STORE = "store"
+"""In the place of a database: one row, which says what ``store.json`` did, and where the store is."""
+KEPT = ("base", "changes", "copies", "damage", "delayed", "logs", "nacks", "owners", "state", STORE, "times")
+"""The databases of the table ``rows``, in its order."""
+Body = tuple[int, int, str, int, bytes]
+"""Ledger, entry, the file, the offset of the record there, the record from its size field on."""
+
+
+def iter_kept(txn: Txn) -> Iterator[tuple[str, bytes, bytes]]:
+    """Yield (database, key, value) of the store's small databases, as they are."""
+    for database in KEPT:
+        if database == STORE:
+            yield STORE, b"", json.dumps(_about(txn.store)).encode()
+        else:
+            rows = ((key, bytes(value)) for key, value in txn.items(database) if not is_body(database, key))
+            yield from ((database, *row) for row in rows)
+
+
+def _about(store: Store) -> Mapping[str, object]:
+    info = store.info
+    return {"path": str(store.path.absolute()), "created": info.created_ms, "sources": info.sources, "kept": KEPT}
+
+
+def iter_bodies(store: Store, read: Callable[[EntryReader], Iterable[object]]) -> Iterator[Body]:
+    """Yield the entries of STORE that READ reads, which goes through all that metadata says, by ledger and entry."""
+    with open_reader(store) as reader:  # what another transaction has read it does not read again
+        places = _noted(reader, read)
+        for ledger_id, entry_id, file_id, offset, size in places:
+            record = reader.read_head(ledger_id, entry_id, (file_id, offset, size), 4 + size)
+            log = find_log(reader.txn, file_id)
+            assert log is not None  # the index named it when the entry was read
+            yield ledger_id, entry_id, str(log.locate(store.path).absolute()), offset, record
+
+
+def _noted(reader: EntryReader, read: Callable[[EntryReader], Iterable[object]]) -> Iterator[list[int]]:
+    places = array("q")
+    noted: dict[tuple[int, int], tuple[int, int, int]] = {}
+    reader.txn.memo[NOTED] = noted
+    for _ in chain(read(reader), (None,)):  # what was read behind the last row counts, too
+        for entry, place in noted.items():
+            places.extend((*entry, *place))
+        noted.clear()
+    del reader.txn.memo[NOTED]
+    rows = np.unique(np.frombuffer(places, np.int64).reshape(-1, 5), axis=0)
+    return (row.tolist() for row in rows)
+
 
 Row = tuple[Any, ...]  # Any: a column's own type
 Fail = Callable[[StoreError], None]

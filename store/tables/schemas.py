@@ -118,7 +118,7 @@ TABLES: Mapping[str, pa.Schema] = {
     "rows": pa.schema(  # of the store's small databases and of its times of ledgers, as they are; by (database, key)
         [
             *_CLUSTER,
-            ("database", pa.string()),  # of store.tables.kept.KEPT
+            ("database", pa.string()),  # of store.tables.rows.KEPT
             ("key", pa.binary()),
             ("value", pa.binary()),
         ]

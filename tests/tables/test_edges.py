@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from store.tables.folder import Folder
+from store.tables.making import plan_edges
 from store.tables.schemas import TABLES
-from store.tables.slices import plan_edges
 from store.tables.writing import write_part
 
 

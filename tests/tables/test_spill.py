@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from store.errors import DiskFull
-from store.tables import spill
-from store.tables.spill import SortedSpill
+from store.tables import ledger_rows
+from store.tables.ledger_rows import SortedSpill
 
 
 @pytest.mark.parametrize("rows", [0, 1, 6, 7, 8, 5000])
@@ -45,7 +45,7 @@ def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(**options: Any) -> Full:
         return Full()
 
-    monkeypatch.setattr(spill.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(ledger_rows.tempfile, "TemporaryFile", full)
     with SortedSpill(1, 2) as sorted_rows:
         sorted_rows.add(1)
         with pytest.raises(DiskFull, match="no space left writing"):
