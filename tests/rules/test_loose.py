@@ -13,12 +13,13 @@ from store.db.environment import Txn, open_store
 from store.db.owners import is_listed, is_topics_alone
 from store.db.tree import find_node
 from store.errors import StoreError
-from store.model import loose
+from store.model import loose, references
 from store.model.ledgers import find_whole, iter_indexed_ids, sorted_ledger_ids
 from store.model.loose import indexed_ids, iter_loose_owners, loose_of
 from store.model.open_end import read_shortfalls
 from store.model.topics import count_topics, iter_headless, iter_topics
 from store.model.usual_nodes import iter_unusual
+from tests.altering import alter, raw_rows
 from tests.stores import copied, imported
 from tests.worlds import STATES
 
@@ -98,3 +99,23 @@ def test_names_are_kept_as_they_are_listed(state: str) -> None:
         assert list(iter_topics(txn)) == kept == listed
         assert count_topics(txn) == len(listed)
         assert [*iter_topics(txn, containing="-partition-")] == [one for one in kept if "-partition-" in one.local_name]
+
+
+@pytest.mark.parametrize("many", [0, 1 << 40])
+@pytest.mark.parametrize("state", STATES)
+def test_references_come_in_the_order_of_the_rows(state: str, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(references, "_MANY", many)
+    with open_store(imported("small", state)) as store, store.read() as txn:
+        assert [*references.find_references(store, txn).rows()] == [*txn.items("owners")]
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_altered_rows_are_found_by_their_keys(tmp_path: Path) -> None:
+    path = copied("small", "clean", tmp_path)
+    rows = [row for row in raw_rows(path) if row.database in ("tree", "owners")]
+    chosen = random.Random(2).sample(rows, 3)
+    for row in chosen:
+        alter(path, row, len(row.value) // 2, 3)
+    with open_store(path) as store, store.read() as txn:
+        found = {(database, key) for database in ("tree", "owners", "times") for key in txn.find_altered(database)}
+    assert found == {(row.database, row.key) for row in chosen}
