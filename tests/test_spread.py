@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
@@ -77,6 +80,40 @@ def test_another_snapshot_is_not_asked(tmp_path: Path) -> None:
 def test_an_error_is_raised_here(reader: EntryReader) -> None:
     with Spread(reader, _refused, _PARTS, 2) as results, pytest.raises(InvalidValue, match=f"part 0 in {os.getpid()}"):
         next(iter(results))
+
+
+@pytest.mark.parametrize("room", range(8))
+def test_without_room_for_pipes_all_is_done_here(room: int, reader: EntryReader) -> None:
+    """A limit of open files that is met while processes are started: some are, or none."""
+    with Spread(reader, _rows, _PARTS, 1) as results:  # the server that forks is there
+        assert len(list(results)) == len(_PARTS)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 9, before[1]))
+    held: list[int] = []
+    try:
+        with suppress(OSError):
+            while True:
+                held.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(room):
+            os.close(held.pop())
+        with Spread(reader, _rows, _PARTS, 3) as results:
+            found = list(results)
+    finally:
+        for one in held:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert [row[:2] for row in found] == _here(reader)
+
+
+def test_where_no_process_can_be_forked_all_is_done_here(reader: EntryReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server that forks ends then, and its pipe with it."""
+
+    def ended(pipe: int) -> int:
+        raise EOFError("unexpected EOF")
+
+    monkeypatch.setattr(forkserver, "read_signed", ended)
+    with Spread(reader, _rows, _PARTS, 3) as results:
+        assert {row[2] for row in results} == {os.getpid()}
 
 
 def test_processes_end_with_the_block(reader: EntryReader) -> None:

@@ -6,7 +6,7 @@ import multiprocessing
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
@@ -15,12 +15,22 @@ from store.errors import NotWritable
 
 
 def start_process(target: Callable[..., None], *arguments: object) -> tuple[Connection, Any]:
-    """Start a process that runs TARGET with one end of a pipe and ARGUMENTS; return the other end and the process."""
+    """Start a process that runs TARGET with one end of a pipe and ARGUMENTS; return the other end and the process.
+
+    Raises NotWritable where none can be started: a limit of open files or of processes was met, or there is no place for a socket.
+    """
     context = multiprocessing.get_context("forkserver")
-    ours, theirs = context.Pipe()
-    with _without_interrupts():
-        process = context.Process(target=target, args=(theirs, *arguments), daemon=True)
-        process.start()
+    with ExitStack() as opened, _without_interrupts():
+        try:
+            ours, theirs = map(opened.enter_context, context.Pipe())
+            process = context.Process(target=target, args=(theirs, *arguments), daemon=True)
+            process.start()
+        except (OSError, EOFError) as error:  # EOFError: the server could not fork, and ended
+            raise NotWritable(
+                f"processes cannot be started: {error.strerror if isinstance(error, OSError) else 'the system forks none'}",
+                hint="allow more open files and processes (ulimit -n, ulimit -u), or give --jobs 1",
+            ) from error
+        opened.pop_all()
     theirs.close()
     return ours, process
 
