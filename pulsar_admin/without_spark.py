@@ -122,6 +122,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
     "it copies what it reads into new files, which one writer does": (
         "topics copy",
         "topics load",
+        "store import tables",
         "store export standalone",
         "store export zookeeper",
         "store export zookeeper-snapshot",

@@ -30,6 +30,7 @@ from store.errors import Corrupt, InvalidValue, NotFound, SourceChanged, SourceN
 from store.files import new_directory
 from store.index.packing import pack_block
 from store.kernels import columns as kernel
+from store.names import shell_word
 from store.scan.schemas import FLAGS, INVERTED
 from store.tables.checked import check_file, read_groups
 from store.tables.folder import Folder
@@ -120,10 +121,15 @@ def find_tables(place: str, cluster: str | None) -> FoundTables:
     if missing:
         raise Unsupported(
             f"{folder.place} has no table {' and no '.join(missing)} of the cluster {name}: a store is made of {', '.join(NEEDED)}",
-            hint=f"export them at once: pulsar-admin store export tables DIR --only {','.join(NEEDED)}",
+            hint=_again(folder, name, found[name]),
         )
     _check_times(folder, name, found[name])
     return FoundTables(folder, name, found[name])
+
+
+def _again(folder: Folder, name: str, cluster: ClusterTables) -> str:
+    words = ("--store", cluster.store, "store", "export", "tables", folder.place, "--cluster", name)
+    return f"export them at once: pulsar-admin {' '.join(map(shell_word, words))} --only {','.join(NEEDED)}"
 
 
 def _check_times(folder: Folder, name: str, cluster: ClusterTables) -> None:
@@ -135,7 +141,7 @@ def _check_times(folder: Folder, name: str, cluster: ClusterTables) -> None:
         said = "; ".join(f"{', '.join(tables)} {_time_text(at)}" for at, tables in times.items())
         raise SourceChanged(
             f"{folder.place} has tables of {name} that were exported at different times: {said}",
-            hint=f"export them at once: pulsar-admin store export tables DIR --only {','.join(NEEDED)}",
+            hint=_again(folder, name, cluster),
             cluster=name,
         )
 
