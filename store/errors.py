@@ -283,6 +283,8 @@ def reason_of(error: Exception) -> str:
 
     if isinstance(error, UnicodeDecodeError):
         return f"byte {error.start} is not {error.encoding.upper()}: {error.object[error.start]:#04x}"
+    if isinstance(error, UnicodeEncodeError):
+        return "half of a surrogate pair is no character"
     if isinstance(error, JSONDecodeError):
         return f"it is not JSON at line {error.lineno}, column {error.colno}"
     if isinstance(error, KeyError):
@@ -291,4 +293,6 @@ def reason_of(error: Exception) -> str:
         return "it is nested too deeply"
     if isinstance(error, EOFError):
         return f"it ends too early{f' ({error})' if str(error) else ''}"
+    if str(error).startswith("Exceeds the limit"):  # of int()
+        return "a number has more digits than any that is meant"
     return str(error) or type(error).__name__

@@ -312,7 +312,7 @@ def plan_file(plan: Plan | WritingPlan, state: str, reports: tuple[ChangeReport,
 def load_plan(data: bytes, where: str) -> PlanFile:
     """Return what is in the bytes of a plan file; raises InvalidValue for what none is, is of an earlier version, or was changed."""
     try:
-        fields = json_object(data)
+        fields = json_object(data, once=True)
         form = integer(fields["planFormat"], "planFormat")
         if form != PLAN_FORMAT:
             raise InvalidValue(

@@ -21,12 +21,16 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _DIGITS = re.compile("[0-9]{1,19}")
 
 
-def json_value(data: bytes | str) -> Any:  # Any: a JSON value
-    """Return the JSON value in DATA (UTF-8); raises ValueError for all that is none, is nested too deep or is not a finite number."""
+def json_value(data: bytes | str, *, once: bool = False) -> Any:  # Any: a JSON value
+    """Return the JSON value in DATA (UTF-8); raises ValueError for all that is none, is nested too deep or is not a finite number.
+
+    ONCE: and for an object that has a name twice, of which people see one value and programs take the other.
+    """
     if isinstance(data, str):
         data = data.encode()
     try:
-        value = json.loads(data.decode(), parse_float=finite, parse_constant=finite)
+        pairs = _named_once if once else None
+        value = json.loads(data.decode(), parse_float=finite, parse_constant=finite, object_pairs_hook=pairs)
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(reason_of(error)) from error
     except RecursionError as error:
@@ -37,9 +41,9 @@ def json_value(data: bytes | str) -> Any:  # Any: a JSON value
     return value
 
 
-def json_object(data: bytes | str) -> dict[str, Any]:  # Any: JSON values
+def json_object(data: bytes | str, *, once: bool = False) -> dict[str, Any]:  # Any: JSON values
     """Return the JSON object in DATA; raises ValueError as ``json_value`` does, and for another value."""
-    value = json_value(data)
+    value = json_value(data, once=once)
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object, found {kind_of(value)}")
     return value
@@ -83,6 +87,14 @@ def finite(word: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{word[:20]} is not a number of JSON")
     return number
+
+
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:  # Any: JSON values
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice")
+    return found
 
 
 def _check(value: object) -> None:

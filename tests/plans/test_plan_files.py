@@ -131,6 +131,32 @@ def test_a_file_that_was_changed_is_refused(name: str, value: object, cli: Cli, 
     assert (refused.exit_code, refused.error["code"]) == (2, "invalid-value")
 
 
+@pytest.mark.parametrize(("name", "shown"), [("command", '"topics peek"'), ("reports", "[]"), ("steps", '["nothing"]')])
+def test_a_name_that_is_there_twice_is_refused(name: str, shown: str, cli: Cli, store: Path) -> None:
+    """Who reviews the file reads the first value, and the last one would be applied."""
+    file, fields = _plan(cli, store)
+    text = file.read_text().replace(f'"{name}":', f'"{name}": {shown}, "{name}":', 1)
+    assert json.loads(text) == fields
+    file.write_text(text)
+    with assert_unchanged(store / "meta" / "data.mdb"):
+        refused = cli("--store", store, "apply", file, "-o", "json")
+    assert refused.exit_code == 2
+    assert refused.error["message"] == f"{file} is not a plan: '{name}' is there twice"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f'{{"planFormat": {"9" * 5000}}}', "a number has more digits than any that is meant"),
+        ('{"planFormat": 3, "command": "\\ud800"}', "half of a surrogate pair is no character"),
+    ],
+)
+def test_what_python_cannot_read_is_said_in_our_words(text: str, said: str, cli: Cli, store: Path) -> None:
+    file = store.parent / "a.plan"
+    file.write_text(text)
+    assert cli("--store", store, "apply", file, "-o", "json").error["message"] == f"{file} is not a plan: {said}"
+
+
 def _called(**of: Any) -> Callable[[Json], Json]:  # Any: JSON
     return lambda fields: {"request": {**fields["request"], **of}}
 
