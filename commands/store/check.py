@@ -43,8 +43,8 @@ def check(app: App, deep: bool) -> None:
 
 
 def _of_tables(app: App) -> Iterator[dict[str, object]]:
-    """Check the files of exported tables against the SHA-256 of each that their list has."""
-    from store.tables.checked import check_file
+    """Check the files of exported tables against the SHA-256 and the rows of each that their list has."""
+    from store.tables.checked import check_file, check_rows
     from store.tables.exported import ExportedTables
     from store.tables.folder import Folder
 
@@ -56,6 +56,7 @@ def _of_tables(app: App) -> Iterator[dict[str, object]]:
         files += 1
         try:
             check_file(folder, part)
+            check_rows(folder, part)
         except StoreError as error:
             bad += 1
             yield _row("problem", error.code, part.path, error.message, error.hint)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store.errors import Corrupt, EntryLogCorrupt, SourceBusy, SourceChanged, SourceNotFound, StoreError, Unsupported
+from store.files import NotRegular
 from store.tables.folder import Folder
 from store.tables.manifest import NAME, Part, read_manifest
 
@@ -41,6 +42,11 @@ def read_groups(folder: Folder, part: Part, schema: pa.Schema) -> Iterator[pa.Ta
             raise lacking(part, missing)
         for number in range(file.num_row_groups):
             yield file.read_row_group(number, columns=schema.names, use_threads=False)
+
+
+def check_rows(folder: Folder, part: Part) -> None:
+    """Raise unless PART has as many rows as the list says; raises as ``open_checked``."""
+    open_checked(folder, part, pa.schema(()))
 
 
 def open_checked(folder: Folder, part: Part, schema: pa.Schema) -> list[str]:
@@ -110,7 +116,7 @@ def _explanation(folder: Folder, relative: str, error: Exception) -> StoreError:
     if isinstance(error, FileNotFoundError | SourceNotFound):
         return SourceNotFound(f"{relative} is gone: {NAME} names it", hint=hint, path=relative)
     cause = error.__cause__ if isinstance(error, EntryLogCorrupt) and error.__cause__ is not None else error
-    said = " ".join(str(cause).split())[:200]
+    said = " ".join(str(cause.strerror if isinstance(cause, NotRegular) else cause).split())[:200]
     return Corrupt(f"{relative} cannot be read: {said}", hint=hint, path=relative)
 
 

@@ -112,6 +112,7 @@ class Folder(Struct, frozen=True):
         where = self.at(relative)
         with translated(where):
             if not self.is_remote:
+                os.close(open_regular(where))  # pyarrow would wait for the other end of a FIFO
                 return pa.OSFile(where, "rb")
             system, path = self.system_of(relative)
             return system.open_input_file(path)

@@ -129,9 +129,12 @@ def _profile_of(text: object, where: str) -> Profile | None:
 
 def _parts_of(tables: Mapping[str, Any], where: str, table: str) -> tuple[Part, ...]:  # Any: JSON
     rows = _member(tables, where, table, list)
-    return tuple(
+    parts = tuple(
         _part_of(_typed(row, at, dict), at) for place, row in enumerate(rows) for at in [f"{where}.{table}[{place}]"]
     )
+    if len({part.path for part in parts}) < len(parts):
+        raise ValueError(f"{where}.{table}: a file is there twice")
+    return parts
 
 
 def _part_of(row: Mapping[str, Any], where: str) -> Part:  # Any: JSON

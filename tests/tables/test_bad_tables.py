@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -185,7 +186,7 @@ def test_a_directory_in_the_place_of_a_file_is_named(cli: Cli, folder: Path) -> 
     path, name = part_of(folder, "entries")
     path.unlink()
     path.mkdir()
-    refused(ask(cli, folder), 6, f"{name} cannot be read: Expected file path, but {path} is a directory")
+    refused(ask(cli, folder), 6, f"{name} cannot be read: it is a directory, not a regular file")
 
 
 def test_a_flipped_bit_of_a_page_is_no_answer(cli: Cli, folder: Path) -> None:
@@ -243,6 +244,39 @@ def test_columns_that_are_not_there_are_named_or_null(cli: Cli, folder: Path) ->
     name = rewritten(folder, "entries", rows.drop_columns(["offset"]))
     for words in ((), statement[:2]):
         refused(ask(cli, folder, *words), 7, f"{name} has no column offset")
+
+
+def forged(folder: Path, edit: Edit) -> None:
+    """EDIT the list as one who knows how: with a checksum that fits."""
+    path = folder / "tables.json"
+    found = json.loads(path.read_text())
+    edit(found)
+    text = json.dumps(found["clusters"], sort_keys=True, separators=(",", ":"))
+    found["crc32c"] = f"{google_crc32c.value(text.encode()):08x}"
+    path.write_text(json.dumps(found))
+
+
+def test_a_file_that_is_listed_twice_is_not_read_twice(cli: Cli, folder: Path) -> None:
+    forged(folder, lambda found: (parts := found["clusters"]["standalone"]["tables"]["entries"]).append(parts[0]))
+    for words in ((), ("sql", "select count(*) from entries"), ("store", "check")):
+        refused(ask(cli, folder, *words), 6, "tables.entries: a file is there twice")
+
+
+def test_a_check_compares_rows_as_readers_do(cli: Cli, folder: Path) -> None:
+    forged(folder, in_cluster(*PART, "rows", value=7))
+    refused(ask(cli, folder), 6, "expected 7 rows, as tables.json says, found ")
+    done = ask(cli, folder, "store", "check", "-o", "json")
+    assert done.exit_code == 1
+    assert [row["code"] for row in done.json] == ["source-changed", "checked"]
+
+
+def test_a_fifo_in_the_place_of_a_file_is_named_at_once(cli: Cli, folder: Path) -> None:
+    path, name = part_of(folder, "entries")
+    path.unlink()
+    os.mkfifo(path)
+    for words in ((), ("sql", "select count(*) from entries")):
+        refused(ask(cli, folder, *words), 6, f"{name} cannot be read: it is a FIFO, not a regular file")
+    assert ask(cli, folder, "store", "check").exit_code == 1
 
 
 # -- of several times --------------------------------------------------------------------------------------------------
