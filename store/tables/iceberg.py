@@ -61,6 +61,7 @@ _SAID_CHARACTERS = 300
 _NO_SPACE = ("disk is full", *NO_SPACE)  # SQLite's words first
 _READ_ONLY = ("readonly database", "read-only transaction")  # SQLite's, PostgreSQL's
 _LOCKED = ("database is locked",)  # SQLite's, after five seconds
+_RACED = ("already exists", "UNIQUE constraint failed", "duplicate key")  # the catalogue's own tables, a namespace
 _UNREADABLE = (OSError, ValueError, EOFError, KeyError, IndexError)  # what pyiceberg raises of a manifest
 _PROPERTIES = {
     "format-version": "2",
@@ -159,7 +160,8 @@ def _commit_table(warehouse: Warehouse, run: Exporting, made: MadeTables, table:
 
 
 def open_warehouse(directory: str, catalog: str | None = None) -> Warehouse:
-    """Return the warehouse at DIRECTORY, a path or a URL; raises MissingComponent, Refused, SourceNotFound, StoreBusy.
+    """Return the warehouse at DIRECTORY, a path or a URL; raises MissingComponent, Refused, SourceNotFound,
+    StoreBusy, StalePlan (another run made it meanwhile).
 
     CATALOG is a name in pyiceberg's configuration, or a URI (``http…`` is a REST catalogue, ``sqlite:///…`` a file); without it,
     the catalogue is a file of SQLite in DIRECTORY.
@@ -229,6 +231,8 @@ def _translated(what: str) -> Iterator[None]:
             raise StoreBusy(
                 f"{what}: {said}", hint="another process writes to it: run the same command again"
             ) from error
+        if any(words in said for words in _RACED):
+            raise StalePlan(f"{what}: another run made it meanwhile", hint="run the same command again") from error
         hint = "--catalog takes a URI, or a name that ~/.pyiceberg.yaml or PYICEBERG_CATALOG__NAME__URI explains"
         raise SourceNotFound(f"{what}: {said}", hint=hint) from error
 
