@@ -77,6 +77,23 @@ def test_another_snapshot_is_not_asked(tmp_path: Path) -> None:
             assert {row[2] for row in results} == {os.getpid()}
 
 
+@pytest.mark.parametrize("moves", ["the program", "the store"])
+def test_another_store_at_the_path_is_not_asked(moves: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All fresh imports have as many transactions; the two have other ledgers."""
+    for place, state in (("here", "clean"), ("there", "mutated")):
+        (tmp_path / place).mkdir()
+        copied("small", state, tmp_path / place)
+    monkeypatch.chdir(tmp_path / "here")
+    with open_store(Path("pulsar-store")) as store, open_reader(store) as reader:
+        if moves == "the program":
+            monkeypatch.chdir(tmp_path / "there")
+        else:
+            (tmp_path / "here" / "pulsar-store").rename(tmp_path / "old")
+            (tmp_path / "there" / "pulsar-store").rename(tmp_path / "here" / "pulsar-store")
+        with Spread(reader, _rows, _PARTS, 2) as results:
+            assert {row[2] for row in results} == {os.getpid()}
+
+
 def test_an_error_is_raised_here(reader: EntryReader) -> None:
     with Spread(reader, _refused, _PARTS, 2) as results, pytest.raises(InvalidValue, match=f"part 0 in {os.getpid()}"):
         next(iter(results))

@@ -346,6 +346,8 @@ class Store:
         self.writable = writable
         self.walked: int | None = None
         """The transaction whose pages were walked before this was opened: a check need not do it again."""
+        self.file = 0, 0
+        """The device and the number of the file that is open: the path may lead to another store by now."""
         self._handles: dict[str, Any] = {}  # Any: lmdb's opaque database handles
         self._has_digests = True
         self._env: lmdb.Environment | None = None
@@ -413,7 +415,8 @@ class Store:
             raise damaged_store(self.path, f"{self.path} lost changes: expected {record.change}, found {found}")
 
     def _open_environment(self, *, registers: bool) -> None:
-        data_bytes = (self.path / "meta" / DATA_FILE).stat().st_size
+        status = (self.path / "meta" / DATA_FILE).stat()
+        self.file, data_bytes = (status.st_dev, status.st_ino), status.st_size
         if registers:
             reserve_file(self.path / "meta" / "lock.mdb", _READER_TABLE_BYTES)
         map_bytes = max(_FIRST_MAP_BYTES, 1 << (2 * data_bytes - 1).bit_length() if data_bytes else 0)

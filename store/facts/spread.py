@@ -52,7 +52,8 @@ class Spread(Generic[Part, Result]):
     Ctrl-C reaches this process alone.
 
     A part is done here, when its turn comes, where no process does it: with PROCESSES 0, when one was killed or cannot be started,
-    when it finds another transaction than that of READER, and when WORK raises a StoreError, which is then raised here.
+    when it finds another transaction than that of READER or another file (the program went to another directory, a store was put in
+    the place of this one), and when WORK raises a StoreError, which is then raised here.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Spread(Generic[Part, Result]):
         txn = self._reader.txn
         try:
             while len(self._team) < self._processes:
-                self._team.append(_Helper(txn.store.path, txn.id, self._work))
+                self._team.append(_Helper(txn.store.path, _snapshot_of(txn), self._work))
         except NotWritable:
             pass  # none can be started: all is done here
         self._hand_out(0)
@@ -141,13 +142,21 @@ class Spread(Generic[Part, Result]):
         helper.kill()
 
 
+_Snapshot = tuple[tuple[int, int], int]
+"""A store's file and a transaction. Of the same number proves nothing: all fresh imports have the same."""
+
+
+def _snapshot_of(txn: Txn) -> _Snapshot:
+    return txn.store.file, txn.id
+
+
 class _Helper:
     """A process, and the parts that it was given, in the order in which its answers come."""
 
-    def __init__(self, path: Path, transaction: int, work: Callable[..., object]) -> None:
+    def __init__(self, path: Path, snapshot: _Snapshot, work: Callable[..., object]) -> None:
         from store.engine.starting import start_process  # of few stores
 
-        self.connection, self._process = start_process(_serve, path, transaction, work)
+        self.connection, self._process = start_process(_serve, path, snapshot, work)
         self.given = deque[int]()
 
     def give(self, index: int, part: object) -> None:
@@ -162,14 +171,14 @@ class _Helper:
         self.connection.close()
 
 
-def _serve(connection: Connection, path: Path, transaction: int, work: Callable[[EntryReader, Any], object]) -> None:
+def _serve(connection: Connection, path: Path, snapshot: _Snapshot, work: Callable[[EntryReader, Any], object]) -> None:
     """Answer for each part that comes, until the pipe is closed. Any: parts and answers are the caller's own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(EOFError, OSError, MemoryError, StoreError), open_store(path) as store, open_reader(store) as reader:
         while True:
             part = connection.recv()
             answer: tuple[bool, object] = False, None
-            if reader.txn.id == transaction:
+            if _snapshot_of(reader.txn) == snapshot:
                 with suppress(StoreError):
                     answer = True, work(reader, part)
             connection.send(answer)
