@@ -141,7 +141,9 @@ def call_again(session: Session, request: Mapping[str, Any], *, as_then: bool) -
         cls = getattr(import_module(f"pulsar_admin.api.{_CLASSES[of]}"), of)
         if method == "load_plan" or not _plans(method, getattr(cls, method)):
             raise ValueError(f"{method} makes no plan")
-        call = getattr(cls(session, *_tuple(_decode(request["madeOf"]))), method)
+        made_of = _tuple(_decode(request["madeOf"]))
+        _check_kinds(cls, session, made_of)
+        call = getattr(cls(session, *made_of), method)
         values = _tuple(_decode(request["values"]))
         options = {name: _decode(value) for name, value in request["options"].items()}
         inspect.signature(call).bind(*values, **options)
@@ -150,11 +152,22 @@ def call_again(session: Session, request: Mapping[str, Any], *, as_then: bool) -
             moment = replace(
                 moment, now_ms=integer(request["now"], "now", -LONG_MAX), is_given=request["nowGiven"] is True
             )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InvalidValue("the plan was not made by a command: its request is no call of ours", hint=_HINT) from error
     with session.at(moment):
         plan: Plan = call(*values, **options)
     return plan
+
+
+def _check_kinds(cls: type, session: Session, made_of: tuple[Any, ...]) -> None:  # Any: as a file has them
+    """Raise TypeError or ValueError unless a CLS can be made of MADE_OF: of topics, namespaces and selections, as its parameters say."""
+    make = inspect.signature(cls.__init__)  # type: ignore[misc]  # of the class itself
+    kinds = {kind.__name__: kind for kind, _, _ in _KINDS}
+    for name, value in make.bind(None, session, *made_of).arguments.items():
+        said = str(make.parameters[name].annotation)
+        kind = kinds.get(said.removeprefix("Sequence[").removesuffix("]"))
+        if kind is not None and not all(isinstance(one, kind) for one in (value if "[" in said else (value,))):
+            raise ValueError(f"{name}: expected {said}")
 
 
 def _encode(value: Any) -> Any:  # Any: JSON, and what it stands for
@@ -191,8 +204,12 @@ def _tuple(value: object) -> tuple[Any, ...]:  # Any: as above
 
 
 def _selection(inner: list[Any]) -> TopicSelection:  # Any: as above
+    from store.codec.given import text
+
     topics, all_topics, pattern = inner
-    return TopicSelection(tuple(map(parse_topic, topics)), all_topics is True, pattern)
+    return TopicSelection(
+        tuple(map(parse_topic, topics)), all_topics is True, None if pattern is None else text(pattern, "pattern")
+    )
 
 
 _KINDS: tuple[tuple[type, Callable[[Any], Any], Callable[[Any], Any]], ...] = (  # Any: of each kind its own
