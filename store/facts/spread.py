@@ -153,10 +153,10 @@ def _snapshot_of(txn: Txn) -> _Snapshot:
 class _Helper:
     """A process, and the parts that it was given, in the order in which its answers come."""
 
-    def __init__(self, path: Path, snapshot: _Snapshot, work: Callable[..., object]) -> None:
+    def __init__(self, path: Path, expected: _Snapshot, work: Callable[..., object]) -> None:
         from store.engine.starting import start_process  # of few stores
 
-        self.connection, self._process = start_process(_serve, path, snapshot, work)
+        self.connection, self._process = start_process(_serve, path, expected, work)
         self.given = deque[int]()
 
     def give(self, index: int, part: object) -> None:
@@ -171,14 +171,14 @@ class _Helper:
         self.connection.close()
 
 
-def _serve(connection: Connection, path: Path, snapshot: _Snapshot, work: Callable[[EntryReader, Any], object]) -> None:
+def _serve(connection: Connection, path: Path, expected: _Snapshot, work: Callable[[EntryReader, Any], object]) -> None:
     """Answer for each part that comes, until the pipe is closed. Any: parts and answers are the caller's own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(EOFError, OSError, MemoryError, StoreError), open_store(path) as store, open_reader(store) as reader:
         while True:
             part = connection.recv()
             answer: tuple[bool, object] = False, None
-            if _snapshot_of(reader.txn) == snapshot:
+            if _snapshot_of(reader.txn) == expected:
                 with suppress(StoreError):
                     answer = True, work(reader, part)
             connection.send(answer)
