@@ -162,7 +162,7 @@ def call_again(session: Session, request: Mapping[str, Any], *, as_then: bool) -
 def _check_kinds(cls: type, session: Session, made_of: tuple[Any, ...]) -> None:  # Any: as a file has them
     """Raise TypeError or ValueError unless a CLS can be made of MADE_OF: of topics, namespaces and selections, as its parameters say."""
     make = inspect.signature(cls.__init__)  # type: ignore[misc]  # of the class itself
-    kinds = {kind.__name__: kind for kind, _, _ in _KINDS}
+    kinds = {kind.__name__: kind for kind in (str, *(kind for kind, _, _ in _KINDS))}
     for name, value in make.bind(None, session, *made_of).arguments.items():
         said = str(make.parameters[name].annotation)
         kind = kinds.get(said.removeprefix("Sequence[").removesuffix("]"))
@@ -188,6 +188,8 @@ def _encode(value: Any) -> Any:  # Any: JSON, and what it stands for
 def _decode(value: Any) -> Any:  # Any: as above
     if isinstance(value, list):
         return [_decode(one) for one in value]
+    if isinstance(value, float):
+        raise ValueError("no method of ours is given a fraction")
     if not isinstance(value, dict):
         return value
     ((name, inner),) = value.items()

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from msgspec import Struct
+
 from store.db.environment import Txn, open_store
 from store.errors import NotWritable, StoreError
 from store.model.reader import EntryReader, open_reader
@@ -142,12 +144,15 @@ class Spread(Generic[Part, Result]):
         helper.kill()
 
 
-_Snapshot = tuple[tuple[int, int], int]
-"""A store's file and a transaction. Of the same number proves nothing: all fresh imports have the same."""
+class _Snapshot(Struct, frozen=True):
+    """A store's file, and a transaction, whose number alone proves nothing: all fresh imports have the same."""
+
+    file: tuple[int, int]
+    transaction: int
 
 
 def _snapshot_of(txn: Txn) -> _Snapshot:
-    return txn.store.file, txn.id
+    return _Snapshot(txn.store.file, txn.id)
 
 
 class _Helper:

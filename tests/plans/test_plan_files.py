@@ -189,6 +189,11 @@ FORGERIES: dict[str, tuple[int, Callable[[Json], Json]]] = {
     "nothing for topics": (2, _called(madeOf={"tuple": [None, "half"]})),
     "texts for topics": (2, _called(of="KeptNacks", madeOf={"tuple": [{"tuple": ["a/b"]}, "half"]}, method="clear")),
     "a number for a pattern": (2, _called(madeOf={"tuple": [{"TopicSelection": [[], False, 5]}, "half"]})),
+    "no subscription": (2, _called(of="Nacks", madeOf={"tuple": [{"TopicName": TOPIC}, None]}, method="add")),
+    "a fraction for an option": (
+        2,
+        lambda fields: _called(options={**fields["request"]["options"], "force": 1.5})(fields),
+    ),
     "more time than there is": (2, _called(options={"to": {"timedelta": 10**30}})),
     "a fraction": (2, _called(now=1.5)),
     "no time": (2, _called(now=None)),
