@@ -8,6 +8,7 @@ from contextlib import nullcontext
 
 from store.db.environment import Store
 from store.doctor import DoctorOptions, Finding, count_of, diagnose
+from store.facts.plain import keep_plain_nodes
 from store.facts.spread import others_that_pay
 from store.model.copy_age import Now, read_copied_ms
 from store.model.reader import EntryReader, open_reader
@@ -66,6 +67,8 @@ def _findings(
     store: Store, reader: EntryReader, now: Now, check: bool | None, processes: int
 ) -> tuple[FindingCount, ...] | None:
     checked = reader.txn.count("tree") <= CHECKED_NODES if check is None else check
+    if checked:
+        keep_plain_nodes(reader.txn)  # the doctor looks at every topic, and what follows counts it
     options = DoctorOptions(each=1)
     return (
         count_findings(diagnose(store, now_ms=now.time_ms, options=options, reader=reader, processes=processes))

@@ -10,24 +10,18 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from store.codec.cursor import PlainCursor, find_plain_cursor
-from store.codec.managedledger import find_plain_ledgers
 from store.codec.policies import Retention
 from store.db.environment import Txn
-from store.db.tree import plain_value, tree_key
 from store.errors import StoreError
 from store.facts import Unknown
 from store.facts.counts import subscriptions_of
+from store.facts.plain import find_plain_nodes
 from store.facts.topics import TopicFacts
-from store.model.cursors import COMPACTION_CURSOR, backlog_entries, is_consumed, merge_ranges
+from store.model.cursors import backlog_entries, is_consumed, merge_ranges
 from store.model.topics import rank_of, read_open_end
 from store.names import PERSISTENT, NamespaceName, TopicName
 from store.policies.in_force import find_common
 from store.policies.trimming import BROKER_DEFAULT, consumed_by, count_let_go
-
-_PATH_MAX = 300
-_NOT_PLAIN = frozenset(b"/%+")
-"""Bytes that say that a name is encoded, or that its key is of something below."""
 
 
 class Blocker(Struct, frozen=True):
@@ -136,7 +130,7 @@ class PlainTopics:
         if "__" in local or name.domain != PERSISTENT or name.namespace.tenant == "pulsar" or not local.isascii():
             return None
         path = name.path
-        if "%" in path or len(path) > _PATH_MAX:
+        if "%" in path:
             return None
         try:
             return self._look(name, path)
@@ -144,10 +138,10 @@ class PlainTopics:
             return None
 
     def _look(self, name: TopicName, path: str) -> TopicNumbers | None:
-        row = self._txn.view("tree", tree_key(path))
-        ledgers = None if row is None else find_plain_ledgers(plain_value(row))
-        if not ledgers:
+        nodes = find_plain_nodes(self._txn, path)
+        if nodes is None:
             return None
+        ledgers, cursors = [*nodes.ledgers], nodes.cursors
         ledger_id, entries, size_bytes, closed_ms = ledgers[-1]
         if not closed_ms:
             entries, size_bytes = read_open_end(self._txn, ledger_id)
@@ -161,8 +155,7 @@ class PlainTopics:
                 end = ledger_id, entries - 1
             elif end[1] < 0:
                 end = ledger_id, -1
-        cursors = self._read_cursors(path, end)
-        if cursors is None:
+        if any(plain.position > end for _, plain in cursors):
             return None
         total, backlogs, places = ranks[-1], [], {}
         for cursor, plain in cursors:
@@ -184,21 +177,6 @@ class PlainTopics:
             left = _Left(released, consumed, slowest)
             blockers = [*_iter_blockers(where, sizes, ranks, [*places.values()], left)]
         return TopicNumbers(name, where, len(ids), total, sum(sizes), [*places], 0, backlogs, None, blockers)
-
-    def _read_cursors(self, path: str, end: tuple[int, int]) -> list[tuple[str, PlainCursor]] | None:
-        """Return the cursors of a topic that ends at END by name, None where one has more to say, or is compaction's."""
-        found = []
-        prefix = tree_key(f"{path}/")
-        for key, row in self._txn.items("tree", prefix):
-            component = key[len(prefix) :]
-            plain = find_plain_cursor(plain_value(row))
-            if plain is None or plain.position > end or not component.isascii() or not _NOT_PLAIN.isdisjoint(component):
-                return None
-            cursor = component.decode()
-            if cursor == COMPACTION_CURSOR:
-                return None
-            found.append((cursor, plain))
-        return found
 
     def _find_retention(self, namespace: NamespaceName) -> Retention | None:
         """Return the retention in force for all topics of NAMESPACE, None where some set their own, or policies cannot be read."""

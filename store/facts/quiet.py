@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from store.codec.cursor import PlainCursor, find_plain_cursor
-from store.codec.managedledger import find_plain_ledgers
+from store.codec.cursor import PlainCursor
 from store.db.environment import Txn
-from store.db.tree import plain_value, tree_key
 from store.errors import StoreError
 from store.facts.clocks import is_on_time
+from store.facts.plain import find_plain_nodes
 from store.facts.unclosed import last_write_ms
-from store.model.cursors import COMPACTION_CURSOR, is_subscription
+from store.model.cursors import is_subscription
 from store.model.ledgers import find_sums, find_whole
 from store.model.open_end import read_shortfalls
 from store.model.reader import EntryReader
@@ -34,9 +33,6 @@ LEDGER_BYTES_MAX = 1 << 32
 """Of more, or larger, a rule may have something to say."""
 PART_TOPICS = 20_000
 """In a part: about a second."""
-_PATH_MAX = 300
-_NOT_PLAIN = frozenset(b"/%+")
-"""Bytes that say that a name is encoded, or that its key is of something below."""
 
 
 class Quiet(NamedTuple):
@@ -69,9 +65,7 @@ class QuietTopics:
             if name.namespace is not self._namespace:
                 self._enter(name.namespace)
             path = self._root + local
-            if self._logs is None or len(path) > _PATH_MAX:
-                return None
-            return self._look(path, local)
+            return None if self._logs is None else self._look(path, local)
         except StoreError:
             return None  # its facts tell
 
@@ -88,10 +82,14 @@ class QuietTopics:
         self._logs = find_pending_ack_logs(self._txn, namespace)
 
     def _look(self, path: str, local: str) -> Quiet | None:
-        row = self._txn.view("tree", tree_key(path))
-        ledgers = None if row is None else find_plain_ledgers(plain_value(row))
-        if not ledgers or len(ledgers) > LEDGERS_MAX:
+        nodes = find_plain_nodes(self._txn, path)
+        if (
+            nodes is None
+            or len(nodes.ledgers) > LEDGERS_MAX
+            or not all(self._is_quiet(local, name) for name, _ in nodes.cursors)
+        ):
             return None
+        ledgers, cursors = nodes.ledgers, [cursor for _, cursor in nodes.cursors]
         end, opened_ms, is_open = (ledgers[0][0], -1), 0, False
         spans: list[tuple[int, int]] = []
         for index, (ledger_id, entries, size_bytes, closed_ms) in enumerate(ledgers):
@@ -110,8 +108,7 @@ class QuietTopics:
             if self._now_ms is not None and not is_on_time(whole, closed_ms, opened_ms, self._now_ms):
                 return None
             opened_ms = closed_ms or opened_ms
-        cursors = self._read_cursors(path, local, end)
-        if cursors is None or not _pin_nothing(spans, cursors):
+        if any(cursor.position > end for cursor in cursors) or not _pin_nothing(spans, cursors):
             return None
         has_backlog = any(cursor.position < end for cursor in cursors)
         if has_backlog and self._expires:
@@ -119,23 +116,12 @@ class QuietTopics:
         is_written = is_open and self._now_ms is not None
         return Quiet(is_open, last_write_ms(find_sums(self._txn, spans[-1][0])) if is_written else 0, has_backlog)
 
-    def _read_cursors(self, path: str, local: str, end: tuple[int, int]) -> list[PlainCursor] | None:
-        """Return the cursors of a topic that ends at END, None where something may be to be said of one."""
+    def _is_quiet(self, local: str, cursor: str) -> bool:
+        """Whether nothing but its position is to be said of a topic's CURSOR: a subscription's, with no pending acks."""
         assert self._logs is not None
-        found = []
-        prefix = tree_key(f"{path}/")
-        for key, row in self._txn.items("tree", prefix):
-            component = key[len(prefix) :]
-            plain = find_plain_cursor(plain_value(row))
-            if plain is None or plain.position > end or not component.isascii() or not _NOT_PLAIN.isdisjoint(component):
-                return None
-            cursor = component.decode()
-            if cursor == COMPACTION_CURSOR or not is_subscription(cursor):
-                return None
-            if self._logs and f"{local}-{cursor}{PENDING_ACK_SUFFIX}" in self._logs:
-                return None
-            found.append(plain)
-        return found
+        if not is_subscription(cursor):
+            return False
+        return not self._logs or f"{local}-{cursor}{PENDING_ACK_SUFFIX}" not in self._logs
 
 
 class QuietPart(Struct, frozen=True):
