@@ -128,8 +128,11 @@ def find_tables(place: str, cluster: str | None) -> FoundTables:
 
 
 def _again(folder: Folder, name: str, cluster: ClusterTables) -> str:
-    words = ("--store", cluster.store, "store", "export", "tables", folder.place, "--cluster", name)
-    return f"export them at once: pulsar-admin {' '.join(map(shell_word, words))} --only {','.join(NEEDED)}"
+    what = f"--cluster {shell_word(name)} --only {','.join(NEEDED)}"
+    return (
+        f"export them at once: pulsar-admin --store {shell_word(cluster.store)} store export tables {shell_word(folder.place)} "
+        + what
+    )
 
 
 def _check_times(folder: Folder, name: str, cluster: ClusterTables) -> None:

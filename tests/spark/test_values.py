@@ -182,7 +182,7 @@ _JSON = ValueSchema("JSON", json.dumps({"type": "record", "name": "R", "fields":
         ('{"i": "5"}', "where the schema has int"),
         ('{"d": 123.45}', "4 digits"),
         ('{"d": "x"}', "not a decimal"),
-        ('{"s": "\\ud800"}', "surrogates"),
+        ('{"s": "\\ud800"}', "half of a surrogate pair"),
         ('{"f": "x"}', "where the schema has int"),
         ("[]", "where the schema has dict"),
         ("{", "not JSON"),
