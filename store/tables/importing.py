@@ -128,11 +128,11 @@ def find_tables(place: str, cluster: str | None) -> FoundTables:
 
 
 def _again(folder: Folder, name: str, cluster: ClusterTables) -> str:
-    what = f"--cluster {shell_word(name)} --only {','.join(NEEDED)}"
-    return (
-        f"export them at once: pulsar-admin --store {shell_word(cluster.store)} store export tables {shell_word(folder.place)} "
-        + what
+    command = (
+        f"pulsar-admin --store {shell_word(cluster.store)} store export tables {shell_word(folder.place)}"
+        f" --cluster {shell_word(name)} --only {','.join(NEEDED)}"
     )
+    return f"export them at once: {command}"
 
 
 def _check_times(folder: Folder, name: str, cluster: ClusterTables) -> None:
