@@ -35,7 +35,7 @@ class Results:
     def emit(self, result: object, columns: Sequence[Column] = (), plain: Plain | None = None) -> None:
         """Write a result in the format asked for.
 
-        A dataclass or mapping is a document (default: JSON; PLAIN's text where given), a sequence of strings is lines, any
+        A record or mapping is a document (default: JSON; PLAIN's text where given), a sequence of strings is lines, any
         other sequence is records (default: a table of COLUMNS). None writes nothing.
         """
         from pulsar_admin import output

@@ -76,7 +76,7 @@ def test_camel_case(name: str, key: str) -> None:
     assert camel_case(name) == key
 
 
-def test_dataclass_as_json() -> None:
+def test_a_record_as_json() -> None:
     assert to_json(sample_row(parse_topic("a"), 3)) == ROW
 
 

@@ -63,7 +63,7 @@ _FIRST_CHUNK_BYTES, _CHUNK_BYTES = 1 << 12, 1 << 18
 
 
 class Record(NamedTuple):
-    """Where one entry lies in its log; a tuple, not a dataclass, because there is one per entry.
+    """Where one entry lies in its log; a tuple, not a record, because there is one per entry.
 
     ``offset`` is that of the size field (index locations point 4 bytes further), ``size`` counts the body behind it.
     """

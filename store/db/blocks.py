@@ -213,10 +213,6 @@ _ROW_HEAD = struct.Struct("<HHI")
 _ONE = struct.Struct("<q")
 _BROKER_MAX_PLACE = _ROW_HEAD.size + 8 * 9  # broker_max_ms is the tenth of LedgerSums
 HAS_AUTO = 1
-_COLUMNS_OF_ONE = (
-    struct.Struct("<2q"),
-    struct.Struct("<4q"),
-)  # of a ledger with one block, without and with the automatic clock
 
 
 class LedgerSums(NamedTuple):

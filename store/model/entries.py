@@ -17,8 +17,6 @@ from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName, shell_word
 from store.wording import counted
 
-_OPTIONAL = {"json_optional": True}
-
 
 class LastMessageId(Struct, frozen=True):
     """A message id as upstream's REST interface writes it; a batch's has two keys more."""

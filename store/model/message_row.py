@@ -18,7 +18,6 @@ from store.names import TopicName
 if TYPE_CHECKING:
     from store.model.schemas import Decoded
 
-_OPTIONAL = {"json_optional": True}
 
 MARKER_NAMES = {
     10: "REPLICATED_SUBSCRIPTION_SNAPSHOT_REQUEST",

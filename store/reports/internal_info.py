@@ -22,7 +22,6 @@ from store.model.topics import read_topic
 from store.names import Position, TopicName, encode_name
 from store.reports.internal_stats import iso_time
 
-_OPTIONAL = {"json_optional": True}
 Properties = Mapping[str, int]
 
 

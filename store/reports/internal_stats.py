@@ -35,7 +35,6 @@ from store.names import TopicName, decode_name, encode_name, in_hash_order
 _COMPACTED_LEDGER = "CompactedTopicLedger"
 NO_LEDGER = -1
 
-_OPTIONAL = {"json_optional": True}
 _TIME_LIMIT_MS = 253_402_300_800_000  # the year 10000
 Properties = Mapping[str, int]
 

@@ -37,8 +37,7 @@ from store.search.by_time import read_entry_time
 REPLICATED_PROPERTY = "pulsar.replicated.subscription"
 EPOCH_PROPERTY = "pulsar.topic.epoch"
 
-_OPTIONAL = {"json_optional": True}
-_IN_BYTES = {"json": "delayedMessageIndexSizeInBytes"}  # the suffix is part of upstream's key
+_IN_BYTES = "delayedMessageIndexSizeInBytes"  # the suffix is part of upstream's key
 
 
 class StatsOptions(Struct, frozen=True):
@@ -88,7 +87,7 @@ class SubscriptionStats(Struct, frozen=True):
     draining_hashes_unacked_messages: int = 0
     non_contiguous_deleted_messages_ranges: int = 0
     non_contiguous_deleted_messages_ranges_serialized_size: int = 0
-    delayed_message_index_size_in_bytes: int = field(default=0, name="delayedMessageIndexSizeInBytes")
+    delayed_message_index_size_in_bytes: int = field(default=0, name=_IN_BYTES)
     subscription_properties: Mapping[str, str] = field(default_factory=dict)
     filter_processed_msg_count: int = 0
     filter_accepted_msg_count: int = 0
@@ -158,7 +157,7 @@ class TopicStats(Struct, frozen=True):
     topic_epoch: int | None = None
     non_contiguous_deleted_messages_ranges: int = 0
     non_contiguous_deleted_messages_ranges_serialized_size: int = 0
-    delayed_message_index_size_in_bytes: int = field(default=0, name="delayedMessageIndexSizeInBytes")
+    delayed_message_index_size_in_bytes: int = field(default=0, name=_IN_BYTES)
     compaction: CompactionStats = field(default_factory=CompactionStats)
     owner_broker: str | None = None
     topic_creation_time_stamp: int | None = None

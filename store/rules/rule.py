@@ -25,7 +25,6 @@ PAGE = "docs/doctor.md"
 MEND = "mend"
 """The key of evidence with the command that cures what is found, where that is another than the rule's: how it is decides."""
 _PLACE = re.compile(r"\{(\w+)\}")
-_NOT_TOLD = {"json": None}
 _MESSAGES = ("messages", "missing", "entries", "unseen")
 """Keys of evidence that say how many messages are at stake, the best first."""
 _REBUILD = "rebuild the index with: pulsar-admin store index --rebuild"

@@ -173,7 +173,14 @@ def export_tables(
     cluster = cluster_name(reader.txn, request.cluster)
     tables = choose_tables(request.only, state=reader.txn.store.info.state)
     run = Exporting(
-        *(reader, folder, cluster, tables, now_ms, fail, engine, advance),
+        reader,
+        folder,
+        cluster,
+        tables,
+        now_ms,
+        fail,
+        engine,
+        advance,
         payload=request.payload,
         profile=request.profile,
     )

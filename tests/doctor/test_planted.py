@@ -29,7 +29,6 @@ from tests.worlds import oracle
 
 PLAIN = "persistent://public/default/plain"
 PLAIN_PATH = "/managed-ledgers/public/default/persistent/plain"
-PLAIN_LEDGERS = [9, 18, 21, 22, 25, 29, 32, 35, 38, 40, 44, 46, 47]
 SUBSCRIPTIONS = ("expire-me", "half", "holes", "never", "reset-me")
 DAY_MS = 86_400_000
 

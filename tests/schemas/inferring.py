@@ -116,7 +116,7 @@ class Shape:
 
 
 def hints_of(cls: type) -> dict[str, Any]:  # Any: types
-    """Return the types of a dataclass' fields; those imported for checking alone are left out."""
+    """Return the types of a record's fields; those imported for checking alone are left out."""
     try:
         return typing.get_type_hints(cls)
     except NameError:
