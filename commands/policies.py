@@ -15,8 +15,8 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import Command, TopicSelection
 from pulsar_admin.policy_rows import find_policy_row, policy_of
-from pulsar_admin.upstream import mirrored, name_of
-from pulsar_admin.upstream_list import upstream_commands
+from pulsar_admin.upstream import mirrored
+from pulsar_admin.upstream_list import name_of, upstream_commands
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StalePlan, TopicNotFound
 from store.names import NamespaceName
 from store.policies.rules import NAMESPACES

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,14 +20,13 @@ from pulsar_admin.options import (
     pass_app,
     topics_argument,
 )
-from pulsar_admin.upstream_list import Json, upstream_commands
+from pulsar_admin.upstream_list import CAPITAL, Json, name_of, upstream_commands
 from store.codec.java import java_split
 from store.errors import NeedsBroker
 from store.names import INT_MAX, LONG_MIN
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]  # Any: click calls commands with whatever was declared
 
-_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TYPES: Mapping[str, click.ParamType[Any]] = {
     "Integer": whole(-INT_MAX - 1, INT_MAX),
     "Long": whole(LONG_MIN),
@@ -125,13 +123,6 @@ def refusing_command(path: str, name: str) -> Command | None:
     return refusing(found, need)
 
 
-def name_of(names: Sequence[str]) -> str:
-    """Return the keyword of an option: its longest name in snake case, ``global_`` for a word of Python's."""
-    longest = max((name for name in names if name.startswith("-")), key=len).lstrip("-")
-    name = _CAPITAL.sub("_", longest.replace("-", "_")).lower()
-    return f"{name}_" if name in ("global", "from", "class", "type", "lambda") else name
-
-
 def _option(row: Json, helps: Mapping[str, str]) -> Decorator:
     name = name_of(row["names"])
     flags = [flag for flag in row["names"] if flag.startswith("-")]
@@ -179,5 +170,5 @@ def _parse_map(split: str | None, ctx: click.Context, param: click.Parameter, va
 
 def _parameter(row: Json, texts: Sequence[str]) -> Decorator:
     label = row["label"]
-    name, kind = _LABELS.get(label, (_CAPITAL.sub("_", label.strip("<>")).lower(), None))
+    name, kind = _LABELS.get(label, (CAPITAL.sub("_", label.strip("<>")).lower(), None))
     return click.argument(name, type=None if name in texts else kind, required=row.get("required", False))

@@ -12,10 +12,13 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Json = dict[str, Any]  # Any: JSON
+CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+"""Before a capital letter within a word."""
 
 
 @functools.cache
@@ -25,3 +28,10 @@ def upstream_commands() -> Mapping[str, Json]:
     folder = os.path.dirname(__file__)
     files = (loader.get_data(os.path.join(folder, name)) for name in ("upstream.json", "shell.json"))
     return {path: row for file in files for path, row in json.loads(file).items()}
+
+
+def name_of(names: Sequence[str]) -> str:
+    """Return the keyword of an option: its longest name in snake case, ``global_`` for a word of Python's."""
+    longest = max((name for name in names if name.startswith("-")), key=len).lstrip("-")
+    name = CAPITAL.sub("_", longest.replace("-", "_")).lower()
+    return f"{name}_" if name in ("global", "from", "class", "type", "lambda") else name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pulsar_admin.api.given import Duration, duration_ms, given_flags, given_text, whole_number
@@ -96,10 +97,49 @@ class PolicyPlans(Planner, ABC):
         from store.changes.policies import policy_job
 
         policy_named(name)
-        return self._plan_policy(policy_job(given_text("command", command), name, options))
+        _check_options(given_text("command", command), options)
+        try:
+            job = policy_job(command, name, options)
+        except (
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:  # the command line requires what is missing
+            raise InvalidValue(
+                f"{command} does not take {options!r}", hint=f"see: pulsar-admin {command} --help"
+            ) from error
+        return self._plan_policy(job)
 
     def _set(self, name: str, options: Options) -> Plan:
         return self.plan_policy(f"{self._group} set-{name}", name, options)
+
+
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "boolean": (bool,),
+    "double": (int, float),
+    "List": (list, tuple),
+    **dict.fromkeys(("int", "Integer", "long", "Long"), (int,)),
+}
+"""What values of upstream's options are, by their types in Java; of all others: texts, and what the command line makes of them."""
+
+
+def _check_options(command: str, options: Options) -> None:
+    """Raise InvalidValue for what are no options of COMMAND, or not of their kind."""
+    from pulsar_admin.upstream_list import name_of, upstream_commands
+
+    row = upstream_commands().get(command)
+    if row is None:
+        raise InvalidValue(f"{command} is no command of pulsar-admin", value=command)
+    kinds = {name_of(option["names"]): _KINDS.get(option["type"], (str, int)) for option in row.get("options", ())}
+    for name, value in options.items():
+        if name not in kinds:
+            raise InvalidValue(f"{command} has no option {name!r}", hint=f"it has: {', '.join(kinds)}", value=name)
+        is_flag = isinstance(value, bool)
+        if value is not None and (not isinstance(value, kinds[name]) or is_flag != (kinds[name] == (bool,))):
+            raise InvalidValue(
+                f"{command} does not take {value!r} as {name}", hint=f"see: pulsar-admin {command} --help"
+            )
 
 
 def policy_named(name: str) -> Policy:

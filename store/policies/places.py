@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 
 Json = dict[str, Any]  # Any: JSON values
-Options = Mapping[str, Any]  # Any: of a command, by the names of ``pulsar_admin.upstream.name_of``
+Options = Mapping[str, Any]  # Any: of a command, by the names of ``pulsar_admin.upstream_list.name_of``
 
 
 class Place(Struct, frozen=True):

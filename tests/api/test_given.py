@@ -12,6 +12,8 @@ import numpy
 import pytest
 
 import pulsar_admin as pa
+from pulsar_admin.upstream_list import name_of, upstream_commands
+from store.policies.table import policies_by_name
 from tests.stores import NOW_MS, copied
 
 PLAIN = "public/default/plain"
@@ -498,3 +500,29 @@ def test_every_flag_of_every_call_is_true_or_false(store: pa.Store) -> None:
     assert asked > 70
     assert store.changes() == ()
     assert [*Path().iterdir()] == [Path("pulsar-store")]
+
+
+def test_options_of_policies_that_are_none_are_refused(store: pa.Store) -> None:
+    """Whatever the policy: a name that its command has not, a value of another kind, and an option that is missing."""
+    refused = 0
+    for topic_or_namespace, group in (
+        (store.topic(PLAIN), "topics"),
+        (store.namespace("public/default"), "namespaces"),
+    ):
+        for name in policies_by_name():
+            row = upstream_commands().get(command := f"{group} set-{name}", {})
+            options = [name_of(one["names"]) for one in row.get("options", ())]
+            for given in (
+                {"nonsense": 1},
+                *({option: value} for option in options for value in (b"x", {}, "\0", -(10**30))),
+            ):
+                try:
+                    topic_or_namespace.plan_policy(command, name, given)
+                except pa.InvalidValue:
+                    refused += 1
+                except pa.StoreError:
+                    assert "nonsense" not in given
+                else:
+                    assert given.keys() <= {*options}
+                    assert not isinstance(next(iter(given.values())), (bytes, dict))
+    assert refused > 400
