@@ -112,7 +112,9 @@ class PolicyPlans(Planner, ABC):
         return self._plan_policy(job)
 
     def _set(self, name: str, options: Options) -> Plan:
-        return self.plan_policy(f"{self._group} set-{name}", name, options)
+        from store.changes.policies import policy_job
+
+        return self._plan_policy(policy_job(f"{self._group} set-{name}", name, options))
 
 
 _KINDS: Mapping[str, tuple[type, ...]] = {
