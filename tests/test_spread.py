@@ -45,6 +45,15 @@ def reader() -> Iterator[EntryReader]:
         yield opened
 
 
+@pytest.fixture
+def server_that_ends() -> Iterator[None]:
+    """The server that forks, which may end in this test, ends with it: none that is about to end is there for the next test."""
+    yield
+    process_id = forkserver._forkserver._forkserver_pid
+    os.kill(process_id, signal.SIGKILL)
+    os.waitid(os.P_PID, process_id, os.WEXITED | os.WNOWAIT)  # multiprocessing reaps it, and starts another
+
+
 def _here(reader: EntryReader) -> list[tuple[int, int]]:
     return [_rows(reader, part)[:2] for part in _PARTS]
 
@@ -99,6 +108,7 @@ def test_an_error_is_raised_here(reader: EntryReader) -> None:
         next(iter(results))
 
 
+@pytest.mark.usefixtures("server_that_ends")
 @pytest.mark.parametrize("room", range(8))
 def test_without_room_for_pipes_all_is_done_here(room: int, reader: EntryReader) -> None:
     """A limit of open files that is met while processes are started: some are, or none."""
@@ -122,6 +132,7 @@ def test_without_room_for_pipes_all_is_done_here(room: int, reader: EntryReader)
     assert [row[:2] for row in found] == _here(reader)
 
 
+@pytest.mark.usefixtures("server_that_ends")
 def test_where_no_process_can_be_forked_all_is_done_here(reader: EntryReader, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server that forks ends then, and its pipe with it."""
 
